@@ -86,6 +86,7 @@ PAGES: Final = {
     "settings-user": "/settings/users/grace",
     "settings-keys": "/settings/keys",
     "settings-limits": "/settings/limits",
+    "settings-tracking": "/settings/tracking",
     "settings-providers": "/settings/providers",
     "settings-domain": "/settings/domain",
     "settings-audit-log": "/settings/audit-log",

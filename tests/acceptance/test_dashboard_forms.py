@@ -22,6 +22,7 @@ from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outbound.endpoints import WebhookEndpointInput
+from mailwright.outbox import tenants
 from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import create_app
 from mailwright.web.live import LiveUpdates
@@ -231,6 +232,8 @@ async def test_user_chooses_the_winning_variant(ada: Visit, desk: CampaignHarnes
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}/report/figures")  # opened directly, as without scripts
     assert "Main" in ada.text
+    assert "Probability to be best" in ada.words()
+    assert ada.text.count("50.0 %") == 2
     await ada.press("Choose as winner", nth=1)
     assert ada.path == f"/campaigns/{campaign_id}/report"
     await desk.bench.drain(provider := ScriptedProvider())
@@ -368,6 +371,19 @@ async def test_administrator_resets_password_and_second_factor(ada: Visit, web_e
     await ada.press("Disable user")
     await ada.press("Enable")
     assert (await web_engine.users.find("grace")).disabled_at is None
+
+
+async def test_tracking_of_a_tenant_is_edited(ada: Visit, web_engine: wiring.Engine) -> None:
+    await ada.open("/settings/tracking")
+    await ada.press("Save tracking", 422, tracking="anonymous", tracking_host="click.example.com")
+    assert "The tracking host must be a URL" in ada.words()
+    await ada.press("Save tracking", tracking="anonymous", tracking_host="https://click.example.com/")
+    assert "Tracking saved." in ada.words()
+    tenant = await tenants.find(web_engine.database, "default")
+    assert (tenant.tracking, tenant.tracking_host) == ("anonymous", "https://click.example.com")
+    await ada.press("Save tracking", tracking="", tracking_host="")
+    tenant = await tenants.find(web_engine.database, "default")
+    assert (tenant.tracking, tenant.tracking_host) == (None, None)
 
 
 async def test_template_with_loop_is_previewed_with_one_row(ada: Visit, web_engine: wiring.Engine) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import delete as delete_rows
 from mailwright.audience import contact_fields, suppressions
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.suppressions import Suppression
-from mailwright.audience.tracking_consent import TrackingConsent, audit_consent
+from mailwright.audience.tracking_consent import TrackingConsent, audit_consent, consent_of_row
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
@@ -57,14 +57,7 @@ class Contact:
     @property
     def tracking_consent(self) -> TrackingConsent | None:
         """The contact's decision about the recording of opens and clicks; None if they were never asked."""
-        if self.consents_to_tracking is None:
-            return None
-        return TrackingConsent(
-            self.consents_to_tracking,
-            self.tracking_consent_wording,
-            self.tracking_consent_source or "",
-            self.tracking_consent_at,
-        )
+        return consent_of_row(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,20 @@ from mailwright.audience.contact_fields import as_text
 from mailwright.audience.csv_cells import escape_formula
 from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.audience.filter_sql import filter_clause
+from mailwright.audience.tracking_consent import (
+    CONSENT_COLUMNS,
+    TrackingConsent,
+    consent_cell,
+    consent_json,
+    consent_of_row,
+)
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import json_members
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
 PAGE: Final = 2_000
-FIELDS: Final = ("email", "name", "locale", "timezone", "status", "lists", "tags", "created_at")
+FIELDS: Final = ("email", "name", "locale", "timezone", "status", "lists", "tags", "tracking_consent", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class ExportedContact:
     tags: tuple[str, ...]
     created_at: Instant
     attributes: dict[str, Any]
+    tracking_consent: TrackingConsent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +103,14 @@ def as_json(contact: ExportedContact) -> dict[str, Any]:
         "status": contact.status,
         "lists": list(contact.lists),
         "tags": list(contact.tags),
+        "trackingConsent": consent_json(contact.tracking_consent),
         "createdAt": isoformat(contact.created_at),
         "attributes": contact.attributes,
     }
 
 
 async def _page(tx: Transaction, selection: ExportSelection, now: Instant, after: str) -> list[ExportedContact]:
-    names = ("id", "email", "name", "locale", "timezone", "status", "created_at", "attributes")
+    names = ("id", "email", "name", "locale", "timezone", "status", "created_at", "attributes", *CONSENT_COLUMNS)
     query = select(*(contacts.c[name] for name in names)).where(_conditions(selection, now), contacts.c.email > after)
     rows = await tx.execute(query.order_by(contacts.c.email).limit(PAGE))
     keys = [row.id for row in rows]
@@ -118,6 +127,7 @@ async def _page(tx: Transaction, selection: ExportSelection, now: Instant, after
             tags.get(row.id, ()),
             row.created_at,
             orjson.loads(row.attributes),
+            consent_of_row(row),
         )
         for row in rows
     ]
@@ -156,6 +166,7 @@ def _row(contact: ExportedContact, attributes: Sequence[str]) -> list[str]:
         contact.status,
         ", ".join(contact.lists),
         ", ".join(contact.tags),
+        consent_cell(contact.tracking_consent),
         isoformat(contact.created_at) or "",
         *("" if (value := contact.attributes.get(name)) is None else as_text(value) for name in attributes),
     )

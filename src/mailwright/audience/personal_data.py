@@ -7,7 +7,8 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.audience import contacts as contact_store
-from mailwright.audience.contacts import Contact, ContactDetails
+from mailwright.audience.contacts import ContactDetails
+from mailwright.audience.tracking_consent import consent_json
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database
@@ -23,6 +24,7 @@ class ContactHistoryEntry:
     detail: str
     outbox_id: str | None = None  # the message, if the entry is about one
     event_type: str | None = None  # the type of that message's event
+    is_machine: bool = False  # a program opened the email or clicked its link
 
 
 async def load_history(
@@ -32,10 +34,11 @@ async def load_history(
     details = await contact_store.load_details(database, tenant_id, email, messages=limit)
     entries = _contact_entries(details)
     messages_by_key = {message.message_key: message for message in details.messages}
-    for key, type_, at, _ in await _events(database, list(messages_by_key)):
+    for key, type_, at, metadata in await _events(database, list(messages_by_key)):
         message = messages_by_key[key]
-        what = f"email {type_.lower().replace('_', ' ')}"
-        entries.append(ContactHistoryEntry(at, what, message.subject, message.outbox_id, type_))
+        is_machine = metadata.get("isMachine") is True
+        what = f"email {type_.lower().replace('_', ' ')}{' by a machine' if is_machine else ''}"
+        entries.append(ContactHistoryEntry(at, what, message.subject, message.outbox_id, type_, is_machine))
     # Sorting is stable, so entries of the same millisecond keep their order.
     return sorted(entries, key=lambda entry: entry.at)[::-1]
 
@@ -65,7 +68,7 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         "legalBasisSource": contact.legal_basis_source,
         "legalBasisBy": contact.legal_basis_by,
         "legalBasisAt": isoformat(contact.legal_basis_at),
-        "trackingConsent": _consent(contact),
+        "trackingConsent": consent_json(contact.tracking_consent),
         "createdAt": isoformat(contact.created_at),
         "lists": [
             {
@@ -88,14 +91,6 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         ],
         "messages": await _export_messages(database, tenant_id, contact.email),
     }
-
-
-def _consent(contact: Contact) -> dict[str, Any] | None:
-    consent = contact.tracking_consent
-    if consent is None:
-        return None
-    decided = {"isGiven": consent.is_given, "wording": consent.wording, "source": consent.source}
-    return {**decided, "at": isoformat(consent.at)}
 
 
 async def _export_messages(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:

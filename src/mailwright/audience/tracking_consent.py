@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, select, update
 
 from mailwright.audience.contact_fields import InvalidContact
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.outbox import audit_log
@@ -16,6 +16,12 @@ from mailwright.storage.tables import contacts, lists, subscriptions, tenants
 MAX_WORDING_LENGTH: Final = 1_000
 MAX_SOURCE_LENGTH: Final = 200
 REFUSED: Final = "no"
+CONSENT_COLUMNS: Final = (
+    "consents_to_tracking",
+    "tracking_consent_wording",
+    "tracking_consent_source",
+    "tracking_consent_at",
+)
 SIGN_UP_FORM: Final = "sign-up form"
 _REFUSALS: Final = frozenset([REFUSED, "false", "0", "нет", "não", "nao", "withdrawn"])
 _BARE_CONSENTS: Final = frozenset(["yes", "true", "1", "да", "sim", "x", "y"])
@@ -38,6 +44,28 @@ class TrackingConsent:
             "tracking_consent_source": self.source,
             "tracking_consent_at": now if self.at is None else self.at,
         }
+
+
+def consent_of_row(row: Any) -> TrackingConsent | None:
+    """Read the decision from a row with `CONSENT_COLUMNS`. None means that the contact was never asked."""
+    if row.consents_to_tracking is None:
+        return None
+    place = row.tracking_consent_source or ""
+    return TrackingConsent(row.consents_to_tracking, row.tracking_consent_wording, place, row.tracking_consent_at)
+
+
+def consent_json(consent: TrackingConsent | None) -> dict[str, Any] | None:
+    if consent is None:
+        return None
+    decided = {"isGiven": consent.is_given, "wording": consent.wording, "source": consent.source}
+    return {**decided, "at": isoformat(consent.at)}
+
+
+def consent_cell(consent: TrackingConsent | None) -> str:
+    """Return the cell of a file that `normalize_consent` parses."""
+    if consent is None:
+        return ""
+    return consent.wording or "" if consent.is_given else REFUSED
 
 
 def normalize_consent(text: str) -> str | None:

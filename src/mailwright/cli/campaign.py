@@ -61,6 +61,7 @@ from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.workers import list_present
+from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaigns import (
     CampaignRequest,
@@ -362,10 +363,27 @@ def extend(
 @app.command()
 def winner(
     campaign_id: CampaignId,
-    version: Annotated[str, typer.Argument(metavar="VARIANT", help="For example B.", show_default=False)],
+    version: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[VARIANT]", help="For example B. Without it, only the results are shown.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Choose the winner of an A/B test. It goes to the rest of the audience."""
-    _act(lambda campaigns: campaigns.choose_winner(ACTOR, campaign_id, version))
+    """Choose the winner of an A/B test, which goes to the rest of the audience. Show the results it is based on."""
+
+    async def work(at: Installation) -> View:
+        if version is not None:
+            await _campaigns(at).choose_winner(ACTOR, campaign_id, version)
+        return await _view(at, campaign_id)
+
+    view = _run(work)
+    report = view.numbers.ab_test if view.numbers else None
+    if as_json:
+        print_json(campaign_response(view.campaign, view.numbers).to_dict()["abTest"])
+    else:
+        out.print(ab_test_text(report) if report else "The campaign has no A/B test.", markup=False, soft_wrap=True)
 
 
 @app.command()

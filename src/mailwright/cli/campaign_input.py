@@ -14,6 +14,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.schedule import parse_time
 from mailwright.sources.api.requests import parse_file
+from mailwright.sources.campaigns.definition import UtmParameters
 from mailwright.sources.campaigns.records import Campaign
 
 Options = Mapping[str, Any]
@@ -48,7 +49,7 @@ def definition(options: Options) -> dict[str, Any]:
             "experiment": _ab_test(options) if options["variants"] else None,
             "scheduledAt": options["schedule"],
             "tracking": options["tracking"],
-            "utm": variables(options["utm"], "--utm") if options["utm"] else None,
+            "utm": utm(options["utm"]) if options["utm"] else None,
         }
     )
 
@@ -83,13 +84,28 @@ def limits(options: Options) -> dict[str, Any]:
     return {_camel(name): _limit(options[name]) for name in LIMITS if options[name] is not None}
 
 
-def variables(given: list[str], option: str = "--var") -> dict[str, Any]:
+def variables(given: list[str]) -> dict[str, Any]:
     found = {}
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            raise InvalidInput(f"{text!r} must look like `season=spring`", field=option)
+            raise InvalidInput(f"{text!r} must look like `season=spring`", field="--var")
         found[name] = json_or_text(value)
+    return found
+
+
+def utm(given: list[str]) -> dict[str, str]:
+    """Parse `source=newsletter`. The name may begin with `utm_`."""
+    found = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        name = name.strip().removeprefix("utm_")
+        if name not in UtmParameters.model_fields or not value.strip():
+            names = ", ".join(UtmParameters.model_fields)
+            raise InvalidInput(f"{text!r} must look like `source=newsletter`; the names are {names}", field="--utm")
+        if name in found:
+            raise InvalidInput(f"{name} is given twice", field="--utm")
+        found[name] = value.strip()
     return found
 
 

@@ -85,7 +85,9 @@ TestPercent = Annotated[
     typer.Option(help="Share of the audience that receives the test variants, in percent.", show_default="20"),
 ]
 WaitMinutes = Annotated[int | None, typer.Option(help="Duration of the test in minutes.", show_default="240")]
-WinnerBy = Annotated[str | None, typer.Option(help="Choose the winner by clicks or opens.", show_default="clicks")]
+WinnerBy = Annotated[
+    str | None, typer.Option(help="Choose the winner by clicks or opens, or yourself: manual.", show_default="clicks")
+]
 MinConfidence = Annotated[
     int | None, typer.Option(help="Required confidence that the winner is better, in percent.", show_default="95")
 ]

@@ -19,10 +19,14 @@ from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
-from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.contacts import ContactSummaryResponse, contact_response, legal_basis_record
+from mailwright.schemas.contacts import (
+    ContactHistoryEntryResponse,
+    ContactSummaryResponse,
+    contact_response,
+    legal_basis_record,
+)
 
 app = group("Contacts: import, export, status, history, erasure.")
 
@@ -180,7 +184,7 @@ def history(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = Fals
 
     found = run(work)
     if as_json:
-        print_json([{"at": isoformat(each.at), "what": each.what, "detail": each.detail} for each in found])
+        print_json([ContactHistoryEntryResponse.model_validate(each).to_dict() for each in found])
         return
     rows = ((clock_time(each.at), each.what, each.detail) for each in found)
     print_rows(("Time ({zone})!", "Event", "Details"), rows, nothing="No history.")

@@ -164,6 +164,11 @@ class Event:
     at: Instant
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_machine(self) -> bool:
+        """Whether a program opened the email or clicked its link, such as a link scanner."""
+        return self.metadata.get("isMachine") is True
+
 
 @dataclass(slots=True)
 class Delivered:

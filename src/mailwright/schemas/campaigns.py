@@ -13,7 +13,7 @@ from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, ext
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
-from mailwright.sources.campaigns.ab_test import AbTestState
+from mailwright.sources.campaigns.ab_test import AbTestReport, AbTestState
 from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
@@ -160,16 +160,20 @@ class LinkEngagementResponse(EngagementCountsResponse):
     url: str
 
 
-class VariantResultResponse(ResponseModel):
+class VariantEvidenceResponse(ResponseModel):
+    """`rate`: `engaged` divided by `sent`. `probability`: how likely the variant is the best one, from 0 to 1."""
+
     name: str
     sent: int
     engaged: int
+    rate: float
+    probability: float
 
 
 class AbTestResponse(ResponseModel):
     """`state`: `running`; `undecided`, if a user must choose; `decided`; or `no_winner`, if the variants share the
     whole audience. `decidedBy`: `figures` for clear results, `setting` for `ifUndecided`, or the user who chose.
-    `engaged`: recipients who opened or clicked, depending on `winnerBy`.
+    `engaged`: recipients who opened or clicked, depending on `winnerBy`; with `manual`, those who clicked.
     """
 
     state: AbTestState
@@ -178,7 +182,8 @@ class AbTestResponse(ResponseModel):
     winner: str | None
     decided_by: str | None
     decides_at: Time | None
-    results: list[VariantResultResponse]
+    if_undecided: str | None
+    results: list[VariantEvidenceResponse]
 
 
 class CampaignReportResponse(ResponseModel):
@@ -403,7 +408,7 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         queue_status=numbers.position.status if numbers else None,
         counts=numbers.counts if numbers else None,
         results=numbers.results if numbers else None,
-        ab_test=numbers.ab_test if numbers else None,
+        ab_test=_ab_test(numbers.ab_test) if numbers else None,
         percent=numbers.counts.percent if numbers else None,
         failed_count=numbers.counts.failed if numbers else 0,
     )
@@ -423,7 +428,22 @@ def campaign_report_response(
         clicks=engagement.clicks if engagement else None,
         tracked=tracked,
         links=engagement.links if engagement else [],
-        ab_test=numbers.ab_test if numbers else None,
+        ab_test=_ab_test(numbers.ab_test) if numbers else None,
+    )
+
+
+def _ab_test(report: AbTestReport | None) -> AbTestResponse | None:
+    if report is None:
+        return None
+    return AbTestResponse(
+        state=report.state,
+        winner_by=report.winner_by,
+        min_confidence=report.min_confidence,
+        winner=report.winner,
+        decided_by=report.decided_by,
+        decides_at=report.decides_at,
+        if_undecided=report.if_undecided,
+        results=report.evidence,
     )
 
 

@@ -115,9 +115,12 @@ class ContactResponse(ContactSummaryResponse):
 
 
 class ContactHistoryEntryResponse(ResponseModel):
+    """`isMachine`: a program opened the email or clicked its link."""
+
     at: Time
     what: str
     detail: Any
+    is_machine: bool
 
 
 class ContactHistoryResponse(ResponseModel):

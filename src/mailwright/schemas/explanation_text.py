@@ -385,7 +385,7 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
     if campaign.is_message_deferral or campaign.held_since is not None:
         return _message_deferral(times, campaign)
     if campaign.reason == UNDECIDED:
-        return f"A/B test undecided: the results of the variants do not differ clearly. {_UNDECIDED_NEXT}"
+        return f"A/B test undecided: the results do not decide it. {_UNDECIDED_NEXT}"
     resumes = _resumes(times, campaign, _goes_on(campaign))
     if campaign.reason == AWAITING_WINNER:
         return (

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from mailwright.audience import contacts, erasure, export, lists
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
@@ -21,6 +21,7 @@ from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.importing.rows import ContactRow, RefusedRow
 from mailwright.audience.lists import UnknownList
 from mailwright.audience.status import ContactStatusService
+from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
@@ -367,6 +368,27 @@ FORMULAS = [
 
 
 @pytest.mark.promise("export-round-trip")
+async def test_exported_consent_is_imported_into_an_empty_database(
+    database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
+) -> None:
+    decisions = {
+        "ann": TrackingConsent(True, "You may record it.", "form"),
+        "bob": TrackingConsent(False, None, "form"),
+    }
+    for name in ("ann", "bob", "eve"):
+        change = contacts.ContactChange(tracking_consent=decisions.get(name))
+        await contacts.put(database, clock, 1, f"{name}@example.com", change)
+    path = tmp_path / "export.csv"
+    path.write_text("".join([part async for part in export.export_csv(database, ExportSelection(1), clock.now())]))
+    async with database.write() as tx:
+        await tx.execute(update(contacts_table).values(consents_to_tracking=None, tracking_consent_wording=None))
+    await import_(imports, path, list_key=None)
+    found = [await contacts.find_by_email(database, 1, f"{name}@example.com") for name in ("ann", "bob", "eve")]
+    read = [each.tracking_consent and (each.tracking_consent.is_given, each.tracking_consent.wording) for each in found]
+    assert read == [(True, "You may record it."), (False, None), None]
+
+
+@pytest.mark.promise("export-round-trip")
 async def test_export_escapes_formulas_and_import_restores_them(
     database: Database, clock: ManualClock, imports: Imports, tmp_path: Path
 ) -> None:
@@ -374,8 +396,13 @@ async def test_export_escapes_formulas_and_import_restores_them(
     for number, text in enumerate(FORMULAS):
         email = f"reader{number}@example.com"
         await statuses.subscribe(1, email, NEWS, source="form")
+        consent = TrackingConsent(number % 2 == 0, f"{text} agreed".replace("\n", " "), "form") if number else None
         change = contacts.ContactChange(
-            name=text.replace("\n", " "), locale="pt", attributes={"note": text, "n": number}, tags=["a", "-b"]
+            name=text.replace("\n", " "),
+            locale="pt",
+            attributes={"note": text, "n": number},
+            tags=["a", "-b"],
+            tracking_consent=consent,
         )
         await contacts.put(database, clock, 1, email, change)
     await statuses.unsubscribe_by_link(1, "reader0@example.com", source="link")
@@ -385,7 +412,8 @@ async def test_export_escapes_formulas_and_import_restores_them(
     path.write_text(text, encoding="utf-8", newline="")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    assert rows[0] == ["email", "name", "locale", "timezone", "status", "lists", "tags", "created_at", "n", "note"]
+    fields = ["email", "name", "locale", "timezone", "status", "lists", "tags", "tracking_consent", "created_at"]
+    assert rows[0] == [*fields, "n", "note"]
     assert len(rows) == len(FORMULAS) + 1
     for cell in (cell for row in rows[1:] for cell in row):
         assert not cell.startswith(("=", "+", "@", "\t", "\r")), cell

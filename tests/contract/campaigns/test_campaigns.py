@@ -33,6 +33,7 @@ from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.snapshot import FrozenCampaign
@@ -656,6 +657,24 @@ async def test_undecided_test_sends_the_variant_of_its_setting(desk: CampaignHar
     desk.clock.advance(HOUR)
     await desk.bench.drain(provider)
     assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
+
+
+@pytest.mark.promise("campaign-experiment")
+async def test_manual_test_waits_for_a_person(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(100, experiment={**TEST, "winnerBy": "manual"})
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await clicks(desk, provider, "Other", 9)
+    desk.clock.advance(HOUR)
+    await desk.bench.drain(provider)
+    assert (await desk.position(campaign_id)).defer_reason == "ab_test_undecided"
+    numbers = await load_numbers(desk.database, await desk.campaign(campaign_id), desk.clock.now())
+    assert numbers is not None
+    assert numbers.ab_test is not None
+    assert [(each.engaged, each.probability > 0.99) for each in numbers.ab_test.evidence] == [(0, False), (9, True)]
+    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
+    await desk.bench.drain(provider)
+    assert len(provider.messages) == 100
 
 
 async def test_small_ab_test_is_a_warning(desk: CampaignHarness) -> None:

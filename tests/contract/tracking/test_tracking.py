@@ -1,6 +1,7 @@
 """Opens and clicks from the email to the report."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,16 +16,20 @@ from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType
+from mailwright.events.outbound.dispatcher import WebhookDispatcher
+from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.events.tracking.spool import FinishedFile, Spool, TrackedHit
 from mailwright.outbox.tenants import change as change_tenant
+from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, contacts, events, lists, tenants
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
-from tests.pages import HOME, PASSWORD, a_visit
-from tests.tracking import BODY, SHOP, Tracking, a_tracking, links_of, pixel_of
+from tests.pages import HOME, PASSWORD, Visit, a_visit
+from tests.standins.http import HttpStandIn
+from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, links_of, pixel_of
 
 ANN = "ann@example.com"
 
@@ -368,12 +373,8 @@ async def test_report_page_says_what_was_tracked(
     campaign_id = await tracking.send(ANN, tracking=mode)
     await tracking.visit(links_of(tracking.content_to(ANN))[0])
     assert (await tracking.report(campaign_id))["tracked"] == tracked
-    database, clock = tracking.bench.database, tracking.clock
-    engine = an_engine(database, clock, base_url=HOME, tracking="individual", tracking_spool=tmp_path)
-    await engine.users.create("ada", PASSWORD, Role.VIEWER, actor="test")
-    async with a_visit(create_app(engine)) as visit:
+    async with _a_dashboard(tracking, tmp_path) as visit:
         words = (await visit.open(f"/campaigns/{campaign_id}/report/figures")).words()
-    await engine.close()
     assert [each for each in expected if each not in words] == []
     assert "Deliveries and bounces come from the provider." in words
 
@@ -386,6 +387,47 @@ async def test_timeline_of_a_click_names_url_and_machine(tracking: Tracking) -> 
     [click] = [each for each in answer.json()["events"] if each["type"] == "click"]
     shown = {name: click["metadata"][name] for name in ("source", "isMachine", "url")}
     assert shown == {"source": "tracking", "isMachine": False, "url": SHOP}
+
+
+async def test_machine_click_is_marked_in_timeline_and_history(tracking: Tracking, tmp_path: Path) -> None:
+    await tracking.send(ANN)
+    await tracking.visit(links_of(tracking.content_to(ANN))[0], "Barracuda Sentinel (EE)")
+    history = (await tracking.api.client.get(f"/v1/contacts/{ANN}/history")).json()["history"]
+    [click] = [each for each in history if "click" in each["what"]]
+    assert (click["what"], click["isMachine"]) == ("email click by a machine", True)
+    assert [each for each in history if each["isMachine"]] == [click]
+    [sent] = tracking.provider.messages
+    async with _a_dashboard(tracking, tmp_path) as visit:
+        assert "Link clicked by a machine" in (await visit.open(f"/messages/{sent.outbox_id}")).words()
+        assert "Email click by a machine" in (await visit.open(f"/contacts/{ANN}")).words()
+
+
+@pytest.mark.parametrize(("agent", "is_machine"), [(BROWSER, False), ("GoogleImageProxy", True)])
+async def test_webhook_receives_opens_and_clicks(tracking: Tracking, agent: str, is_machine: bool) -> None:
+    database, clock = tracking.bench.database, tracking.clock
+    await tracking.send(ANN)
+    async with HttpStandIn() as receiver:
+        endpoints = WebhookEndpoints(database, clock, allows_private=True)
+        await endpoints.create(1, WebhookEndpointInput(f"{receiver.url}/hook", ("open", "click")), actor="test")
+        content = tracking.content_to(ANN)
+        await tracking.visit(pixel_of(content) or "", agent)
+        await tracking.visit(links_of(content)[0], agent)
+        dispatcher = WebhookDispatcher(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=5.0)
+        await dispatcher.dispatch_all()
+        await dispatcher.close()
+        received = {each.json()["type"]: each.json()["metadata"] for each in receiver.requests}
+    assert {type_: each["isMachine"] for type_, each in received.items()} == {"open": is_machine, "click": is_machine}
+    assert received["click"]["url"] == SHOP
+
+
+@asynccontextmanager
+async def _a_dashboard(tracking: Tracking, tmp_path: Path, role: Role = Role.VIEWER) -> AsyncIterator[Visit]:
+    database, clock = tracking.bench.database, tracking.clock
+    engine = an_engine(database, clock, base_url=HOME, tracking="individual", tracking_spool=tmp_path)
+    await engine.users.create("ada", PASSWORD, role, actor="test")
+    async with a_visit(create_app(engine)) as visit:
+        yield visit
+    await engine.close()
 
 
 def _unavailable(*_arguments: object) -> NoReturn:

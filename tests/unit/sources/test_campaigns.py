@@ -1,5 +1,8 @@
 """Definitions of campaigns and their allowed actions, without a database."""
 
+import math
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from mailwright.sources.campaigns.ab_test import VariantResult, find_winner
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
+from mailwright.sources.campaigns.probability import probabilities_to_be_best
 from mailwright.sources.campaigns.progress import CampaignMessageCounts
 from tests.campaigns import a_definition
 
@@ -76,6 +80,53 @@ def test_snapshot_survives_storage() -> None:
 def test_only_a_clear_lead_wins(first: tuple[int, int], second: tuple[int, int], winner: str | None) -> None:
     found = find_winner([VariantResult("A", *first), VariantResult("B", *second)], min_confidence=95)
     assert (found.name if found else None) == winner
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [(0, 0), (0, 0)],
+        [(10, 3), (10, 1)],
+        [(100, 5), (100, 25)],
+        [(3, 3), (3, 0)],
+        [(10, 9), (100_000, 20_000)],
+        [(1_000, 30), (1_000, 45), (1_000, 31)],
+        [(1_000_000, 9_900), (1_000_000, 10_000)],
+    ],
+)
+def test_probability_to_be_best_agrees_with_scipy(results: list[tuple[int, int]]) -> None:
+    stats, integrate = pytest.importorskip("scipy.stats"), pytest.importorskip("scipy.integrate")
+    rates = [stats.beta(engaged + 1, sent - engaged + 1) for sent, engaged in results]
+    bounds = sorted({0.0, 1.0, *(float(each) for rate in rates for each in rate.ppf([1e-9, 0.5, 1 - 1e-9]))})
+
+    def is_best(number: int, rate: float) -> float:
+        below = math.prod(each.cdf(rate) for other, each in enumerate(rates) if other != number)
+        return float(rates[number].pdf(rate) * below)
+
+    expected = [
+        sum(integrate.quad(partial(is_best, number), low, high)[0] for low, high in pairwise(bounds))
+        for number in range(len(rates))
+    ]
+    assert probabilities_to_be_best(results) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([(0, 0), (0, 0), (0, 0)], [1 / 3] * 3),
+        ([(10, 3), (10, 1)], [0.8446, 0.1554]),
+        ([(20, 2), (20, 6)], [0.0650, 0.9350]),
+        ([(1_000, 30), (1_000, 45), (1_000, 31)], [0.0343, 0.9187, 0.0470]),
+    ],
+)
+def test_probability_to_be_best_has_known_values(results: list[tuple[int, int]], expected: list[float]) -> None:
+    assert probabilities_to_be_best(results) == pytest.approx(expected, abs=1e-4)
+
+
+def test_manual_choice_has_no_fallback() -> None:
+    variants = [{"name": "A"}, {"name": "B"}]
+    with pytest.raises(ValidationError, match="manual"):
+        a_definition(experiment={"variants": variants, "winnerBy": "manual", "ifUndecided": "A"})
 
 
 def test_test_group_is_rounded_up_within_the_audience() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import exp, lgamma
 from typing import Any, Final
 
 from mailwright.domain.campaign import INDEFINITELY, UNDECIDED, CampaignAction
@@ -11,7 +10,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
 from mailwright.outbox.tallies import TemplateResults, results_by_template
-from mailwright.sources.campaigns.definition import AbTest
+from mailwright.sources.campaigns.definition import MANUAL, AbTest
 from mailwright.sources.campaigns.entries import (
     ENQUEUE_AGAIN,
     AbTestDecision,
@@ -21,19 +20,18 @@ from mailwright.sources.campaigns.entries import (
     VariantResult,
     update_entry,
 )
+from mailwright.sources.campaigns.probability import probabilities_to_be_best
 from mailwright.storage.database import Transaction
 
 # The actor in the audit log and in the decision if no user decided.
 DECIDED_BY_STATISTICS: Final = "figures"
 DECIDED_BY_SETTING: Final = "setting"
-# Smaller terms of the exact test are ignored.
-_NEGLIGIBLE: Final = 1e-12
 
 
 class AbTestState(StrEnum):
     NO_WINNER = "no_winner"  # the variants share the whole audience
     RUNNING = "running"
-    UNDECIDED = "undecided"  # the results are not clear, and a user must choose
+    UNDECIDED = "undecided"  # the results are not clear, or a user must choose in any case
     DECIDED = "decided"
 
 
@@ -49,12 +47,33 @@ class AbTestReport:
     decided_by: str | None = None
     decides_at: Instant | None = None
     can_choose: bool = False  # the test group has all its messages and no winner is chosen yet
+    if_undecided: str | None = None  # the variant that the campaign's setting chooses without a clear result
+
+    @property
+    def evidence(self) -> tuple["VariantEvidence", ...]:
+        """The results with each variant's rate and its probability to be the best."""
+        probabilities = _probabilities(self.results)
+        return tuple(
+            VariantEvidence(each.name, each.sent, each.engaged, each.share, probability)
+            for each, probability in zip(self.results, probabilities, strict=True)
+        )
 
     @property
     def leader(self) -> str | None:
         """The variant with the largest share, whether or not its lead is clear; None if several are equal."""
         ranked = sorted(self.results, key=lambda result: result.share, reverse=True)
         return ranked[0].name if ranked[0].share > ranked[1].share else None
+
+
+@dataclass(frozen=True, slots=True)
+class VariantEvidence:
+    """The result of one variant. `probability` is the probability that no other variant has a higher rate."""
+
+    name: str
+    sent: int
+    engaged: int
+    rate: float
+    probability: float
 
 
 async def load_report(tx: Transaction, entry: QueueEntry, ab_test: AbTest) -> AbTestReport:
@@ -68,6 +87,7 @@ async def load_report(tx: Transaction, entry: QueueEntry, ab_test: AbTest) -> Ab
             ab_test.min_confidence,
             winner=decision.winner,
             decided_by=decision.decided_by,
+            if_undecided=ab_test.if_undecided,
         )
     results = tuple(await variant_results(tx, entry, ab_test.winner_by))
     if running is None:
@@ -79,6 +99,7 @@ async def load_report(tx: Transaction, entry: QueueEntry, ab_test: AbTest) -> Ab
         ab_test.min_confidence,
         decides_at=running.decides_at,
         can_choose=entry.enqueue_ended_at is not None,
+        if_undecided=ab_test.if_undecided,
     )
 
 
@@ -89,37 +110,20 @@ async def variant_results(tx: Transaction, entry: QueueEntry, winner_by: str) ->
 
 
 def find_winner(results: Sequence[VariantResult], min_confidence: int) -> VariantResult | None:
-    """Return the variant with the largest share if its lead over the next one is unlikely to be chance, else None."""
-    best, second = sorted(results, key=lambda result: result.share, reverse=True)[:2]
-    if best.share <= second.share:
-        return None
-    return best if 1 - _chance(best, second) >= min_confidence / 100 else None
+    """Return the variant that is the best one with at least this probability in percent, or None."""
+    best, probability = max(zip(results, _probabilities(results), strict=True), key=lambda pair: pair[1])
+    return best if probability >= min_confidence / 100 and best.engaged else None
 
 
-def _chance(best: VariantResult, second: VariantResult) -> float:
-    """Return how likely a lead of at least this size is if both variants are equally good (Fisher's exact test)."""
-    engaged, everyone = best.engaged + second.engaged, best.sent + second.sent
-    total = 0.0
-    for number in range(best.engaged, min(best.sent, engaged) + 1):
-        term = exp(
-            _log_choose(best.sent, number) + _log_choose(second.sent, engaged - number) - _log_choose(everyone, engaged)
-        )
-        total += term
-        if term < _NEGLIGIBLE:
-            break
-    return total
-
-
-def _log_choose(number: int, chosen: int) -> float:
-    if not 0 <= chosen <= number:
-        return float("-inf")
-    return lgamma(number + 1) - lgamma(chosen + 1) - lgamma(number - chosen + 1)
+def _probabilities(results: Sequence[VariantResult]) -> list[float]:
+    return probabilities_to_be_best([(each.sent, each.engaged) for each in results])
 
 
 async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> None:
     """Decide the test by its results, or by its setting if they are not clear, or leave it to a user."""
     results = await variant_results(tx, entry, test.winner_by)
-    if (winner := find_winner(results, test.min_confidence)) is not None:
+    winner = None if test.winner_by == MANUAL else find_winner(results, test.min_confidence)
+    if winner is not None:
         await decide_winner(tx, entry, now, actor=DECIDED_BY_STATISTICS, name=winner.name)
     elif test.if_undecided is not None:
         await decide_winner(tx, entry, now, actor=DECIDED_BY_SETTING, name=test.if_undecided)
@@ -150,7 +154,10 @@ async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, act
 
 
 def _detail(winner_by: str, results: Sequence[VariantResult]) -> dict[str, Any]:
-    versions = [{"name": each.name, "sent": each.sent, "answered": each.engaged} for each in results]
+    versions = [
+        {"name": each.name, "sent": each.sent, "answered": each.engaged, "probability": round(probability, 4)}
+        for each, probability in zip(results, _probabilities(results), strict=True)
+    ]
     return {"by": winner_by, "versions": versions}
 
 

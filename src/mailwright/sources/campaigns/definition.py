@@ -1,6 +1,6 @@
 """The definition of a campaign: the fields that a user can set."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -49,6 +49,8 @@ Sender = Annotated[str, Field(max_length=400), AfterValidator(_mailbox)]
 ListKey = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 Hours = Annotated[str, Field(max_length=400), AfterValidator(_hours)]
 Zone = Annotated[str, Field(max_length=100), AfterValidator(_zone)]
+# The `winner_by` of an A/B test whose winner a user chooses.
+MANUAL: Final = "manual"
 Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 
 
@@ -100,14 +102,15 @@ class AbTestVariant(DefinitionPart):
 class AbTest(DefinitionPart):
     """A share of the audience receives the variants; after a wait, everyone else receives the better one.
 
-    A variant wins if the probability that its lead is chance is at most 100 − `min_confidence` percent. Otherwise the
-    test is undecided: everyone else receives the variant `if_undecided`, or waits until a user chooses.
+    A variant wins if it is the best one with a probability of at least `min_confidence` percent. Otherwise the test is
+    undecided: everyone else receives the variant `if_undecided`, or waits until a user chooses. If `winner_by` is
+    `manual`, a user chooses in any case.
     """
 
     variants: Annotated[tuple[AbTestVariant, ...], Field(min_length=2, max_length=5)]
     test_percent: Annotated[int, Field(ge=2, le=100)] = 20
     wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
-    winner_by: Literal["opens", "clicks"] = "clicks"
+    winner_by: Literal["opens", "clicks", "manual"] = "clicks"
     min_confidence: Annotated[int, Field(ge=50, le=99)] = 95
     if_undecided: SingleLine | None = None
 
@@ -116,6 +119,8 @@ class AbTest(DefinitionPart):
         names = [variant.name for variant in self.variants]
         if self.if_undecided is not None and self.if_undecided not in names:
             raise ValueError(f"ifUndecided must be the name of a variant: {', '.join(names)}")
+        if self.if_undecided is not None and self.winner_by == MANUAL:
+            raise ValueError("ifUndecided cannot be combined with winnerBy manual, because a user chooses the winner")
         return self
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from sqlalchemy import Select, func, select
 
 from mailwright.domain.states import Status
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
-from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.campaigns.definition import MANUAL, CampaignDefinition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
@@ -99,7 +99,7 @@ def check_metric(
     """Refuse an A/B test whose winner could not be measured."""
     ab_test = definition.ab_test
     is_measured = rules.provider_may_report or plan.consenting > 0
-    if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0:
+    if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0 or ab_test.winner_by == MANUAL:
         return []
     reason = (
         "no recipient consented to tracking"
@@ -108,6 +108,6 @@ def check_metric(
     )
     message = (
         f"{ab_test.winner_by} cannot be measured, because {reason}; choose individual tracking and ask for consent, "
-        "or let the variants share the whole audience (testPercent 100)"
+        "choose the winner yourself (winnerBy manual), or let the variants share the whole audience (testPercent 100)"
     )
     return [CampaignProblem("experiment.winnerBy", "METRIC_NOT_MEASURED", message)]

@@ -386,10 +386,11 @@ def _timeline(message: MessageSummary, events: Sequence[Event]) -> Iterator[Time
         shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
         details = [(words, _detail_text(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
         raw = [(name, str(value)) for name, value in shown.items() if name not in _DETAILS]
+        label = _EVENT_LABELS[event.type]
         yield TimelineEntry(
             event.type,
-            _EVENT_LABELS[event.type],
-            _TONES.get(event.type, "info"),
+            f"{label} by a machine" if event.is_machine else label,
+            "info" if event.is_machine else _TONES.get(event.type, "info"),
             event.at,
             format_delay(event.at - message.created_at),
             tuple(details),

@@ -1,4 +1,4 @@
-"""Settings pages: users, API keys, limits, providers, sender domain and audit log.
+"""Settings pages: users, API keys, limits, tracking, providers, sender domain and audit log.
 
 Administrators of one tenant manage its users, API keys and audit log. Administrators of the installation manage
 everything.
@@ -15,6 +15,7 @@ from mailwright.access.users import User
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.tracking import parse_mode, strictest
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
 from mailwright.outbox.workers import learned_rate_of, presence_by_provider
@@ -30,6 +31,7 @@ TABS: Final = (
     ("/settings/users", "Users"),
     ("/settings/keys", "API keys"),
     ("/settings/limits", "Limits"),
+    ("/settings/tracking", "Tracking"),
     ("/settings/providers", "Providers"),
     ("/settings/domain", "Sender domain"),
     ("/settings/webhooks", "Webhooks"),
@@ -249,6 +251,55 @@ async def _limits_page(
     return await _page(request, visitor, "limits", error, form=shown, limits=limits, may_change=may_change)
 
 
+# Tracking.
+
+
+@router.get("/tracking")
+async def show_tracking(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    return await _tracking_page(request, engine, visitor)
+
+
+@router.post("/tracking")
+async def change_tracking(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Save the tracking mode and the tracking host of the tenant."""
+    _require_installation(visitor)
+    form = await read_fields(request)
+    mode, host = form["tracking"] or None, form["tracking_host"].rstrip("/") or None
+    try:
+        await tenants.change(
+            engine.database,
+            visitor.tenant,
+            actor=visitor.actor,
+            clock=engine.clock,
+            tracking=mode,
+            tracking_host=host,
+        )
+    except InvalidInput as error:
+        return await _tracking_page(request, engine, visitor, form, error)
+    return redirect(request, "/settings/tracking", "Tracking saved. It applies to emails that are sent from now on.")
+
+
+async def _tracking_page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    form: Fields | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    tenant = await tenants.find(engine.database, visitor.tenant)
+    return await _page(
+        request,
+        visitor,
+        "tracking",
+        error,
+        form=form or {"tracking": tenant.tracking or "", "tracking_host": tenant.tracking_host or ""},
+        installation=engine.settings.tracking,
+        effective=strictest(engine.settings.tracking, parse_mode(tenant.tracking)),
+        host=tenant.tracking_host or engine.public_url,
+        may_change=visitor.user.tenant_id is None,
+    )
+
+
 # Providers, and the sender's domain.
 
 
@@ -317,4 +368,4 @@ async def _record(engine: Engine, visitor: Visitor, action: str, subject: str, *
 
 def _require_installation(visitor: Visitor) -> None:
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Only administrators of the installation can change limits.")
+        raise Forbidden("Only administrators of the installation can change this.")

@@ -26,7 +26,7 @@ from mailwright.domain.sizes import size_text
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
-from mailwright.schemas.ab_test_text import ab_test_state_text
+from mailwright.schemas.ab_test_text import ab_test_state_text, metric_text
 from mailwright.schemas.bucket_text import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.schemas.explanation_text import ExplanationText
 from mailwright.schemas.time_text import distance
@@ -309,6 +309,7 @@ _TEMPLATES.globals |= {
     "has_end": explanation_text.has_end,
     "time": _time,
     "ab_test_state_text": ab_test_state_text,
+    "ab_test_metric": metric_text,
     "bucket_labels": BUCKET_LABELS,
     "bucket_notes": BUCKET_NOTES,
     "with_query": _with_query,
