@@ -10,11 +10,11 @@ from aiohappyeyeballs import AddrInfoType
 
 from mailwright.app.link_checks import public_only
 from mailwright.app.providers import providers_of
+from mailwright.app.turns import has_turn
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.clock import SECOND, Clock, Instant, SteadyClock
+from mailwright.domain.clock import SECOND, Clock, SteadyClock
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import exponential, run_periodically
 from mailwright.ops.settings import Settings
@@ -239,7 +239,7 @@ async def _watch(service: MailoutService, ledger: DatabaseLedger, clock: Clock) 
     seconds = service.settings.mailout_watch_seconds
 
     async def run_once() -> float:
-        if await _has_turn("mailout-watch", seconds * SECOND, ledger, clock):
+        if await has_turn("mailout-watch", seconds * SECOND, ledger, clock):
             await (await service.open()).send_ready_pages(actor="watch")
         return float(seconds)
 
@@ -255,17 +255,9 @@ async def _watch(service: MailoutService, ledger: DatabaseLedger, clock: Clock) 
 async def _sync_in_turn(service: MailoutService, ledger: DatabaseLedger, clock: Clock) -> bool:
     """Sync contact statuses in one process at a time. Syncing twice is harmless, but doubles the load on Supabase."""
     status_sync = await service.status_sync()
-    if status_sync is None or not await _has_turn("contact-status-sync", STATUS_SYNC_INTERVAL, ledger, clock):
+    if status_sync is None or not await has_turn("contact-status-sync", STATUS_SYNC_INTERVAL, ledger, clock):
         return False
     return bool(await status_sync.tick())
-
-
-async def _has_turn(work: str, interval: Instant, ledger: DatabaseLedger, clock: Clock) -> bool:
-    """Return whether this process has reserved the work for the current interval."""
-    number = clock.now() // interval
-    ends = (number + 1) * interval
-    turn = LimitWindow(f"mailwright:turn:{work}:{number}", 1, ends, f"{work.replace('-', '_')}_turn", ends)
-    return (await ledger.reserve((turn,), 1)).count > 0
 
 
 async def _repeat(work: Callable[[], Awaitable[bool]], name: str) -> None:

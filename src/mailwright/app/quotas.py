@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 from mailwright.app.providers import make_provider, providers_of
+from mailwright.app.turns import has_turn
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.permits import LimitWindow
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
@@ -48,7 +48,7 @@ class QuotaSync:
         if self._has_synced:
             self._has_synced = False
             await quotas.end_quota_deferrals(self._database)
-        if not self._providers or not await self._is_our_turn():
+        if not self._providers or not await has_turn("quota", self._every, self._ledger, self._clock):
             return False
         self._has_synced = await self.sync()
         return self._has_synced
@@ -67,13 +67,6 @@ class QuotaSync:
             await quotas.record_rates(self._database, self._clock, reports)
             return False
         return await quotas.record_sync(self._database, self._clock, reports, before)
-
-    async def _is_our_turn(self) -> bool:
-        """Try to reserve this interval for this process. If a process dies, another one reserves the next interval."""
-        number = self._clock.now() // self._every
-        ends = (number + 1) * self._every
-        turn = LimitWindow(f"mailwright:turn:quota:{number}", 1, ends, "quota_turn", ends)
-        return (await self._ledger.reserve((turn,), 1)).count == 1
 
 
 async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -> None:

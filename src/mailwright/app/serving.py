@@ -23,6 +23,7 @@ from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
+from mailwright.app.retention import run_retention
 from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
@@ -212,12 +213,13 @@ async def _look_after(api: Any) -> None:
 
 
 async def _run_background_duties(engine: Engine) -> None:
-    """Poll inbound reports, sync provider quotas, dispatch webhooks and process mailouts."""
+    """Poll inbound reports, sync provider quotas, dispatch webhooks, process mailouts and delete old data."""
     await asyncio.gather(
         poll_inbound_sources(engine.settings, engine.reports, engine.clock),
         run_quota_sync(engine.settings, engine.database, engine.clock),
         run_webhook_dispatcher(engine.settings, engine.database, engine.clock),
         run_mailouts(engine.mailouts, engine.database, engine.clock),
+        run_retention(engine.settings, engine.database, engine.clock),
     )
 
 

@@ -27,6 +27,7 @@ COMMANDS: Final = (
     ("Set up", "backup", "Back up the installation while it runs."),
     ("Set up", "restore", "Replace the database with a backup."),
     ("Set up", "quarantine", "After a restore: messages that may have been sent since the backup."),
+    ("Set up", "retention", "Delete old data: message bodies, events, reports, the audit log, imports."),
     ("Set up", "tenant", "Tenants and their limits."),
     ("Set up", "key", "API keys."),
     ("Set up", "user", "Dashboard users."),

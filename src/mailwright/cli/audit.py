@@ -32,6 +32,9 @@ def audit(as_json: Json = False) -> None:
         if found.resent_in_doubt:
             was = "was" if found.resent_in_doubt == 1 else "were"
             out.print(f"{found.resent_in_doubt:,} of these {was} in doubt and {was} resent.")
+        if found.deleted:
+            was = "was" if found.deleted == 1 else "were"
+            out.print(f"{found.deleted:,} of these {was} deleted by retention.")
     if not found.ok:
         raise typer.Exit(NEGATIVE)
 

@@ -333,6 +333,14 @@ class Settings(BaseSettings):
         Field(alias="MAILWRIGHT_IMPORT_LIMIT_MB", description="Maximum size of a contact file, in megabytes."),
     ] = 1024
 
+    retention_export: Annotated[
+        Path | None,
+        Field(
+            alias="MAILWRIGHT_RETENTION_EXPORT",
+            description="Folder for rows that retention exports before it deletes them.",
+        ),
+    ] = None
+
     tracking: Annotated[
         TrackingMode,
         Field(

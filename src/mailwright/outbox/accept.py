@@ -117,7 +117,7 @@ async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Inst
     """Store the raw emails of applications. All recipients of an email and all equal emails share one row."""
     contents = {(message.tenant_id, message.raw.digest): message.raw.content for message in messages if message.raw}
     if contents:
-        rows = [(tenant_id, digest, content) for (tenant_id, digest), content in contents.items()]
+        rows = [(tenant_id, digest, content) for (tenant_id, digest), content in sorted(contents.items())]
         await tx.count(INSERT_RAW_CONTENTS, contents=rows, now=now)
 
 

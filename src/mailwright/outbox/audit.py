@@ -1,5 +1,6 @@
 """Check that every accepted message is in exactly one state."""
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from mailwright.domain.states import OPEN, Status
@@ -11,7 +12,10 @@ AUDIT = statement(__package__, "audit")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The numbers of the audit. `accepted` was counted at acceptance. The others are the current counts per state."""
+    """The numbers of the audit. `accepted` was counted at acceptance. The others are the current counts per state.
+
+    `deleted` is the number of messages that retention deleted. Each of them also counts for the state that it had.
+    """
 
     accepted: int
     sent: int
@@ -22,6 +26,7 @@ class Audit:
     cancelled: int
     open: int
     resent_in_doubt: int
+    deleted: int = 0
 
     @property
     def ok(self) -> bool:
@@ -36,15 +41,18 @@ class Audit:
 async def audit(database: Database) -> Audit:
     async with database.read() as tx:
         rows = await tx.run(AUDIT)
-    count = {row.name: int(row.messages) for row in rows}
+    count = Counter[str]()
+    for row in rows:
+        count[row.name] += int(row.messages)
     return Audit(
-        accepted=count.get("accepted", 0),
-        sent=count.get(Status.SENT, 0),
-        failed=count.get(Status.FAILED, 0),
-        in_doubt=count.get(Status.IN_DOUBT, 0),
-        closed_unknown=count.get(Status.CLOSED_UNKNOWN, 0),
-        suppressed=count.get("SUPPRESSED", 0),
-        cancelled=count.get(Status.CANCELLED, 0),
-        open=sum(count.get(status, 0) for status in OPEN),
+        accepted=count["accepted"],
+        sent=count[Status.SENT],
+        failed=count[Status.FAILED],
+        in_doubt=count[Status.IN_DOUBT],
+        closed_unknown=count[Status.CLOSED_UNKNOWN],
+        suppressed=count["SUPPRESSED"],
+        cancelled=count[Status.CANCELLED],
+        open=sum(count[status] for status in OPEN),
         resent_in_doubt=sum(int(row.resends) for row in rows),
+        deleted=count["deleted"],
     )

@@ -50,6 +50,8 @@ class Operations:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status != Status.FAILED:
                 raise NotPossibleNow(f"The message is {row.status}. Only a failed message can be retried.")
+            if row.is_emptied:
+                raise NotPossibleNow("The content of the message was deleted, so it cannot be sent again.")
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
             await self._change(tx, row, REQUEUE, EventType.REQUEUED, before)
             await tx.run(DELETE_DEAD_LETTER, message_key=row.message_key)

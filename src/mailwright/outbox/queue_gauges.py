@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from sqlalchemy import select, text
+
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.ops import metrics
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
+from mailwright.storage.tables import deliveries
 
 QUEUE_STATE = statement(__package__, "queue_state")
 
@@ -34,6 +37,14 @@ async def queue_state(database: Database, now: Instant) -> QueueState:
         dead_letters=row.dead_letters,
         oldest_due=row.earliest if row.due else None,
     )
+
+
+async def is_sending(database: Database) -> bool:
+    """Return whether a worker has claimed messages. Reads one row of the index of claimed messages."""
+    d = deliveries.c
+    query = select(d.message_key).where(text("locked_by IS NOT NULL")).order_by(d.claimable_at).limit(1)
+    async with database.read() as tx:
+        return bool(await tx.execute(query))
 
 
 class QueueGauges:

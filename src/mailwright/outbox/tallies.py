@@ -167,6 +167,11 @@ class _TallyBatch:
     is_first: bool
 
 
+async def tallied_up_to(tx: Transaction) -> int:
+    """Return the key of the last event that is in all tallies."""
+    return min([await _position(tx, account) or 0 for account in (TENANTS, CAMPAIGNS, LINKS)])
+
+
 async def _position(tx: Transaction, account: TallyAccount) -> int | None:
     rows = await tx.execute(select(installation.c.value).where(installation.c.name == account.cursor))
     return int(rows[0].value) if rows else None

@@ -32,10 +32,12 @@ SQLITE_BUSY_MILLISECONDS = 5_000
 # Callers that must get a response soon (accepts, sign-ins, health checks) wait this long for a stalled server.
 PROMPT_SECONDS = 4.5
 
-WAL = "journal_mode = WAL"  # The only pragma here that SQLite stores in the file.
+# The pragmas that SQLite stores in the file. The first one must precede the second, and only new files get it; it lets
+# them shrink.
+STORED_PRAGMAS = ("auto_vacuum = INCREMENTAL", "journal_mode = WAL")
 SQLITE_PRAGMAS = (
     f"busy_timeout = {SQLITE_BUSY_MILLISECONDS}",
-    WAL,
+    *STORED_PRAGMAS,
     "synchronous = FULL",  # NORMAL may lose accepted messages in a power failure.
     "foreign_keys = ON",
     "cache_size = -65536",
@@ -81,7 +83,7 @@ class Database:
         self.url = parse_url(url)
         self.secret_box = secret_box or SecretBox()
         self.dialect: Dialect = "sqlite" if self.url.get_backend_name() == "sqlite" else "postgresql"
-        self._pragmas = SQLITE_PRAGMAS if is_ours else tuple(each for each in SQLITE_PRAGMAS if each != WAL)
+        self._pragmas = tuple(each for each in SQLITE_PRAGMAS if is_ours or each not in STORED_PRAGMAS)
         if self.dialect == "sqlite":
             lock = _writer_lock(self.url) if is_ours else None
             self._connections: Connections = SqliteConnections(self.url, self._pragmas, lock)

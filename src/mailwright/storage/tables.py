@@ -1020,3 +1020,47 @@ link_tallies = Table(
     Column("events", BigInteger, nullable=False),
     Column("unique_messages", BigInteger, nullable=False),
 )
+
+# Retention rules: a tenant's data of one kind is deleted after a number of days. Without a row, nothing is deleted.
+retention_rules = Table(
+    "retention_rules",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("days", Integer, nullable=False),
+    Column("exports", Boolean, nullable=False),  # Whether rows are exported before they are deleted.
+    Column("position", BigInteger, nullable=False),  # The last message key of the current pass.
+    Column("finished_at", Timestamp),  # The end of the last complete pass.
+    Column("deleted", BigInteger, nullable=False),  # Rows deleted since the rule was set.
+    Column("bytes", BigInteger, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+)
+
+# What retention deleted, by day. The audit and campaign reports add the messages to those that still exist.
+retention_tombstones = Table(
+    "retention_tombstones",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("day", Timestamp, primary_key=True, autoincrement=False),
+    Column("lane", BigInteger, primary_key=True, autoincrement=False),  # 0 unless whole messages were deleted.
+    Column("bucket", Text, primary_key=True),  # The result of the messages; empty for other kinds.
+    Column("deleted", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("resends", BigInteger, nullable=False),
+    Index("ix_retention_tombstones_lane", "lane"),
+)
+
+# Files with exported rows. Bytes after `bytes` come from a batch that was not committed, and are overwritten.
+retention_exports = Table(
+    "retention_exports",
+    metadata,
+    Column("file", Text, primary_key=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("exported", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Index("ix_retention_exports_of_rule", "tenant_id", "kind", "created_at"),
+)

@@ -1,4 +1,5 @@
--- Delete old reports, except soft bounces that still count and proofs of sending for messages that are not settled.
+-- Delete old reports, except soft bounces that still count and proofs of sending for messages that are not settled. A
+-- tenant with a retention rule for reports has its own period.
 DELETE FROM reports
 WHERE id IN (
   SELECT r.id FROM reports AS r
@@ -8,6 +9,7 @@ WHERE id IN (
       SELECT 1 FROM deliveries AS d
       WHERE d.message_key = r.message_key AND d.status IN ('PENDING', 'RETRY_SCHEDULED', 'SENT_ATTEMPT', 'IN_DOUBT')
     ))
+    AND NOT EXISTS (SELECT 1 FROM retention_rules AS x WHERE x.tenant_id = r.tenant_id AND x.kind = 'reports')
   ORDER BY r.received_at
   LIMIT :most
 )

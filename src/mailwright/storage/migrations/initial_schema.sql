@@ -780,6 +780,44 @@ CREATE TABLE link_tallies (
   CONSTRAINT pk_link_tallies PRIMARY KEY (campaign_key, type, url)
 );
 
+CREATE TABLE retention_rules (
+  tenant_id BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  days INTEGER NOT NULL,
+  exports BOOLEAN NOT NULL,
+  position BIGINT NOT NULL,
+  finished_at BIGINT,
+  deleted BIGINT NOT NULL,
+  bytes BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_retention_rules PRIMARY KEY (tenant_id, kind)
+);
+
+CREATE TABLE retention_tombstones (
+  tenant_id BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  day BIGINT NOT NULL,
+  lane BIGINT NOT NULL,
+  bucket TEXT NOT NULL,
+  deleted BIGINT NOT NULL,
+  bytes BIGINT NOT NULL,
+  resends BIGINT NOT NULL,
+  CONSTRAINT pk_retention_tombstones PRIMARY KEY (tenant_id, kind, day, lane, bucket)
+);
+CREATE INDEX ix_retention_tombstones_lane ON retention_tombstones (lane);
+
+CREATE TABLE retention_exports (
+  file TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  bytes BIGINT NOT NULL,
+  exported BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_retention_exports PRIMARY KEY (file)
+);
+CREATE INDEX ix_retention_exports_of_rule ON retention_exports (tenant_id, kind, created_at);
+
 -- Reports about the messages of article runs, under the names that their readers expect.
 CREATE VIEW delivery_history AS
 SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id, d.provider_message_id, d.sent_at

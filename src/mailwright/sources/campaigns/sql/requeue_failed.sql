@@ -1,5 +1,5 @@
--- Requeue a batch of failed messages as if they were just accepted, except those to suppressed addresses, which would
--- be stopped before their next attempt. The events are kept. If a provider may already have a message, only that provider
+-- Requeue a batch of failed messages as if they were just accepted, except those whose content was deleted and those to
+-- suppressed addresses, which would be stopped before their next attempt. The events are kept. If a provider may already have a message, only that provider
 -- may send it again. The first condition must match the partial index, which SQLite does not use otherwise.
 WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
@@ -10,6 +10,7 @@ WITH failed AS MATERIALIZED (
       JOIN suppressions AS s ON s.tenant_id = m.tenant_id AND s.email = m.to_email
       WHERE m.id = deliveries.message_key AND s.list_key IN ('*', 'general', m.list_key)
     )
+    AND EXISTS (SELECT 1 FROM messages AS m WHERE m.id = deliveries.message_key AND m.payload <> '{}')
   LIMIT :limit
   for update
 )

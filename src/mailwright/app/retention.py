@@ -1,0 +1,114 @@
+"""Run the retention rules in the background, in one process at a time and slowly enough not to delay sending."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Final
+
+from mailwright.app.turns import has_turn
+from mailwright.audience.importing.report import report_path
+from mailwright.domain.clock import DAY, MINUTE, Clock
+from mailwright.domain.retention import RetentionCount, RetentionRule
+from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
+from mailwright.ops.settings import Settings
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.queue_gauges import is_sending
+from mailwright.outbox.retention import Retention, RetentionServices
+from mailwright.outbox.retention_export import ExportFailed
+from mailwright.outbox.retention_rules import list_rules
+from mailwright.outbox.tallies import EventTallier
+from mailwright.storage.database import Database
+from mailwright.storage.reclaim import release_pages
+
+log = logger(__name__)
+
+TICK_SECONDS: Final = 10.0
+# A rule whose pass has ended begins the next one after this time.
+PASS_EVERY: Final = DAY
+# A batch shall take this long. The writes of workers wait for it on SQLite.
+BATCH_SECONDS: Final = 0.03
+MIN_BATCH, FIRST_BATCH, MAX_BATCH = 20, 100, 1_000
+# While a worker is sending, retention pauses this many times as long as it works: it takes a tenth of the time.
+YIELD_FACTOR: Final = 9.0
+VACUUM_PAGES: Final = 500
+
+
+def make_retention(settings: Settings, database: Database, clock: Clock) -> Retention:
+    def delete_import_files(import_ids: Sequence[str]) -> None:
+        for import_id in import_ids:
+            report_path(settings.imports, import_id).unlink(missing_ok=True)
+
+    return Retention(
+        RetentionServices(database, clock, settings.soft_bounce_days, settings.retention_export, delete_import_files)
+    )
+
+
+async def run_retention(settings: Settings, database: Database, clock: Clock) -> None:
+    """Run the rules of all tenants until cancelled."""
+    ledger = DatabaseLedger(database, clock)
+
+    async def tick() -> None:
+        rules = [rule for rule in await list_rules(database) if _is_due(rule, clock)]
+        if rules and await has_turn("retention", MINUTE, ledger, clock):
+            until = clock.now() // MINUTE * MINUTE + MINUTE
+            sweep = RetentionSweep(settings, database, clock)
+            async for _ in sweep.run(rules):
+                if clock.now() >= until:
+                    return
+
+    await run_periodically("retention", tick, seconds=TICK_SECONDS)
+
+
+def _is_due(rule: RetentionRule, clock: Clock) -> bool:
+    return rule.finished_at is None or rule.position > 0 or clock.now() - rule.finished_at >= PASS_EVERY
+
+
+class RetentionSweep:
+    """Runs rules batch by batch, and pauses between batches while a worker is sending."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._retention = make_retention(settings, database, clock)
+        self._batch = FIRST_BATCH
+
+    async def run(self, rules: Sequence[RetentionRule]) -> AsyncIterator[tuple[RetentionRule, RetentionCount]]:
+        """Run each rule to the end of its pass. Yield the rule and what was deleted after each batch."""
+        # Count new events first, because only counted events are deleted. `serve` does this all the time.
+        tallier = EventTallier(self._database, self._clock)
+        while await tallier.add_batch():
+            pass
+        for rule in rules:
+            current = replace(rule, finished_at=None)
+            try:
+                while current.finished_at is None:
+                    before = current
+                    current = await self._run_batch(before)
+                    yield current, RetentionCount(current.rows - before.rows, current.bytes - before.bytes)
+            except ExportFailed as error:
+                log.error("retention_export_failed", kind=rule.kind, tenant=rule.tenant_id, reason=str(error))
+        await self._release_space()
+
+    async def _run_batch(self, rule: RetentionRule) -> RetentionRule:
+        began = perf_counter()
+        after = await self._retention.run_batch(rule, self._batch)
+        seconds = perf_counter() - began
+        if after.rows > rule.rows:
+            faster = seconds < BATCH_SECONDS
+            self._batch = min(self._batch * 2, MAX_BATCH) if faster else max(self._batch // 2, MIN_BATCH)
+        await self._yield_to_sending(seconds)
+        return after
+
+    async def _release_space(self) -> None:
+        """Shrink a SQLite file step by step."""
+        last, free = None, 0
+        while last is None or 0 < free < last:
+            began = perf_counter()
+            last, free = (free if last is not None else 2**62), await release_pages(self._database, VACUUM_PAGES)
+            await self._yield_to_sending(perf_counter() - began)
+
+    async def _yield_to_sending(self, seconds: float) -> None:
+        is_busy = await is_sending(self._database)
+        await asyncio.sleep(seconds * YIELD_FACTOR if is_busy else 0)

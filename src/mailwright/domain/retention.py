@@ -1,0 +1,71 @@
+"""Kinds of data that a retention rule can delete, and the limits of its period."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.errors import InvalidInput
+
+MAX_DAYS: Final = 36_500
+
+
+class RetentionKind(StrEnum):
+    BODIES = "bodies"  # the content of finished messages
+    EVENTS = "events"  # the timeline of finished messages
+    MESSAGES = "messages"  # whole finished messages
+    REPORTS = "reports"  # provider reports that were already applied
+    AUDIT_LOG = "audit-log"
+    IMPORTS = "imports"  # finished imports and their report files
+
+
+# Kinds whose rows are found through the messages that they belong to.
+OF_MESSAGES: Final = (RetentionKind.BODIES, RetentionKind.EVENTS, RetentionKind.MESSAGES)
+
+# The shortest period in days. Bounces, complaints, repeated requests and webhook retries arrive within these periods.
+MIN_DAYS: Final = {
+    RetentionKind.BODIES: 7,
+    RetentionKind.EVENTS: 30,
+    RetentionKind.MESSAGES: 30,
+    RetentionKind.REPORTS: 30,
+    RetentionKind.AUDIT_LOG: 30,
+    RetentionKind.IMPORTS: 7,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRule:
+    """Delete a tenant's data of one kind after a number of days. Without a rule, nothing is deleted.
+
+    `position`, `rows` and `bytes` describe the current pass over the tenant's messages and everything deleted so far.
+    """
+
+    tenant_id: int
+    kind: RetentionKind
+    days: int
+    exports: bool
+    position: int = 0
+    finished_at: Instant | None = None  # the end of the last complete pass
+    rows: int = 0
+    bytes: int = 0
+
+    def before(self, now: Instant) -> Instant:
+        """Return the time before which data is deleted."""
+        return now - self.days * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCount:
+    """Rows and bytes that are or would be deleted. The bytes are the content, without indexes."""
+
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "RetentionCount") -> "RetentionCount":
+        return RetentionCount(self.rows + other.rows, self.bytes + other.bytes)
+
+
+def check_days(kind: RetentionKind, days: int) -> None:
+    """Raise an error if the period is too short or too long."""
+    if not MIN_DAYS[kind] <= days <= MAX_DAYS:
+        raise InvalidInput(f"The period of {kind} is {MIN_DAYS[kind]} to {MAX_DAYS:,} days.", field="days")

@@ -1,0 +1,358 @@
+"""Retention deletes only what a rule names and what nothing needs any more, on both engines."""
+
+import asyncio
+import gzip
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import func, insert, select, text
+
+from mailwright.app.retention import RetentionSweep, make_retention
+from mailwright.domain.clock import DAY
+from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Event, RawContent
+from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox.audit import audit
+from mailwright.outbox.retention_export import append_member
+from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
+from mailwright.outbox.settle import append_events, event_row
+from mailwright.sources.campaigns.statistics import campaign_statistics
+from mailwright.storage.tables import (
+    audit_log,
+    deliveries,
+    events,
+    imports,
+    messages,
+    raw_contents,
+    reports,
+    retention_exports,
+    retention_tombstones,
+    suppressions,
+)
+from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message, a_message_with, a_tenant, suppress
+from tests.campaigns import CampaignHarness
+from tests.standins.provider import ScriptedProvider
+
+pytestmark = pytest.mark.promise("retention-safe")
+
+AGE = 40 * DAY
+
+
+async def rule(bench: Bench, kind: RetentionKind, days: int = 30, **changes: Any) -> RetentionRule:
+    values = {"exports": False, "actor": "ada", **changes}
+    return await set_rule(bench.database, bench.clock, DEFAULT_TENANT, kind, days=days, **values)
+
+
+async def sweep(bench: Bench, settings: dict[str, Any] | None = None) -> int:
+    """Apply all rules, and return the number of deleted rows."""
+    chosen = bench.engine.settings.model_copy(update=settings or {})
+    runner = RetentionSweep(chosen, bench.database, bench.clock)
+    return sum([count.rows async for _, count in runner.run(await list_rules(bench.database))])
+
+
+async def count_rows(bench: Bench, table: Any, *conditions: Any) -> int:
+    async with bench.database.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(table).where(*conditions)))[0][0])
+
+
+async def a_history(bench: Bench, count: int = 3) -> list[str]:
+    """Send messages, and let them become old."""
+    sent = await bench.accept(*(a_message() for _ in range(count)))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    return sent
+
+
+async def test_nothing_is_deleted_without_a_rule(bench: Bench) -> None:
+    await a_history(bench)
+    before = await count_rows(bench, events)
+    assert await sweep(bench) == 0
+    assert (await count_rows(bench, messages), await count_rows(bench, events)) == (3, before)
+
+
+async def test_body_is_deleted_and_message_stays(bench: Bench) -> None:
+    [old, *_] = await a_history(bench)
+    [young] = await bench.accept(a_message())
+    await rule(bench, RetentionKind.BODIES)
+    assert await sweep(bench) == 3
+    assert (await bench.record(old)).payload == {}
+    assert (await bench.record(old)).summary.status == Status.SENT
+    assert "html" in (await bench.record(young)).payload
+    assert await sweep(bench) == 0
+
+
+async def test_raw_content_is_deleted_with_its_last_message(bench: Bench) -> None:
+    raw = RawContent("digest", b"Subject: Hello\r\n\r\nHello\r\n")
+    await bench.accept(a_message(raw=raw))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    [waiting] = await bench.accept(a_message(raw=raw, scheduled_at=bench.clock.now() + DAY))
+    await rule(bench, RetentionKind.BODIES)
+    await sweep(bench)
+    assert await count_rows(bench, raw_contents) == 1  # The second message still needs it.
+    bench.clock.advance(DAY)
+    await bench.drain(provider := ScriptedProvider())
+    assert provider.outbox_ids == [waiting]
+    bench.clock.advance(AGE)
+    await sweep(bench)
+    assert await count_rows(bench, raw_contents) == 0
+
+
+async def test_message_without_body_cannot_be_retried(bench: Bench) -> None:
+    [failed] = await bench.accept(a_message())
+    await bench.drain(ScriptedProvider(REFUSAL))
+    bench.clock.advance(AGE)
+    await rule(bench, RetentionKind.BODIES)
+    await sweep(bench)
+    with pytest.raises(NotPossibleNow, match="content of the message was deleted"):
+        await bench.engine.operations.requeue(failed, tenant_id=None)
+    assert (await bench.record(failed)).summary.status == Status.FAILED
+
+
+async def test_unfinished_messages_keep_everything(bench: Bench) -> None:
+    await bench.accept(a_message(scheduled_at=bench.clock.now() + 100 * DAY))
+    bench.clock.advance(AGE)
+    for kind in RetentionKind:
+        await rule(bench, kind)
+    rows = [await count_rows(bench, table) for table in (messages, events)]
+    assert await sweep(bench) == 0
+    assert [await count_rows(bench, table) for table in (messages, events)] == rows
+    assert await count_rows(bench, messages, messages.c.payload == "{}") == 0
+
+
+async def test_audit_stays_true_after_messages_are_deleted(bench: Bench) -> None:
+    await bench.accept(a_message())
+    await bench.drain(ScriptedProvider(REFUSAL))
+    await suppress(bench.database, "gone@example.com")
+    await bench.accept(a_message(to="gone@example.com"))
+    await a_history(bench)
+    before = await audit(bench.database)
+    assert (before.sent, before.failed, before.suppressed, before.deleted) == (3, 1, 1, 0)
+    await rule(bench, RetentionKind.MESSAGES)
+    assert await sweep(bench) == 5
+    assert await audit(bench.database) == replace(before, deleted=5)
+    assert [await count_rows(bench, table) for table in (messages, deliveries, events)] == [0, 0, 0]
+    assert await count_rows(bench, suppressions) == 1
+
+
+async def test_other_tenants_keep_their_messages(bench: Bench) -> None:
+    other = await a_tenant(bench.database, "other")
+    await bench.accept(a_message(tenant_id=other))
+    await a_history(bench)
+    await rule(bench, RetentionKind.MESSAGES)
+    assert await sweep(bench) == 3
+    assert await count_rows(bench, messages, messages.c.tenant_id == other) == 1
+
+
+async def test_late_send_starts_the_period(bench: Bench) -> None:
+    await bench.accept(a_message(scheduled_at=bench.clock.now() + AGE))
+    bench.clock.advance(AGE)
+    await bench.drain(ScriptedProvider())
+    await rule(bench, RetentionKind.MESSAGES)
+    assert await sweep(bench) == 0
+    bench.clock.advance(31 * DAY)
+    assert await sweep(bench) == 1
+
+
+async def test_campaign_numbers_survive_their_messages(bench: Bench) -> None:
+    harness = CampaignHarness(bench)
+    campaign_id = await harness.start(4)
+    await bench.drain(ScriptedProvider(REFUSAL))
+    campaign = await harness.campaign(campaign_id)
+    opened = await _append_opens(bench)
+    bench.clock.advance(AGE)
+    await sweep(bench)  # Tallies the events.
+    before = await harness.counts(campaign_id), await campaign_statistics(bench.database, campaign.key)
+    await rule(bench, RetentionKind.EVENTS)
+    await rule(bench, RetentionKind.MESSAGES, 60)
+    await sweep(bench)
+    assert await count_rows(bench, events, events.c.type == "open") == opened
+    await _append_opens(bench)  # A repeated open is not a new reader, although other events are gone.
+    bench.clock.advance(AGE)
+    await sweep(bench)
+    later = await harness.counts(campaign_id), await campaign_statistics(bench.database, campaign.key)
+    assert later[0] == before[0]
+    assert later[1].messages == before[1].messages
+    bench.clock.advance(AGE)
+    await sweep(bench)
+    assert await count_rows(bench, messages) == 0
+    assert (await harness.counts(campaign_id)) == before[0]
+    assert (before[0].sent, before[0].failed) == (3, 1)
+
+
+async def _append_opens(bench: Bench) -> int:
+    async with bench.database.write() as tx:
+        keys = [row.message_key for row in await tx.execute(select(deliveries).where(deliveries.c.status == "SENT"))]
+        event = Event(EventType.OPENED, bench.clock.now(), {})
+        await append_events(tx, [event_row(key, DEFAULT_TENANT, event) for key in keys])
+    return len(keys)
+
+
+async def test_running_campaign_keeps_its_messages(bench: Bench) -> None:
+    harness = CampaignHarness(bench)
+    await harness.start(3, limits={"dailyLimit": 2})
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    assert await bench.statuses() == {"SENT": 2, "PENDING": 1}
+    for kind in (RetentionKind.BODIES, RetentionKind.EVENTS, RetentionKind.MESSAGES):
+        await rule(bench, kind)
+    assert await sweep(bench) == 0
+    await bench.drain(ScriptedProvider())
+    assert await bench.statuses() == {"SENT": 3}
+
+
+async def test_other_kinds_are_deleted_by_age(bench: Bench) -> None:
+    now = bench.clock.now()
+    entry = {"tenant_id": DEFAULT_TENANT, "actor": "ada", "action": "x", "subject": "y", "detail": "{}"}
+    report = {"tenant_id": DEFAULT_TENANT, "type": "delivered", "verdict": "none", "is_proof": False, "at": now}
+    counts = dict.fromkeys(("size_bytes", "records", "read_bytes", "report_bytes", "added", "changed"), 0)
+    imported = {"tenant_id": DEFAULT_TENANT, "file_name": "a.csv", "fingerprint": "f", "plan": "{}", **counts}
+    imported |= {"unchanged": 0, "refused": 0, "created_at": now, "updated_at": now}
+    async with bench.database.write() as tx:
+        for age in (0, AGE):
+            await tx.execute(insert(audit_log).values(**entry, created_at=now + age))
+            await tx.execute(insert(reports).values(**report, key=f"r{age}", received_at=now + age))
+            await tx.execute(insert(imports).values(**imported, import_id=uuid7(now + age), finished_at=now + age))
+        await tx.execute(insert(imports).values(**imported, import_id=uuid7(now), finished_at=None))
+    bench.clock.advance(AGE)
+    for kind in (RetentionKind.AUDIT_LOG, RetentionKind.REPORTS, RetentionKind.IMPORTS):
+        await rule(bench, kind)
+    assert await sweep(bench) == 3
+    assert (await count_rows(bench, reports), await count_rows(bench, imports)) == (1, 2)
+
+
+async def test_dry_run_names_what_the_run_deletes(bench: Bench) -> None:
+    await a_history(bench)
+    retention = make_retention(bench.engine.settings, bench.database, bench.clock)
+    await sweep(bench)  # Tallies the events; without a rule, nothing is deleted.
+    for kind in (RetentionKind.BODIES, RetentionKind.EVENTS, RetentionKind.MESSAGES):
+        expected = await retention.preview(DEFAULT_TENANT, kind, 30)
+        assert expected.rows >= 3
+        assert expected.bytes > 0
+        await rule(bench, kind)
+        assert await sweep(bench) == expected.rows
+        [done] = [each for each in await list_rules(bench.database) if each.kind is kind]
+        assert RetentionCount(done.rows, done.bytes) == expected
+        await remove_rule(bench.database, bench.clock, DEFAULT_TENANT, kind, actor="ada")
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(retention_tombstones.c.kind, retention_tombstones.c.deleted))
+    assert {row.kind for row in rows} == {"bodies", "events", "messages"}
+
+
+@pytest.mark.parametrize("kind", RetentionKind)
+async def test_too_short_period_is_refused(bench: Bench, kind: RetentionKind) -> None:
+    with pytest.raises(InvalidInput, match=f"{MIN_DAYS[kind]} to"):
+        await rule(bench, kind, MIN_DAYS[kind] - 1)
+    assert await list_rules(bench.database) == []
+
+
+async def test_interrupted_pass_continues_at_its_position(bench: Bench) -> None:
+    await a_history(bench, 7)
+    await sweep(bench)
+    retention = make_retention(bench.engine.settings, bench.database, bench.clock)
+    await retention.run_batch(await rule(bench, RetentionKind.MESSAGES), 3)
+    [stored] = await list_rules(bench.database)
+    assert (stored.rows, stored.finished_at, await count_rows(bench, messages)) == (3, None, 4)
+    assert await sweep(bench) == 4
+    assert (await audit(bench.database)).ok
+
+
+def exported(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.glob("*.jsonl.gz"))
+    return [orjson.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
+
+
+async def test_export_contains_each_deleted_row_once(bench: Bench, tmp_path: Path) -> None:
+    ids = await a_history(bench, 5)
+    await sweep(bench)
+    stored = await count_rows(bench, events)
+    await rule(bench, RetentionKind.MESSAGES, exports=True)
+    assert await sweep(bench, {"retention_export": tmp_path}) == 5
+    lines = exported(tmp_path)
+    assert sorted(line["outbox_id"] for line in lines if line["table"] == "messages") == sorted(ids)
+    assert len([line for line in lines if line["table"] == "events"]) == stored
+    assert (await audit(bench.database)).ok
+
+
+async def test_export_without_folder_is_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidInput, match="MAILWRIGHT_RETENTION_EXPORT"):
+        make_retention(bench.engine.settings, bench.database, bench.clock).check_export(exports=True)
+
+
+async def test_failed_export_deletes_nothing(bench: Bench, tmp_path: Path) -> None:
+    await a_history(bench)
+    await rule(bench, RetentionKind.MESSAGES, exports=True)
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert await sweep(bench, {"retention_export": blocked}) == 0
+    assert await count_rows(bench, messages) == 3
+
+
+async def test_killed_export_neither_loses_nor_repeats_rows(bench: Bench, tmp_path: Path) -> None:
+    """Kill the process between the export and the commit; the bytes that it left are overwritten."""
+    ids = await a_history(bench, 6)
+    await sweep(bench)
+    chosen = bench.engine.settings.model_copy(update={"retention_export": tmp_path})
+    retention = make_retention(chosen, bench.database, bench.clock)
+    after_one = await retention.run_batch(await rule(bench, RetentionKind.MESSAGES, exports=True), 2)
+    [file] = tmp_path.glob("*.jsonl.gz")
+    if (child := os.fork()) == 0:
+        append_member(file, file.stat().st_size, [{"table": "messages", "outbox_id": "uncommitted"}])
+        with file.open("ab") as half:
+            half.write(b"\x1f\x8b half a member")
+        os.kill(os.getpid(), signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert (after_one.rows, await count_rows(bench, messages)) == (2, 4)
+    assert await sweep(bench, {"retention_export": tmp_path}) == 4
+    assert sorted(line["outbox_id"] for line in exported(tmp_path) if line["table"] == "messages") == sorted(ids)
+    async with bench.database.read() as tx:
+        [recorded] = await tx.execute(select(retention_exports.c.bytes))
+    assert recorded.bytes == file.stat().st_size
+
+
+async def test_sending_goes_on_during_retention(bench: Bench) -> None:
+    await a_history(bench, 40)
+    for kind in (RetentionKind.BODIES, RetentionKind.EVENTS, RetentionKind.MESSAGES):
+        await rule(bench, kind)
+    fresh = await bench.accept(*(a_message() for _ in range(60)))
+    provider = ScriptedProvider()
+    _, deleted = await asyncio.gather(bench.drain(provider), sweep(bench))
+    assert sorted(provider.outbox_ids) == sorted(fresh)
+    assert deleted >= 40
+    found = await audit(bench.database)
+    assert (found.ok, found.sent, found.deleted, found.in_doubt) == (True, 100, 40, 0)
+
+
+async def test_two_processes_delete_each_row_once(bench: Bench) -> None:
+    await a_history(bench, 50)
+    await rule(bench, RetentionKind.MESSAGES)
+    done: Sequence[int] = await asyncio.gather(sweep(bench), sweep(bench))
+    assert await count_rows(bench, messages) == 0
+    assert sum(done) == 50
+    found = await audit(bench.database)
+    assert (found.ok, found.deleted) == (True, 50)
+
+
+async def test_sqlite_file_shrinks(bench: Bench) -> None:
+    if bench.database.dialect != "sqlite":
+        return
+    await bench.accept(*(a_message_with(html="<p>" + "x" * 60_000 + "</p>") for _ in range(50)))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    await rule(bench, RetentionKind.BODIES)
+    before = await _pages(bench)
+    await sweep(bench)
+    assert await _pages(bench) < before / 2
+
+
+async def _pages(bench: Bench) -> int:
+    async with bench.database.read() as tx:
+        return int((await tx.execute(text("PRAGMA page_count")))[0][0])
