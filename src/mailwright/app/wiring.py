@@ -36,6 +36,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.guard_rails import GuardRails
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits, SendRate
 from mailwright.domain.sender_domains import SenderDomains
@@ -76,6 +77,7 @@ from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.failures import CampaignFailures
+from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
@@ -153,6 +155,7 @@ class Engine:
     # Sources.
     campaigns: Campaigns
     campaign_failures: CampaignFailures
+    campaign_guard: CampaignGuardActions
     slices: SliceStore
     article_previews: ArticlePreviews
     article_runs: ArticleRuns
@@ -272,8 +275,9 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         images=images,
         templates=templates,
         import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),
-        campaigns=Campaigns(database, clock, templates, rules),
+        campaigns=Campaigns(database, clock, templates, rules, guard_rails(settings)),
         campaign_failures=CampaignFailures(database, clock),
+        campaign_guard=CampaignGuardActions(database, clock, guard_rails(settings)),
         slices=SliceStore(database, clock, templates),
         article_previews=ArticlePreviews(database, clock, templates),
         article_runs=ArticleRuns(database, clock, templates, rules),
@@ -375,7 +379,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         route=route,
         maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
-            CampaignScheduler(database, clock, engine.campaigns.rules),
+            CampaignScheduler(database, clock, engine.campaigns.rules, engine.campaigns.rails),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
         ),
         wake=engine.wake,
@@ -506,6 +510,18 @@ def default_limits(settings: Settings) -> Limits:
         warmup_factor=settings.warmup_factor,
         interval_ms=settings.interval_ms,
         reserve_percent=settings.reserve_percent,
+    )
+
+
+def guard_rails(settings: Settings) -> GuardRails:
+    return GuardRails(
+        complaint_warn_percent=settings.guard_complaint_warn,
+        complaint_stop_percent=settings.guard_complaint_stop,
+        hard_bounce_warn_percent=settings.guard_bounce_warn,
+        hard_bounce_stop_percent=settings.guard_bounce_stop,
+        min_messages=settings.guard_min_messages,
+        at_warning=settings.guard_at_warning,
+        slow_per_hour=settings.guard_slow_per_hour,
     )
 
 

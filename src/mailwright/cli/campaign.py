@@ -19,6 +19,7 @@ from mailwright.cli.campaign_options import (
     Attach,
     Detach,
     Filter,
+    GuardRails,
     Hours,
     IfUndecided,
     Interval,
@@ -47,7 +48,7 @@ from mailwright.cli.campaign_options import (
     WinnerBy,
     Zone,
 )
-from mailwright.cli.campaign_output import View, limits, picture, schedule_text, status, waiting
+from mailwright.cli.campaign_output import View, guard_lines, limits, picture, schedule_text, status, waiting
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import Json, Limit, Tenant, group
@@ -56,6 +57,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue, link
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
+from mailwright.domain.guard_rails import GuardRails as InstallationRails
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
@@ -76,6 +78,7 @@ from mailwright.schemas.campaigns import (
 from mailwright.schemas.exclusions import exclusion_sentence
 from mailwright.schemas.explanation_text import campaign_text, deferral_text
 from mailwright.schemas.explanations import campaign_explanation
+from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
@@ -92,6 +95,7 @@ from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.failures import CampaignFailures
+from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
@@ -141,6 +145,7 @@ def create(
     in_readers_time_zone: ReadersTime = None,
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
+    guard_rails: GuardRails = None,
     variants: Variants = None,
     test_percent: TestPercent = None,
     wait_minutes: WaitMinutes = None,
@@ -335,6 +340,23 @@ def accept_failures(campaign_id: CampaignId) -> None:
     _show_status(_run(lambda at: _failures(at).accept_failures(ACTOR, campaign_id)))
 
 
+@app.command("guard-rails")
+def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
+    """Show the guard rails of a started campaign, what they count, and what they have done."""
+    report = _run(lambda at: _guard(at).report(campaign_id, tenant_id=None))
+    if as_json:
+        print_json(guard_report_response(report).to_dict())
+        return
+    for line in guard_lines(report):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+@app.command("accept-incidents")
+def accept_incidents(campaign_id: CampaignId) -> None:
+    """End a warning or a slow-down by the guard rails. Only messages sent from now on count."""
+    _show_status(_run(lambda at: _guard(at).accept_incidents(ACTOR, campaign_id)))
+
+
 @app.command("retry-failed")
 def retry_failed(campaign_id: CampaignId) -> None:
     """Retry the failed recipients with a fresh set of attempts. Bounced and suppressed addresses are left out."""
@@ -472,6 +494,7 @@ def limits_command(
     in_readers_time_zone: ReadersTime = None,
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
+    guard_rails: GuardRails = None,
     as_json: Json = False,
 ) -> None:
     """Show or edit a campaign's own limits. Options that are not given stay as they are."""
@@ -626,11 +649,21 @@ def _show_status(campaign: Campaign) -> None:
 
 
 def _campaigns(at: Installation) -> Campaigns:
-    return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at))
+    return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at), _guard_rails(at))
 
 
 def _failures(at: Installation) -> CampaignFailures:
     return CampaignFailures(at.database, at.clock)
+
+
+def _guard(at: Installation) -> CampaignGuardActions:
+    return CampaignGuardActions(at.database, at.clock, _guard_rails(at))
+
+
+def _guard_rails(at: Installation) -> InstallationRails:
+    from mailwright.app.wiring import guard_rails  # noqa: PLC0415 - as above
+
+    return guard_rails(at.settings)
 
 
 def _sender_rules(at: Installation) -> SenderRules:

@@ -29,6 +29,7 @@ LIMITS: Final = (
     "in_readers_time_zone",
     "interval_ms",
     "one_at_a_time",
+    "guard_rails",
 )
 
 
@@ -162,6 +163,8 @@ def _limit(value: str | bool) -> Any:
         return value
     if value == "none":
         return None
+    if value.startswith("{"):
+        return json_object(value, "--guard-rails")
     digits = value.removeprefix("-")
     return int(value) if digits.isascii() and digits.isdecimal() else value
 

@@ -119,4 +119,12 @@ Interval = Annotated[
     str | None,
     typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
 ]
+GuardRails = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON|none",
+        help='Thresholds that stop the campaign, for example {"complaintStopPercent": 0.2}.',
+        show_default="the tenant's",
+    ),
+]
 Alone = Annotated[bool | None, typer.Option("--one-at-a-time/--side-by-side", help="Send one message at a time.")]

@@ -15,8 +15,9 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.sizes import size_text
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
-from mailwright.schemas.explanation_text import deferral_text
+from mailwright.schemas.explanation_text import GUARD_ACTIONS, deferral_text, guard_finding_text
 from mailwright.sources.campaigns.engagement import CampaignEngagement
+from mailwright.sources.campaigns.guard_rails import GuardReport
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
@@ -120,6 +121,20 @@ def limits(campaign: Campaign) -> Iterable[str]:
         yield "one at a time"
     if own.in_readers_time_zone:
         yield "in recipients' time zones"
+    if own.guard_rails is not None:
+        yield f"guard rails {own.guard_rails.model_dump_json(by_alias=True, exclude_none=True)}"
+
+
+def guard_lines(report: GuardReport) -> Iterable[str]:
+    """Yield what the guard rails count, the thresholds, and what they have done."""
+    counts, rails, state = report.counts, report.rails, report.state
+    since = f" since {zone_time(state.since)}" if state.since else ""
+    yield f"{counts.messages:,} emails{since}: {counts.hard_bounces:,} hard bounces, {counts.complaints:,} complaints"
+    yield f"hard bounces: warn at {rails.hard_bounce_warn_percent:g} %, stop at {rails.hard_bounce_stop_percent:g} %"
+    yield f"complaints: warn at {rails.complaint_warn_percent:g} %, stop at {rails.complaint_stop_percent:g} %"
+    if state.finding is not None:
+        done = GUARD_ACTIONS[state.finding.action]
+        yield f"{done} at {zone_time(state.found_at or 0)}: {guard_finding_text(state.finding)}"
 
 
 def _audience(campaign: Campaign) -> Iterable[str]:

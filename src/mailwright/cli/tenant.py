@@ -65,6 +65,14 @@ TrackingHost = Annotated[
         metavar="URL|none", help="Host of tracked links, for example https://click.example.com.", show_default=False
     ),
 ]
+GuardRails = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON|none",
+        help='Guard rails of campaigns, for example {"complaintStopPercent": 0.2}.',
+        show_default=False,
+    ),
+]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 _YES_NO = {"yes": True, "no": False}
@@ -86,6 +94,7 @@ def create(
     one_at_a_time: Alone = None,
     tracking: Tracking = None,
     tracking_host: TrackingHost = None,
+    guard_rails: GuardRails = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -101,6 +110,7 @@ def create(
         one_at_a_time=one_at_a_time,
         tracking=tracking,
         tracking_host=tracking_host,
+        guard_rails=guard_rails,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -167,6 +177,7 @@ def edit(
     one_at_a_time: Alone = None,
     tracking: Tracking = None,
     tracking_host: TrackingHost = None,
+    guard_rails: GuardRails = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
@@ -182,6 +193,7 @@ def edit(
         one_at_a_time=one_at_a_time,
         tracking=tracking,
         tracking_host=tracking_host,
+        guard_rails=guard_rails,
     )
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")

@@ -26,6 +26,7 @@ class ActionKind(StrEnum):
     RETRY_FAILED = "retry_failed"
     ACCEPT_FAILURES = "accept_failures"
     FIND_DOUBTS = "find_doubts"
+    ACCEPT_INCIDENTS = "accept_incidents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ _CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
     ActionKind.CHOOSE_WINNER: CampaignAction.CHOOSE_WINNER,
     ActionKind.RETRY_FAILED: CampaignAction.RETRY_FAILED,
     ActionKind.ACCEPT_FAILURES: CampaignAction.ACCEPT_FAILURES,
+    ActionKind.ACCEPT_INCIDENTS: CampaignAction.ACCEPT_INCIDENTS,
 }
 
 

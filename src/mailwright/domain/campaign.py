@@ -40,6 +40,7 @@ class CampaignAction(StrEnum):
     MOVE = "move"
     TEST = "test"
     OVERRIDE_RULES = "override_sender_rules"
+    ACCEPT_INCIDENTS = "accept_incidents"
 
 
 ALLOWED_STATUSES = {
@@ -60,6 +61,7 @@ ALLOWED_STATUSES = {
     CampaignAction.MOVE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.TEST: frozenset(CampaignStatus),
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
+    CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
 }
 
 # Reason codes of lane deferrals. The policies define further codes.
@@ -71,5 +73,6 @@ AWAITING_WINNER = "waits_for_winner"
 # The results of an A/B test are not conclusive; a user must choose the winner.
 UNDECIDED = "ab_test_undecided"
 SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are not met
+GUARD_RAILS = "guard_rails"  # too many hard bounces or complaints
 # The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

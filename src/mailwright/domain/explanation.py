@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from mailwright.domain.actions import Action
 from mailwright.domain.clock import Instant
+from mailwright.domain.guard_rails import GuardState
 
 # The position of a message in its lane is counted up to this number.
 MAX_POSITION = 1_000
@@ -87,6 +88,8 @@ class Remedy(StrEnum):
     RETRY_OR_ACCEPT_FAILURES = "retry_or_accept_failures"
     RESOLVE_MESSAGES = "resolve_messages"
     MEET_SENDER_RULES = "meet_sender_rules"
+    CHECK_INCIDENTS = "check_incidents"  # find the cause of the bounces or complaints, then resume or cancel
+    ACCEPT_INCIDENTS = "accept_incidents"
     RELEASE_SENDING = "release_sending"  # an operator decides about the due messages, and sending resumes
 
 
@@ -171,3 +174,4 @@ class CampaignExplanation(Explanation):
     forecast_messages: int = 0
     forecast_blocker: str | None = None  # the limit that still defers it at the horizon
     has_worker: bool = True
+    guard: GuardState | None = None  # what the guard rails found, if they found anything

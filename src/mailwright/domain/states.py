@@ -61,6 +61,7 @@ class EventType(StrEnum):
     # Events of a campaign as a whole. They belong to no message.
     CAMPAIGN_STARTED = "campaign.started"
     CAMPAIGN_HELD = "campaign.held"
+    CAMPAIGN_WARNED = "campaign.warned"
     CAMPAIGN_RESUMED = "campaign.resumed"
     CAMPAIGN_FINISHED = "campaign.finished"
     CAMPAIGN_CANCELLED = "campaign.cancelled"

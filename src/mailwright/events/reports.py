@@ -17,6 +17,7 @@ from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.guard_rails import Incident
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
@@ -25,6 +26,7 @@ from mailwright.events import unknown_sends
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
+from mailwright.outbox.incidents import record_incidents
 from mailwright.outbox.reported import ReportedMessage
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
 from mailwright.providers.responses import mask_addresses
@@ -65,6 +67,12 @@ REPORTABLE: Final = frozenset(
 ENGAGEMENT: Final = frozenset({EventType.OPENED, EventType.CLICKED})
 # Deduplication window: two sources report the same open or click with times that differ by less than this.
 SAME_ENGAGEMENT: Final = MINUTE
+
+# Verdicts that count for the guard rails of the message's campaign.
+INCIDENTS: Final = {
+    ContactVerdict.HARD_BOUNCE: Incident.HARD_BOUNCE,
+    ContactVerdict.COMPLAINT: Incident.COMPLAINT,
+}
 
 # Verdicts that change a contact at once, independently of other reports.
 DECISIVE: Final = (ContactVerdict.HARD_BOUNCE, ContactVerdict.COMPLAINT, ContactVerdict.UNSUBSCRIBE)
@@ -394,6 +402,10 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
         await append_events(tx, events)
     await record_proofs(tx, proofs, now)
     await record_bounces(tx, _bounced_messages(new))
+    incidents = [(one, INCIDENTS[one.verdict]) for one in new if one.verdict in INCIDENTS]
+    # Bounced copies do not count.
+    own = [(one.message.message_key, kind) for one, kind in incidents if one.email == one.message.to_email]
+    await record_incidents(tx, own)
 
 
 def _bounced_messages(new: Sequence[_Taken]) -> dict[int, Instant]:

@@ -452,6 +452,64 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    guard_complaint_warn: Annotated[
+        float,
+        Field(
+            alias="MAILWRIGHT_GUARD_COMPLAINT_WARN",
+            ge=0,
+            le=100,
+            description="Share of complaints, in percent, at which the guard rails of a campaign warn; 0 is off.",
+        ),
+    ] = 0.1
+    guard_complaint_stop: Annotated[
+        float,
+        Field(
+            alias="MAILWRIGHT_GUARD_COMPLAINT_STOP",
+            ge=0,
+            le=100,
+            description="Share of complaints, in percent, at which a campaign is stopped; 0 is off.",
+        ),
+    ] = 0.3
+    guard_bounce_warn: Annotated[
+        float,
+        Field(
+            alias="MAILWRIGHT_GUARD_BOUNCE_WARN",
+            ge=0,
+            le=100,
+            description="Share of hard bounces, in percent, at which the guard rails of a campaign warn; 0 is off.",
+        ),
+    ] = 2.0
+    guard_bounce_stop: Annotated[
+        float,
+        Field(
+            alias="MAILWRIGHT_GUARD_BOUNCE_STOP",
+            ge=0,
+            le=100,
+            description="Share of hard bounces, in percent, at which a campaign is stopped; 0 is off.",
+        ),
+    ] = 5.0
+    guard_min_messages: Annotated[
+        PositiveInt,
+        Field(
+            alias="MAILWRIGHT_GUARD_MIN_MESSAGES",
+            description="Number of sent messages from which the guard rails judge a campaign.",
+        ),
+    ] = 100
+    guard_at_warning: Annotated[
+        Literal["warn", "slow_down"],
+        Field(
+            alias="MAILWRIGHT_GUARD_AT_WARNING",
+            description="What happens when a campaign passes a warning threshold: `warn` or `slow_down`.",
+        ),
+    ] = "warn"
+    guard_slow_per_hour: Annotated[
+        PositiveInt,
+        Field(
+            alias="MAILWRIGHT_GUARD_SLOW_PER_HOUR",
+            description="Messages per hour of a campaign that its guard rails slow down.",
+        ),
+    ] = 1_000
+
     sns_topic_arns: Annotated[
         tuple[str, ...],
         NoDecode,

@@ -12,6 +12,7 @@ from mailwright.domain.address import domain_of
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     CANCELLED,
+    GUARD_RAILS,
     PAUSED,
     SCHEDULED,
     SENDER_RULES,
@@ -345,7 +346,7 @@ def _lane_deferred(
 ) -> MessageExplanation:
     """Explain a message whose lane is deferred."""
     message = facts.message
-    until = None if message.hold_reason in (PAUSED, CANCELLED) else message.held_until
+    until = None if message.hold_reason in (PAUSED, CANCELLED, GUARD_RAILS) else message.held_until
     return _explain(facts, state, reason=message.hold_reason, until=until, **details)
 
 
@@ -389,6 +390,11 @@ def _campaign_paused(facts: MessageFacts) -> MessageExplanation:
     return _lane_deferred(facts, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
 
 
+def _stopped_by_guard(facts: MessageFacts) -> MessageExplanation:
+    actions = _explain_campaign(facts.message)
+    return _lane_deferred(facts, remedy=Remedy.CHECK_INCIDENTS, actions=actions)
+
+
 def _campaign_cancelled(facts: MessageFacts) -> MessageExplanation:
     return _lane_deferred(facts, remedy=_remedy(facts, Remedy.NOT_NEEDED), actions=())
 
@@ -411,6 +417,7 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     PROVIDER_RATE: _provider_rate,
     THROTTLED_RATE: _throttled_rate,
     PAUSED: _campaign_paused,
+    GUARD_RAILS: _stopped_by_guard,
     CANCELLED: _campaign_cancelled,
     SCHEDULED: _campaign_scheduled,
     AWAITING_WINNER: _awaiting_winner,

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, select
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     CANCELLED,
+    GUARD_RAILS,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -20,6 +21,7 @@ from mailwright.domain.campaign import (
     UNDECIDED,
 )
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
@@ -39,7 +41,16 @@ LIMIT_COLUMNS = (
     "one_at_a_time",
 )
 # Deferral reasons that are not limits. A changed limit does not end these deferrals.
-NON_LIMIT_REASONS = (PAUSED, SCHEDULED, SCHEDULE_OVERDUE, CANCELLED, AWAITING_WINNER, UNDECIDED, SENDER_RULES)
+NON_LIMIT_REASONS = (
+    PAUSED,
+    SCHEDULED,
+    SCHEDULE_OVERDUE,
+    CANCELLED,
+    AWAITING_WINNER,
+    UNDECIDED,
+    SENDER_RULES,
+    GUARD_RAILS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +126,14 @@ async def _campaigns(
         queue_entries.c.limits,
         queue_entries.c.created_at,
         queue_entries.c.position,
+        queue_entries.c.guard,
     ).where(which)
     async with database.read() as tx:
         rows = await tx.execute(found)
     return {
         row.lane: LimitLevel(
             f"campaign-{row.campaign_key}",
-            parse_campaign_limits(row.limits, own.get(row.tenant_id, default), row.created_at),
+            _slowed(parse_campaign_limits(row.limits, own.get(row.tenant_id, default), row.created_at), row.guard),
             row.position,
         )
         for row in rows
@@ -159,6 +171,12 @@ def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Lim
         one_at_a_time=bool(own.get("one_at_a_time")),
         reserve_percent=0,  # Campaigns have no transactional messages, so they need no reserve.
     )
+
+
+def _slowed(limits: Limits, guard: str | None) -> Limits:
+    """Return the limits of a campaign that its guard rails have slowed down."""
+    slow = GuardState.read(guard).slow_per_hour if guard is not None else None
+    return limits if slow is None else replace(limits, rate_per_hour=min(slow, limits.rate_per_hour or slow))
 
 
 @lru_cache(maxsize=1_024)

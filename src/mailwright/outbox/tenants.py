@@ -8,11 +8,13 @@ from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
@@ -57,6 +59,7 @@ class Tenant:
     one_at_a_time: bool | None = None
     tracking: str | None = None  # The most tracking that the tenant's messages may use.
     tracking_host: str | None = None  # The base URL of tracked links.
+    guard_rails: str | None = None  # The tenant's own thresholds, as JSON.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -72,6 +75,7 @@ class TenantChanges(TypedDict, total=False):
     one_at_a_time: bool | None
     tracking: str | None
     tracking_host: str | None
+    guard_rails: str | None
 
 
 async def create(
@@ -175,6 +179,8 @@ def _check(changes: TenantChanges) -> None:
         raise InvalidInput(f"The tracking must be one of {', '.join(TrackingMode)}.", field="tracking")
     if (host := changes.get("tracking_host")) is not None:
         _check_host(host)
+    if (rails := changes.get("guard_rails")) is not None:
+        _check_guard_rails(rails)
 
 
 def _check_hours(text: str) -> None:
@@ -201,6 +207,18 @@ def _check_host(url: str) -> None:
             "The tracking host must be a URL without a path, for example https://click.example.com.",
             field="tracking_host",
         )
+
+
+def _check_guard_rails(text: str) -> None:
+    try:
+        GuardRailSettings.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f".{part}" for part in first["loc"])
+        example = '{"complaintStopPercent": 0.2}'
+        raise InvalidInput(
+            f"{first['msg']}. Guard rails are JSON such as {example}.", field=f"guardRails{where}"
+        ) from error
 
 
 def _check_zone(text: str) -> None:

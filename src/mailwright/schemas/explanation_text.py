@@ -8,6 +8,7 @@ from typing import Final
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     CANCELLED,
+    GUARD_RAILS,
     INDEFINITELY,
     PAUSED,
     SCHEDULE_OVERDUE,
@@ -27,6 +28,7 @@ from mailwright.domain.explanation import (
     ReachedLimit,
     Remedy,
 )
+from mailwright.domain.guard_rails import GuardAction, GuardFinding, Incident
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, THROTTLED_RATE, DeferReason, split_defer_reason
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
@@ -50,7 +52,7 @@ def message_text(explanation: MessageExplanation, zone: tzinfo = UTC) -> Explana
 
 def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> ExplanationText:
     times = _Times(explanation.computed_at, zone)
-    sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation)
+    sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation) + _guard_note(times, explanation)
     return ExplanationText(sentence, remedy_text(explanation), _forecast_sentence(times, explanation))
 
 
@@ -93,6 +95,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     AWAITING_WINNER: "A/B test",
     UNDECIDED: "undecided A/B test",
     SENDER_RULES: "sender rules",
+    GUARD_RAILS: "guard rails",
     HoldReason.RESTORED: "hold after a restored database",
     HoldReason.REPLACED: "hold after a replaced database",
     HoldReason.REPORTED: "hold after a report of unknown messages",
@@ -292,6 +295,8 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
     match message.reason:
         case "paused":
             return f"Campaign {message.campaign} is paused."
+        case "guard_rails":
+            return f"Campaign {message.campaign} was stopped by its guard rails: too many bounces or complaints."
         case "cancelled":
             return f"Campaign {message.campaign} was cancelled. A worker will cancel this message shortly."
         case "waits_for_winner":
@@ -432,6 +437,39 @@ def _goes_on(campaign: CampaignExplanation) -> str:
     return "Sending resumes" if campaign.recipients > campaign.unsent else "Sending starts"
 
 
+def _paused_campaign(times: _Times, campaign: CampaignExplanation) -> str:
+    if campaign.reason != GUARD_RAILS or campaign.guard is None or campaign.guard.finding is None:
+        return "Paused. It keeps its position in the queue."
+    why = guard_finding_text(campaign.guard.finding)
+    return f"Stopped by its guard rails at {times.at(campaign.guard.found_at)}: {why}."
+
+
+def _guard_note(times: _Times, campaign: CampaignExplanation) -> str:
+    """Return what the guard rails found about a campaign that they did not stop."""
+    state = campaign.guard
+    if state is None or state.finding is None or campaign.reason == GUARD_RAILS:
+        return ""
+    why = f"{guard_finding_text(state.finding)} (found at {times.at(state.found_at)})"
+    if state.slow_per_hour is not None:
+        return f" Slowed down to {state.slow_per_hour:,} emails per hour by its guard rails: {why}."
+    return f" Warning of its guard rails: {why}."
+
+
+_INCIDENTS: Final[Mapping[Incident, str]] = {Incident.HARD_BOUNCE: "hard bounce", Incident.COMPLAINT: "complaint"}
+GUARD_ACTIONS: Final[Mapping[GuardAction, str]] = {
+    GuardAction.WARN: "Warned",
+    GuardAction.SLOW_DOWN: "Slowed down",
+    GuardAction.STOP: "Stopped",
+}
+
+
+def guard_finding_text(finding: GuardFinding) -> str:
+    """Return the threshold that was passed: `7 complaints among 1,000 emails (0.7 %), more than 0.3 %`."""
+    incidents = count_text(finding.incidents, _INCIDENTS[finding.kind])
+    emails = count_text(finding.messages, "email")
+    return f"{incidents} among {emails} ({finding.percent:.2g} %), more than the threshold of {finding.threshold:g} %"
+
+
 _CampaignSentence = Callable[[_Times, CampaignExplanation], str]
 _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     CampaignState.DRAFT: lambda times, campaign: (
@@ -443,7 +481,7 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     CampaignState.OVERDUE: lambda times, campaign: (
         f"Held: it was scheduled for {times.at(campaign.scheduled_at)}, but no worker sent it within a day."
     ),
-    CampaignState.PAUSED: lambda times, campaign: "Paused. It keeps its position in the queue.",
+    CampaignState.PAUSED: _paused_campaign,
     CampaignState.HELD: _held_campaign,
     CampaignState.NO_WORKER: lambda times, campaign: "Ready to send, but no worker is running.",
     CampaignState.IN_LINE: lambda times, campaign: (
@@ -512,6 +550,13 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.MEET_SENDER_RULES: (
         "Set up SPF, DKIM, DMARC, a public https URL and a postal address, or override the rules."
     ),
+    Remedy.CHECK_INCIDENTS: (
+        "Find the cause: check where the addresses come from, and the content. Then resume or cancel the campaign. "
+        "After a resume, only emails sent from then on count."
+    ),
+    Remedy.ACCEPT_INCIDENTS: (
+        "Pause the campaign and find the cause, or accept the incidents: then only emails sent from now on count."
+    ),
     Remedy.RELEASE_SENDING: (
         "An operator decides whether messages that were due are sent or stay unconfirmed, and then resumes sending."
     ),
@@ -577,6 +622,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     AWAITING_WINNER: DeferralLabel("A/B test running"),
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
+    GUARD_RAILS: DeferralLabel("Stopped by guard rails"),
     HoldReason.RESTORED: DeferralLabel("All sending is on hold: database restored"),
     HoldReason.REPLACED: DeferralLabel("All sending is on hold: database replaced"),
     HoldReason.REPORTED: DeferralLabel("All sending is on hold: unknown messages reported"),

@@ -68,6 +68,7 @@ tenants = Table(
     # The strictest tracking mode of all levels applies; None restricts nothing.
     Column("tracking", Text),
     Column("tracking_host", Text),  # The URL of tracked links; None for the public URL.
+    Column("guard_rails", Text),  # The tenant's own thresholds, as JSON.
 )
 
 api_keys = Table(
@@ -570,7 +571,18 @@ queue_entries = Table(
     Column("created_at", Timestamp, nullable=False),
     Column("completed_at", Timestamp),
     Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
+    Column("guard", Text),  # What the guard rails have found, as JSON.
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
+)
+
+# The messages of campaigns that bounced permanently or were reported as spam, for the guard rails.
+campaign_incidents = Table(
+    "campaign_incidents",
+    metadata,
+    Column("campaign_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, primary_key=True),
+    Column("message_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempted_at", Timestamp, nullable=False),
 )
 
 # The audit log: who did what. It is only displayed; no code depends on its entries.

@@ -38,6 +38,7 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.LEFT,
     EventType.CAMPAIGN_STARTED,
     EventType.CAMPAIGN_HELD,
+    EventType.CAMPAIGN_WARNED,
     EventType.CAMPAIGN_RESUMED,
     EventType.CAMPAIGN_FINISHED,
     EventType.CAMPAIGN_CANCELLED,

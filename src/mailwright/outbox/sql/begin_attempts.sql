@@ -16,5 +16,5 @@ WHERE deliveries.message_key = held.message_key
   AND NOT EXISTS (
     SELECT 1 FROM lane_deferrals AS l
     WHERE l.lane = deliveries.lane AND l.deferred_until > :now
-      AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'schedule_overdue', 'sender_rules', 'outside_hours')
+      AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'schedule_overdue', 'sender_rules', 'outside_hours', 'guard_rails')
   )

@@ -1,4 +1,5 @@
--- A limit never replaces a user's pause or cancellation, even if a worker reaches the limit just afterwards.
+-- A limit never replaces a pause, a cancellation or a stop by guard rails, even if a worker reaches it just afterwards.
 INSERT INTO lane_deferrals (lane, defer_reason, deferred_until) VALUES (:lane, :reason, :until)
 ON CONFLICT (lane) DO UPDATE SET defer_reason = excluded.defer_reason, deferred_until = excluded.deferred_until
-WHERE lane_deferrals.defer_reason NOT IN ('paused', 'cancelled') OR excluded.defer_reason IN ('paused', 'cancelled')
+WHERE lane_deferrals.defer_reason NOT IN ('paused', 'cancelled', 'guard_rails')
+  OR excluded.defer_reason IN ('paused', 'cancelled')

@@ -4,4 +4,4 @@ SELECT l.lane
 FROM rows(:lanes: lane bigint) AS wanted
 JOIN lane_deferrals AS l ON l.lane = wanted.lane
 WHERE l.deferred_until > :now
-  AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'schedule_overdue', 'sender_rules', 'outside_hours')
+  AND l.defer_reason IN ('paused', 'cancelled', 'scheduled', 'schedule_overdue', 'sender_rules', 'outside_hours', 'guard_rails')

@@ -3,6 +3,7 @@
 The queue entry stores the last published state, which changes in the transaction that appends the event.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,11 +59,24 @@ async def announce(tx: Transaction, campaign: AnnouncedCampaign, type_: EventTyp
 
 
 async def announce_hold(
-    tx: Transaction, campaign: AnnouncedCampaign, reason: str, now: Instant, until: Instant | None = None
+    tx: Transaction,
+    campaign: AnnouncedCampaign,
+    reason: str,
+    now: Instant,
+    *,
+    until: Instant | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     """Publish that a campaign is held. `until` is None if only a user can end the hold."""
-    details = {"reason": reason, "until": isoformat(until)}
-    await _publish(tx, campaign, f"{_HELD}{reason}", Event(EventType.CAMPAIGN_HELD, now, details))
+    metadata = {"reason": reason, "until": isoformat(until), **(details or {})}
+    await _publish(tx, campaign, f"{_HELD}{reason}", Event(EventType.CAMPAIGN_HELD, now, metadata))
+
+
+async def announce_warning(
+    tx: Transaction, campaign: AnnouncedCampaign, now: Instant, details: Mapping[str, Any]
+) -> None:
+    """Publish that a campaign has passed a guard rail and is still sent."""
+    await _append(tx, campaign, Event(EventType.CAMPAIGN_WARNED, now, details))
 
 
 async def announce_queue(database: Database, now: Instant) -> None:
@@ -77,7 +91,7 @@ async def announce_queue(database: Database, now: Instant) -> None:
             continue  # The deferral has ended, but nothing was sent yet: the provider may still be unavailable.
         async with database.write() as tx:
             if reason is not None:
-                await announce_hold(tx, campaign, reason, now, end_of_deferral(position))
+                await announce_hold(tx, campaign, reason, now, until=end_of_deferral(position))
             else:
                 await announce(tx, campaign, EventType.CAMPAIGN_RESUMED, now)
 
@@ -97,6 +111,10 @@ async def _publish(tx: Transaction, campaign: AnnouncedCampaign, state: str, eve
     is_news = or_(e.announced.is_(None), e.announced != state)
     changed = update(queue_entries).where(e.campaign_key == campaign.key, is_news).values(announced=state)
     if await tx.execute(changed.returning(e.id)):
-        about: dict[str, Any] = {"campaign": {"campaignId": campaign.campaign_id, "name": campaign.name}}
-        published = Event(event.type, event.at, {**about, **event.metadata})
-        await append_events(tx, [event_row(NO_MESSAGE, campaign.tenant_id, published)])
+        await _append(tx, campaign, event)
+
+
+async def _append(tx: Transaction, campaign: AnnouncedCampaign, event: Event) -> None:
+    about: dict[str, Any] = {"campaign": {"campaignId": campaign.campaign_id, "name": campaign.name}}
+    published = Event(event.type, event.at, {**about, **event.metadata})
+    await append_events(tx, [event_row(NO_MESSAGE, campaign.tenant_id, published)])

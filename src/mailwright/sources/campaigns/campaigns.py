@@ -12,6 +12,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     CANCELLED,
+    GUARD_RAILS,
     INDEFINITELY,
     PAUSED,
     SCHEDULE_OVERDUE,
@@ -22,6 +23,7 @@ from mailwright.domain.campaign import (
 )
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
@@ -42,6 +44,7 @@ from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, filter_with_seg
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, QueueEntry, update_entry
+from mailwright.sources.campaigns.guard_rails import accept_incidents
 from mailwright.sources.campaigns.records import (
     Actor,
     Campaign,
@@ -63,13 +66,19 @@ from mailwright.storage.tables import campaigns, queue_entries
 
 class Campaigns:
     def __init__(
-        self, database: Database, clock: Clock, templates: TemplateStore, rules: SenderRules = NO_SENDER_RULES
+        self,
+        database: Database,
+        clock: Clock,
+        templates: TemplateStore,
+        rules: SenderRules = NO_SENDER_RULES,
+        rails: GuardRails = DEFAULT_GUARD_RAILS,
     ) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
         self._changes = CampaignChanges(clock)
         self.rules = rules
+        self.rails = rails
 
     async def create(
         self,
@@ -274,6 +283,7 @@ class Campaigns:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESUME)
             entry = await entry_of(tx, campaign)
             await defer.end_lane_deferral(tx, entry.lane)
+            await accept_incidents(tx, entry, self.rails, now)
             begins_at = campaign.definition.scheduled_at
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
@@ -310,7 +320,7 @@ class Campaigns:
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # An old limit may have deferred the campaign. If a new limit applies, the next claim defers it again.
-                kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED)
+                kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED, GUARD_RAILS)
                 await defer.end_lane_deferral(tx, (await entry_of(tx, campaign)).lane, but=kept)
             changed = limits.model_dump(mode="json", exclude_defaults=True)
             await self._changes.record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
@@ -355,7 +365,7 @@ class Campaigns:
             entry = await entry_of(tx, campaign)
             content = replace(entry.content, sender_rules=SenderRulesDecision.OVERRIDDEN)
             await update_entry(tx, campaign.key, content=content.as_text())
-            await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER))
+            await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER, GUARD_RAILS))
             await self._changes.record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign)
             return campaign
 

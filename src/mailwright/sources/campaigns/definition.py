@@ -9,6 +9,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies.hours import is_zone
@@ -89,6 +90,7 @@ class CampaignLimits(DefinitionPart):
     in_readers_time_zone: bool = False  # working hours in each recipient's time zone
     interval_ms: Positive | None = None  # minimum time between the starts of two sends
     one_at_a_time: bool = False  # each send starts after the previous one has finished
+    guard_rails: GuardRailSettings | None = None  # None: those of the tenant
 
 
 class AbTestVariant(DefinitionPart):

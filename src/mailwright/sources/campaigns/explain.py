@@ -15,6 +15,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    GUARD_RAILS,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -25,6 +26,7 @@ from mailwright.domain.campaign import (
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation, CampaignState, LimitScope, ReachedLimit, Remedy
+from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import (
     PROVIDER_RATE,
@@ -166,7 +168,14 @@ def _unfinished(facts: CampaignFacts) -> CampaignExplanation:
             remedy=Remedy.PAUSE_CAMPAIGN_AHEAD,
             actions=campaign_actions(ahead.campaign_id, ahead.status, ActionKind.PAUSE_CAMPAIGN),
         )
-    return _explain(facts, CampaignState.SENDING)
+    return _sending(facts)
+
+
+def _sending(facts: CampaignFacts) -> CampaignExplanation:
+    if GuardState.read(facts.campaign.guard).finding is None:
+        return _explain(facts, CampaignState.SENDING)
+    actions = _allowed(facts, ActionKind.PAUSE_CAMPAIGN, ActionKind.ACCEPT_INCIDENTS)
+    return _explain(facts, CampaignState.SENDING, remedy=Remedy.ACCEPT_INCIDENTS, actions=actions)
 
 
 def _completed(facts: CampaignFacts) -> CampaignExplanation:
@@ -188,7 +197,7 @@ def _completed(facts: CampaignFacts) -> CampaignExplanation:
 
 def _deferred(facts: CampaignFacts, state: CampaignState = CampaignState.HELD, **details: Any) -> CampaignExplanation:
     campaign = facts.campaign
-    until = None if campaign.defer_reason in (PAUSED, UNDECIDED) else campaign.deferred_until
+    until = None if campaign.defer_reason in (PAUSED, UNDECIDED, GUARD_RAILS) else campaign.deferred_until
     return _explain(facts, state, reason=campaign.defer_reason, until=until, **details)
 
 
@@ -228,6 +237,11 @@ def _paused(facts: CampaignFacts) -> CampaignExplanation:
     return _deferred(facts, CampaignState.PAUSED, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
 
 
+def _stopped_by_guard(facts: CampaignFacts) -> CampaignExplanation:
+    actions = _allowed(facts, ActionKind.RESUME_CAMPAIGN, ActionKind.CANCEL_CAMPAIGN)
+    return _deferred(facts, CampaignState.PAUSED, remedy=Remedy.CHECK_INCIDENTS, actions=actions)
+
+
 def _scheduled(facts: CampaignFacts) -> CampaignExplanation:
     actions = (*_send_now(facts), *_allowed(facts, ActionKind.CANCEL_CAMPAIGN))
     return _deferred(facts, CampaignState.SCHEDULED, remedy=Remedy.RESCHEDULE_CAMPAIGN, actions=actions)
@@ -261,6 +275,7 @@ def _possible_winners(facts: CampaignFacts) -> tuple[Action, ...]:
 
 _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     PAUSED: _paused,
+    GUARD_RAILS: _stopped_by_guard,
     SCHEDULED: _scheduled,
     SCHEDULE_OVERDUE: _overdue,
     AWAITING_WINNER: _awaiting_winner,
@@ -320,7 +335,7 @@ def _messages_deferred(facts: CampaignFacts, deferral: Deferral) -> CampaignExpl
 def _explain(
     facts: CampaignFacts, state: CampaignState, *, reason: str | None = None, **details: Any
 ) -> CampaignExplanation:
-    campaign, counts = facts.campaign, facts.counts
+    campaign, counts, guard = facts.campaign, facts.counts, GuardState.read(facts.campaign.guard)
     code, detail = split_defer_reason(reason)
     if counts is not None:
         unsent = int(counts.waiting + counts.sending)
@@ -344,6 +359,7 @@ def _explain(
         finished_at=campaign.finished_at,
         scheduled_at=campaign.scheduled_at,
         campaign_ahead=facts.campaign_ahead.name if facts.campaign_ahead is not None else None,
+        guard=guard if guard.finding is not None else None,
         **details,
     )
 
@@ -373,6 +389,7 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
             queue_entries.c.recipients,
             queue_entries.c.limits,
             queue_entries.c.content,
+            queue_entries.c.guard,
             lane_deferrals.c.defer_reason,
             lane_deferrals.c.deferred_until,
         )

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, select, update
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_OVERDUE, CampaignStatus
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
 from mailwright.domain.message import Event
 from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.domain.states import CLAIMABLE, EventType
@@ -21,6 +22,7 @@ from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
+from mailwright.sources.campaigns.guard_rails import CampaignGuard
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unmet
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
@@ -53,10 +55,17 @@ class OpenEntry:
 
 
 class CampaignScheduler:
-    def __init__(self, database: Database, clock: Clock, rules: SenderRules = NO_SENDER_RULES) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        rules: SenderRules = NO_SENDER_RULES,
+        rails: GuardRails = DEFAULT_GUARD_RAILS,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._rules = rules
+        self._guard = CampaignGuard(database, clock, rails)
         self._rechecked_at: Instant | None = None
 
     async def tick(self) -> bool:
@@ -79,6 +88,12 @@ class CampaignScheduler:
             return await self._recheck(entry)
         if self._is_overdue(entry):
             return await self._hold(entry)
+        return await self._advance(entry)
+
+    async def _advance(self, entry: OpenEntry) -> bool:
+        """Judge the campaign by its guard rails, then enqueue its audience or complete it."""
+        if await self._guard.check(entry.campaign_key):
+            return False
         if entry.enqueue_ended_at is None:
             if await hold_if_rules_are_unmet(self._database, self._clock, self._rules, entry.campaign_key):
                 return False

@@ -17,6 +17,7 @@ CREATE TABLE tenants (
   one_at_a_time BOOLEAN,
   tracking TEXT,
   tracking_host TEXT,
+  guard_rails TEXT,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );
@@ -404,10 +405,19 @@ CREATE TABLE queue_entries (
   created_at BIGINT NOT NULL,
   completed_at BIGINT,
   announced TEXT,
+  guard TEXT,
   CONSTRAINT pk_queue_entries PRIMARY KEY (id),
   CONSTRAINT uq_queue_entries_campaign_key UNIQUE (campaign_key)
 );
 CREATE INDEX ix_queue_entries_open ON queue_entries (tenant_id, id) WHERE completed_at IS NULL;
+
+CREATE TABLE campaign_incidents (
+  campaign_key BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  message_key BIGINT NOT NULL,
+  attempted_at BIGINT NOT NULL,
+  CONSTRAINT pk_campaign_incidents PRIMARY KEY (campaign_key, kind, message_key)
+);
 
 CREATE TABLE audit_log (
   id $identity NOT NULL,

@@ -31,6 +31,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
     ActionKind.CHOOSE_WINNER: ActionRoute("POST", "/v1/campaigns/{subject}/winner"),
     ActionKind.RETRY_FAILED: ActionRoute("POST", "/v1/campaigns/{subject}/retry-failed"),
     ActionKind.ACCEPT_FAILURES: ActionRoute("POST", "/v1/campaigns/{subject}/accept-failures"),
+    ActionKind.ACCEPT_INCIDENTS: ActionRoute("POST", "/v1/campaigns/{subject}/accept-incidents"),
     ActionKind.FIND_DOUBTS: ActionRoute("GET", "/v1/campaigns/{subject}/in-doubt"),
 }
 

@@ -11,6 +11,7 @@ import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.schemas.campaigns import CampaignRefused, CampaignRequest
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -20,6 +21,7 @@ from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 NUMERIC_LIMITS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
 TEXT_LIMITS: Final = ("workingHours", "timezone")
 BOOLEAN_LIMITS: Final = ("warmup", "inReadersTimeZone", "oneAtATime")
+GUARD_RAILS: Final = tuple(field.alias or name for name, field in GuardRailSettings.model_fields.items())
 MAX_VARIANTS: Final = 5
 # These fields keep their whitespace; all others are stripped.
 VERBATIM: Final = (
@@ -82,6 +84,7 @@ def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
     if definition.utm is not None:
         fields |= {f"utm.{name}": value for name, value in definition.utm.model_dump().items()}
     limits = definition.limits.model_dump(mode="json", by_alias=True)
+    limits |= {f"guardRails.{name}": value for name, value in (limits.pop("guardRails") or {}).items()}
     fields |= {f"limits.{name}": value for name, value in limits.items() if value is not None and value is not False}
     if experiment is not None:
         fields |= {"experiment": "yes", "experiment.testPercent": experiment.test_percent}
@@ -159,7 +162,19 @@ def _limits(form: Fields) -> dict[str, Any]:
     numbers = {name: _number(form[f"limits.{name}"]) for name in NUMERIC_LIMITS}
     words = {name: form[f"limits.{name}"] for name in TEXT_LIMITS}
     ticked = {name: True for name in BOOLEAN_LIMITS if form[f"limits.{name}"]}
-    return _given({**numbers, **words, **ticked})
+    rails = _given({name: _decimal(form[f"limits.guardRails.{name}"]) for name in GUARD_RAILS})
+    return _given({**numbers, **words, **ticked, "guardRails": rails or None})
+
+
+def tenant_rails_of(form: Fields) -> str | None:
+    """Return the guard rails of the tenant's form as JSON, or None if all fields are empty."""
+    rails = _given({name: _decimal(form[f"guardRails.{name}"]) for name in GUARD_RAILS})
+    return orjson.dumps(rails).decode() if rails else None
+
+
+def tenant_rails_fields(stored: str | None) -> dict[str, Any]:
+    rails = {} if stored is None else orjson.loads(stored)
+    return {f"guardRails.{name}": rails.get(name) for name in GUARD_RAILS}
 
 
 def _experiment(form: Fields) -> dict[str, Any]:
@@ -189,6 +204,17 @@ def _number(text: str) -> int | str:
     plain = text.replace(" ", "").replace("\u202f", "")
     digits = plain.removeprefix("-")
     return int(plain) if digits.isascii() and digits.isdecimal() and len(digits) <= 12 else text
+
+
+def _decimal(text: str) -> float | int | str:
+    """Return a number with a decimal point or comma, or the text itself."""
+    number = _number(text)
+    if not isinstance(number, str):
+        return number
+    try:
+        return float(number.strip().replace(",", "."))
+    except ValueError:
+        return text
 
 
 def _lines(text: str) -> str:

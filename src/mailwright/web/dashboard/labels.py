@@ -73,6 +73,7 @@ STATUS_STYLES: Final = {
     "left": StatusStyle("Unsubscribed", "neutral", "dash"),
     "campaign.started": StatusStyle("Campaign started", "info", "arrow"),
     "campaign.held": StatusStyle("Campaign held", "warning", "clock"),
+    "campaign.warned": StatusStyle("Campaign warning", "warning", "clock"),
     "campaign.resumed": StatusStyle("Campaign resumed", "info", "arrow"),
     "campaign.finished": StatusStyle("Campaign finished", "good", "check"),
     "campaign.cancelled": StatusStyle("Campaign cancelled", "neutral", "dash"),

@@ -20,6 +20,7 @@ from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
 from mailwright.outbox.workers import learned_rate_of, presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.web.dashboard.campaigns_forms import tenant_rails_fields, tenant_rails_of
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.session import AdminDep, Visitor
@@ -227,6 +228,7 @@ async def change_limits(request: Request, engine: EngineDep, visitor: AdminDep) 
         changes: Any = {name: form.number(name) for name in _NUMBERS}
         changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since")}
         changes["weight"] = form.number("weight") or 1
+        changes["guard_rails"] = tenant_rails_of(form)
         await tenants.change(engine.database, visitor.tenant, **changes)
     except InvalidInput as error:
         return await _limits_page(request, engine, visitor, form, error)
@@ -245,10 +247,19 @@ async def _limits_page(
     tenant = await tenants.find(engine.database, visitor.tenant)
     shown = form or {
         name: getattr(tenant, name) for name in (*_NUMBERS, "working_hours", "timezone", "warmup_since", "weight")
-    }
+    } | tenant_rails_fields(tenant.guard_rails)
     may_change = visitor.user.tenant_id is None
     limits = engine.defaults.limits
-    return await _page(request, visitor, "limits", error, form=shown, limits=limits, may_change=may_change)
+    return await _page(
+        request,
+        visitor,
+        "limits",
+        error,
+        form=shown,
+        limits=limits,
+        rails=engine.campaigns.rails,
+        may_change=may_change,
+    )
 
 
 # Tracking.

@@ -69,6 +69,7 @@ GROUPS: Final = (
         (
             (EventType.CAMPAIGN_STARTED, "started"),
             (EventType.CAMPAIGN_HELD, "not being sent, with the reason"),
+            (EventType.CAMPAIGN_WARNED, "guard rails found too many bounces or complaints"),
             (EventType.CAMPAIGN_RESUMED, "being sent again"),
             (EventType.CAMPAIGN_FINISHED, "finished"),
             (EventType.CAMPAIGN_CANCELLED, "cancelled"),

@@ -1,0 +1,37 @@
+"""HTTP routes of the guard rails of campaigns."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from mailwright.outbox.audit_log import API
+from mailwright.schemas.guard_rails import GuardReportResponse, guard_report_response
+from mailwright.sources.campaigns.records import Actor
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
+from mailwright.web.bodies import json_response
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+
+
+@router.get(
+    "/{campaignId}/guard-rails",
+    responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_guard_rails(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show the guard rails of a started campaign, what they count, and what they have done."""
+    report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
+    return json_response(guard_report_response(report))
+
+
+@router.post(
+    "/{campaignId}/accept-incidents",
+    responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def accept_incidents(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """End a warning or a slow-down by the guard rails. Only messages sent from now on count."""
+    await engine.campaign_guard.accept_incidents(Actor(API, caller.tenant_id), campaignId)
+    report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
+    return json_response(guard_report_response(report))
