@@ -65,7 +65,7 @@ ALLOWED = re.compile(
     r"|fate: Inclusion|fate=decision|.fate.\]|deeds: list|deeds=entries|\(.deed.|.deeds.|for good replies"
     # Test data: replies of servers, texts of emails, names in other libraries.
     r"|your mail (looks|did)|too many mails|mail at a rate|takes no mail|rate of mail|text of our mail|deliver mail"
-    r"|this mail as a member|(message: |-> |return |From, )Mail\b|helpers\.mail|email,Mail|:mail\"|\[mail\]"
+    r"|this mail as a member|(message: |-> |return |import |From, )Mail\b|helpers\.mail|email,Mail|:mail\"|\[mail\]"
     r"|mail=(0|st)|\.mail\(|django\.core\.mail",
     re.IGNORECASE,
 )

@@ -39,7 +39,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.guard_rails import GuardRails
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits, SendRate
-from mailwright.domain.sender_domains import SenderDomains
+from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
@@ -69,8 +69,9 @@ from mailwright.policies.pacing import throttled_rate
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
+from mailwright.sources.api.emails import ApiEmails
 from mailwright.sources.api.messages import ApiMessages
-from mailwright.sources.api.raw import RawMessages
+from mailwright.sources.api.raw import CHANGED_BY_PROVIDER, RawMessages
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
@@ -140,6 +141,7 @@ class Engine:
     acceptor: Acceptor
     api_messages: ApiMessages
     raw_messages: RawMessages
+    api_emails: ApiEmails
     operations: Operations
     gauges: QueueGauges
     write_probe: WriteProbe
@@ -242,6 +244,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
     wake = Wake(valkey)
     database_ledger = DatabaseLedger(database, clock)
     acceptor = Acceptor(database, clock, wake.announce)
+    api_messages = ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings))
     reports = make_reports(settings, database, clock)
     images = ImageStore(database, clock, settings.images)
     templates = TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
@@ -263,7 +266,8 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         public_pages=public_pages(settings),
         acceptor=acceptor,
         raw_messages=_raw_messages(settings, database, clock, acceptor),
-        api_messages=ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings)),
+        api_messages=api_messages,
+        api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         write_probe=WriteProbe(database, clock),
@@ -473,9 +477,13 @@ def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
 
 
 def _raw_messages(settings: Settings, database: Database, clock: Clock, acceptor: Acceptor) -> RawMessages:
-    is_changed = "sendgrid" in providers_of(settings)
-    domains = sender_domains(settings)
-    return RawMessages(database, clock, acceptor, settings.timezone, domains, is_changed_by_provider=is_changed)
+    domains, warnings = sender_domains(settings), raw_warnings(settings)
+    return RawMessages(database, clock, acceptor, settings.timezone, domains, warnings=warnings)
+
+
+def raw_warnings(settings: Settings) -> tuple[AcceptWarning, ...]:
+    """Return the warnings of every raw email: a provider of the route may take fields, not bytes."""
+    return (CHANGED_BY_PROVIDER,) if "sendgrid" in providers_of(settings) else ()
 
 
 def sender_domains(settings: Settings) -> SenderDomains:

@@ -63,6 +63,7 @@ class EmailParts:
     html: str | None = None
     text: str | None = None
     reply_to: Mailbox | None = None
+    further_to: tuple[Mailbox, ...] = ()  # More recipients in the To header.
     cc: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     attachments: tuple[EmailAttachment, ...] = ()
@@ -140,7 +141,7 @@ def _head(email: EmailParts) -> str:
     """Return all headers except the Content-* headers, without the last line end."""
     lines = [
         headers.mailboxes("From", [email.sender], field="from"),
-        headers.mailboxes("To", [email.to], field="to"),
+        headers.mailboxes("To", [email.to, *email.further_to], field="to"),
         headers.unstructured("Subject", email.subject, field="subject"),
         headers.date_line(email.date),
         headers.message_id_line(email.message_id),

@@ -69,6 +69,7 @@ class NewMessage:
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
     raw: RawContent | None = None  # None if Mailwright builds the email from the payload.
+    submission_id: str | None = None  # Messages of one submission are stored together or, after a conflict, not at all.
 
 
 @dataclass(slots=True)

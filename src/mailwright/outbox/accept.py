@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, insert, literal, selec
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
-from mailwright.domain.message import Accepted, NewMessage, RawContent, Source
+from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.ops import metrics
@@ -145,24 +145,20 @@ def _first_of_each_key(
     """Return the messages to store, by outbox ID: only the first message with each deduplication key."""
     taken = {key: stored.body_digest for key, stored in replays.items()}
     fresh: dict[str, NewMessage] = {}
-    refused: list[RawContent] = []
+    refused: set[str] = set()
     for message in messages:
         if message.dedupe_key is not None:
             key = (message.tenant_id, message.dedupe_key)
             if key in taken:
-                if message.raw is not None and taken[key] != message.body_digest:
-                    refused.append(message.raw)
+                if message.submission_id is not None and taken[key] != message.body_digest:
+                    refused.add(message.submission_id)
                 continue
             taken[key] = message.body_digest
         fresh[message.outbox_id] = message
     if not refused:
         return fresh
-    # If one recipient is refused, refuse the whole submission, because its caller gets a single response.
-    return {outbox_id: message for outbox_id, message in fresh.items() if not _is_among(message.raw, refused)}
-
-
-def _is_among(raw: RawContent | None, refused: Sequence[RawContent]) -> bool:
-    return any(raw is other for other in refused)
+    # If one message is refused, refuse the whole submission, because its caller gets a single response.
+    return {outbox_id: message for outbox_id, message in fresh.items() if message.submission_id not in refused}
 
 
 async def _insert(tx: Runner, fresh: dict[str, NewMessage], now: Instant) -> dict[str, NewMessage]:

@@ -35,6 +35,7 @@ from mailwright.web.api import (
     templates,
     webhooks,
 )
+from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
 from mailwright.web.api.openapi import describe_app
 from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
@@ -73,7 +74,7 @@ API = (
     inbound,
     health,
 )
-ROUTERS = (*(routes.router for routes in API), *public.ROUTERS, *dashboard_pages.ROUTERS)
+ROUTERS = (*(routes.router for routes in API), *DROP_IN_ROUTERS, *public.ROUTERS, *dashboard_pages.ROUTERS)
 
 
 def create_app(engine: Engine) -> FastAPI:

@@ -17,6 +17,8 @@ SIGN_IN_BYTES: Final = 16 * 1024
 FORM_BYTES: Final = 4 * 1024 * 1024
 # Maximum number of bytes of a refused body that are read and discarded.
 MAX_DISCARDED_BYTES: Final = 32 * 1024 * 1024
+# Paths of the APIs of other email services; their routes apply the limits of each service.
+DROP_IN_PREFIXES: Final = ("/v2/email/", "/v3/", "/email")
 # Additional size for the form fields and boundaries around an uploaded file. The route checks the file's exact size.
 FORM_OVERHEAD: Final = 1024 * 1024
 
@@ -31,6 +33,7 @@ class LimitBodies:
             "/sign-in": SIGN_IN_BYTES,
             "/set-up": SIGN_IN_BYTES,
             "/v1/": MAX_BATCH_BYTES,
+            **dict.fromkeys(DROP_IN_PREFIXES, MAX_BATCH_BYTES),
             "/sendgrid-events": sendgrid.MAX_BODY_BYTES,
             "/v1/contacts/imports": import_bytes + FORM_OVERHEAD,
             "/imports/file": import_bytes + FORM_OVERHEAD,
@@ -46,10 +49,10 @@ class LimitBodies:
         body = _CountedBody(receive, max_bytes)
         responding = _closing_when_refused(send, body)
         if _announced(scope) > max_bytes:
-            if not _is_form_of_a_page(scope):
+            if not (_is_form_of_a_page(scope) or scope["path"].startswith(DROP_IN_PREFIXES)):
                 await respond_to_error(too_large(max_bytes), scope, receive, responding)
                 return
-            body.refuse()  # The route then reads the body and shows the error as a page.
+            body.refuse()  # The route then reads the body and shows the error as a page or in another API's format.
         await self._app(scope, body.receive, responding)
 
     def _limit(self, path: str) -> int:

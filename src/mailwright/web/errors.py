@@ -1,6 +1,7 @@
 """Report every error as `application/problem+json` (RFC 9457) with a stable code. One table maps errors to statuses."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -182,9 +183,18 @@ async def respond_to_error(error: MailwrightError, scope: Scope, receive: Receiv
     await response(scope, receive, send)
 
 
-async def _known(request: Request, error: Exception) -> Response:
-    if not isinstance(error, MailwrightError):
-        raise error
+@dataclass(frozen=True, slots=True)
+class ErrorResponse:
+    """The status of an error's response, and the content that every format of responses can use."""
+
+    status: HTTPStatus
+    code: str
+    detail: str
+    errors: Sequence[FieldError] = ()
+
+
+def error_response(request: Request, error: MailwrightError) -> ErrorResponse:
+    """Return how to respond to an error. Raise it again if it is unexpected."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
         raise error
@@ -192,8 +202,15 @@ async def _known(request: Request, error: Exception) -> Response:
     if isinstance(error, NotDurable):
         log.warning("not_durable", path=request.url.path, reason=detail)
         detail = unavailable_detail(request)
+    return ErrorResponse(status, error.code, detail, _errors(error))
+
+
+async def _known(request: Request, error: Exception) -> Response:
+    if not isinstance(error, MailwrightError):
+        raise error
+    found = error_response(request, error)
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else None
-    return problem(status, error.code, detail, errors=_errors(error), headers=headers)
+    return problem(found.status, found.code, found.detail, errors=found.errors, headers=headers)
 
 
 async def _invalid_parameters(_request: Request, error: Exception) -> Response:

@@ -116,7 +116,14 @@ class ApiMessages:
 
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
         """Accept all valid items in one commit. Results have the order of the items."""
-        items = parse(BatchRequest, body).messages
+        messages = await self.prepare(context, parse(BatchRequest, body).messages)
+        accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
+        return [
+            one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one) for one in messages
+        ]
+
+    async def prepare(self, context: RequestContext, items: Sequence[Any]) -> list[NewMessage | RejectedItem]:
+        """Validate the requests of a batch without storing anything."""
         zone = await self._zone(context.caller, items)
         requests = [_parse_item(item, zone) for item in items]
         references = await self._references(
@@ -133,11 +140,7 @@ class ApiMessages:
                 zip(uuid7s(now, len(items)), requests, items, strict=True)
             )
         ]
-        messages = [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
-        accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
-        return [
-            one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one) for one in messages
-        ]
+        return [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
 
     def _with_warnings(self, message: NewMessage) -> NewMessage:
         """Store the warnings of a message with it, and log them."""
@@ -212,7 +215,7 @@ def _message(
         external_id=recipient.external_id if recipient else None,
         contact_name=recipient.name if recipient else None,
         dedupe_key=f"api:{item.key}" if item.key else None,
-        body_digest=_digest(item.body) if item.key else None,
+        body_digest=digest_json(item.body) if item.key else None,
         template_key=template.key if template else None,
         on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
         priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,
@@ -243,7 +246,7 @@ def payload(request: SendRequest) -> dict[str, Any]:
     return content
 
 
-def _digest(body: Any) -> str:
+def digest_json(body: Any) -> str:
     """Return a digest of a JSON body that does not depend on field order and white space."""
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

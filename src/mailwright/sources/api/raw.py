@@ -1,7 +1,7 @@
 """Accept raw emails: complete MIME messages that are sent unchanged to the recipients of the envelope."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Annotated, Any, Final, Literal
@@ -106,6 +106,7 @@ class _Submission:
     envelope: Envelope
     options: RawOptions
     warnings: tuple[AcceptWarning, ...]
+    metadata: Mapping[str, Any] | None = None
 
 
 class RawMessages:
@@ -117,21 +118,26 @@ class RawMessages:
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
         *,
-        is_changed_by_provider: bool = False,
+        warnings: tuple[AcceptWarning, ...] = (),
     ) -> None:
         """`domains` are the installation's own. An email from another domain is accepted with a warning.
 
-        `is_changed_by_provider` adds a warning to every email: a provider of the route takes fields, not bytes.
+        `warnings` are added to every email.
         """
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
-        self._warnings = (CHANGED_BY_PROVIDER,) if is_changed_by_provider else ()
+        self._warnings = warnings
 
     async def send(
-        self, context: RequestContext, content: bytes, sender: str | None = None, recipients: Sequence[str] = ()
+        self,
+        context: RequestContext,
+        content: bytes,
+        sender: str | None = None,
+        recipients: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> AcceptedRaw:
         """Accept one email. When this returns, a message for each recipient is stored durably.
 
@@ -142,7 +148,7 @@ class RawMessages:
         envelope = _envelope(email, author, sender, recipients)
         options = await self._options(context.caller, email)
         warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
-        submission = _Submission(email, author, envelope, options, warnings)
+        submission = _Submission(email, author, envelope, options, warnings, metadata)
         accepted = await self._acceptor.accept(_messages(context, submission, self._clock.now()))
         if any(one.is_conflict for one in accepted):
             raise IdempotencyConflict(None if context.idempotency_key else _CONFLICT)
@@ -199,6 +205,7 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
             scheduled_at=options.send_at,
             expires_at=options.expires_at,
             raw=raw,
+            submission_id=outbox_ids[0],
         )
         for outbox_id, recipient in zip(outbox_ids, envelope.recipients, strict=True)
     ]
@@ -268,10 +275,11 @@ def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
     """Return the fields that the pipeline and the dashboard need in addition to the raw bytes."""
     author, options = submission.author, submission.options
     sender = {"email": author.address, "name": author.name} if author.name else {"email": author.address}
+    campaign = {"campaign": options.campaign} if options.campaign else {}
     values = {
         "tags": options.tags,
         "campaign": options.campaign,
-        "metadata": {"campaign": options.campaign} if options.campaign else None,
+        "metadata": {**(submission.metadata or {}), **campaign},
         LIFETIME_FIELD: options.lifetime_minutes,
         WARNINGS: [{"code": each.code, "detail": each.detail} for each in submission.warnings],
     }

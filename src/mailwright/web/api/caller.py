@@ -57,12 +57,15 @@ def scope_of(method: str, path: str) -> Scope:
 
 async def request_context_of(request: Request) -> RequestContext:
     """Authenticate the caller and read the ids of the request."""
-    caller = await caller_of(request)
+    return RequestContext(await caller_of(request), request_id_of(request), idempotency_key_of(request))
+
+
+def idempotency_key_of(request: Request) -> str | None:
     key = request.headers.get(KEY_NAME)
     if key is not None and not _KEY.fullmatch(key):
         message = "must have 1 to 255 printable ASCII characters"
         raise RequestInvalid([FieldError(KEY_NAME, "INVALID", message)])
-    return RequestContext(caller, request_id_of(request), key)
+    return key
 
 
 def actor_of(caller: Caller) -> str:

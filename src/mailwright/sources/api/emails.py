@@ -1,0 +1,265 @@
+"""Accept emails with several recipients in To, Cc and Bcc, as the APIs of other email services describe them.
+
+An email to one recipient is accepted like a request to `/v1/email/send`. An email to several is written once and
+accepted like a raw email: each recipient gets a message of their own, and all messages share the content.
+"""
+
+import hashlib
+from binascii import a2b_base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
+
+from mailwright.content.headers import Mailbox, message_id
+from mailwright.content.mime import EmailAttachment, EmailParts, build_email
+from mailwright.domain import address
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import IdempotencyConflict
+from mailwright.domain.ids import uuid7s
+from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accepted, NewMessage, RawContent
+from mailwright.domain.sender_domains import AcceptWarning
+from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
+from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
+from mailwright.sources.api.validation import FieldError, RequestInvalid
+
+# Fields of a payload that a raw message keeps for the dashboard and the API.
+_KEPT: Final = ("tags", "metadata")
+_ONE_RECIPIENT: Final = "must be one address if the email has a template"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedEmail:
+    """One email. `fields` are the fields of a `SendRequest` without its recipients; they are not validated yet."""
+
+    fields: dict[str, Any]
+    to: tuple[Mailbox, ...]
+    cc: tuple[Mailbox, ...] = ()
+    bcc: tuple[Mailbox, ...] = ()
+
+    @property
+    def recipients(self) -> dict[str, Mailbox]:
+        """All recipients by normalized address, each once."""
+        found: dict[str, Mailbox] = {}
+        for box in (*self.to, *self.cc, *self.bcc):
+            found.setdefault(address.normal(box.address), box)
+        return found
+
+    @property
+    def has_template(self) -> bool:
+        return "templateId" in self.fields
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate size of the content."""
+        attached = sum(len(each.get("content") or "") for each in self.fields.get("attachments") or ())
+        return attached + sum(len(self.fields.get(name) or "") for name in ("html", "text"))
+
+    def to_request(self) -> dict[str, Any]:
+        """Return the body of a request to `/v1/email/send` for the first recipient, with copies if needed.
+
+        Only the worker can fill a template, so all recipients of an email with a template share one message.
+        """
+        first = self.to[0]
+        named = {"recipient": {"name": first.name}} if first.name else {}
+        copies = {"cc": [box.address for box in self.cc], "bcc": [box.address for box in self.bcc]}
+        return {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
+
+    def digest(self) -> str:
+        return digest_json([self.fields, *[[[*box] for box in boxes] for boxes in (self.to, self.cc, self.bcc)]])
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedEmail:
+    """The messages of one email, one for each recipient, and the value of its Message-ID header."""
+
+    messages: tuple[Accepted, ...]
+    message_id: str
+
+    @property
+    def outbox_id(self) -> str:
+        """The id of the message to the first recipient."""
+        return self.messages[0].outbox_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An email that is valid, with its messages, which are not stored yet."""
+
+    email: AddressedEmail
+    messages: tuple[NewMessage, ...]
+
+
+class ApiEmails:
+    def __init__(
+        self,
+        api_messages: ApiMessages,
+        acceptor: Acceptor,
+        clock: Clock,
+        raw_warnings: Sequence[AcceptWarning] = (),
+    ) -> None:
+        """`raw_warnings` are stored with the messages of emails to several recipients."""
+        self._api_messages = api_messages
+        self._acceptor = acceptor
+        self._clock = clock
+        self._raw_warnings = raw_warnings
+
+    async def send(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> list[AcceptedEmail]:
+        """Accept all emails in one commit, or raise and store nothing."""
+        prepared = [_require_valid(each) for each in await self._prepare(context, _bounded(emails))]
+        digest = digest_json([each.email.digest() for each in prepared])
+        messages = _keyed(context, prepared, [digest] * len(prepared), prepared[0].messages[0].outbox_id)
+        accepted = await self._accept(prepared, messages)
+        if any(isinstance(each, RejectedItem) for each in accepted):
+            raise IdempotencyConflict
+        return [each for each in accepted if isinstance(each, AcceptedEmail)]
+
+    async def send_each(
+        self, context: RequestContext, emails: Sequence[AddressedEmail | RejectedItem]
+    ) -> list[AcceptedEmail | RejectedItem]:
+        """Accept all valid emails in one commit. Results have the order of the emails."""
+        found = iter(
+            await self._prepare(context, _bounded(each for each in emails if isinstance(each, AddressedEmail)))
+        )
+        results = [each if isinstance(each, RejectedItem) else next(found) for each in emails]
+        prepared = [each for each in results if isinstance(each, _Prepared)]
+        messages = _keyed(context, prepared, [each.email.digest() for each in prepared])
+        accepted = iter(await self._accept(prepared, messages))
+        return [each if isinstance(each, RejectedItem) else next(accepted) for each in results]
+
+    async def check(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> None:
+        """Raise if `send` would refuse an email. Store nothing."""
+        for each in await self._prepare(context, _bounded(emails)):
+            _require_valid(each)
+
+    async def _prepare(
+        self, context: RequestContext, emails: Sequence[AddressedEmail]
+    ) -> list[_Prepared | RejectedItem]:
+        firsts = await self._api_messages.prepare(context, [email.to_request() for email in emails])
+        now = self._clock.now()
+        return [
+            first if isinstance(first, RejectedItem) else self._prepared(email, first, now)
+            for email, first in zip(emails, firsts, strict=True)
+        ]
+
+    def _prepared(self, email: AddressedEmail, first: NewMessage, now: Instant) -> _Prepared | RejectedItem:
+        if email.has_template and len(email.to) > 1:
+            return RejectedItem("INVALID", _ONE_RECIPIENT, "to")
+        if email.has_template or len(email.recipients) == 1:
+            return _Prepared(email, (first,))
+        return _Prepared(email, tuple(_messages_to_all(email, first, now, self._raw_warnings)))
+
+    async def _accept(
+        self, prepared: Sequence[_Prepared], messages: Sequence[NewMessage]
+    ) -> list[AcceptedEmail | RejectedItem]:
+        accepted = iter(await self._acceptor.accept(messages))
+        return [_accepted_email(each, [next(accepted) for _ in each.messages]) for each in prepared]
+
+
+def _bounded(emails: Iterable[AddressedEmail]) -> list[AddressedEmail]:
+    """Collect the emails, which may be generated, and raise as soon as one commit cannot store them."""
+    found, messages, size = [], 0, 0
+    for email in emails:
+        found.append(email)
+        messages += len(email.recipients)
+        size += email.size_bytes
+        if messages > MAX_COMMIT_MESSAGES:
+            reason = f"has more than {MAX_COMMIT_MESSAGES:,} recipients in one request"
+            raise RequestInvalid([FieldError("to", "TOO_MANY", reason)])
+        if size > MAX_COMMIT_BYTES:
+            reason = f"the emails of one request are larger than {MAX_COMMIT_BYTES // 1024**2} MB together"
+            raise RequestInvalid([FieldError("attachments", "TOO_LARGE", reason)])
+    return found
+
+
+def _require_valid(result: _Prepared | RejectedItem) -> _Prepared:
+    if isinstance(result, RejectedItem):
+        raise RequestInvalid([FieldError(result.field or "body", result.code, result.detail)])
+    return result
+
+
+def _keyed(
+    context: RequestContext, prepared: Sequence[_Prepared], digests: Sequence[str], submission_id: str | None = None
+) -> list[NewMessage]:
+    """Return all messages with their deduplication keys. Without a `submission_id`, each email is a submission."""
+    key = hashlib.sha256(context.idempotency_key.encode()).hexdigest()[:40] if context.idempotency_key else None
+    return [
+        replace(
+            message,
+            dedupe_key=f"api:emails:{key}:{index}:{place}" if key else None,
+            body_digest=digest if key else None,
+            submission_id=submission_id or each.messages[0].outbox_id,
+        )
+        for index, (each, digest) in enumerate(zip(prepared, digests, strict=True))
+        for place, message in enumerate(each.messages)
+    ]
+
+
+def _accepted_email(prepared: _Prepared, accepted: Sequence[Accepted]) -> AcceptedEmail | RejectedItem:
+    if any(one.is_conflict for one in accepted):
+        return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
+    sender = _sender(prepared.messages[0])
+    is_shared = prepared.messages[0].raw is not None
+    return AcceptedEmail(tuple(accepted), _message_id(accepted[0].outbox_id, sender, is_shared=is_shared))
+
+
+def _messages_to_all(
+    email: AddressedEmail, first: NewMessage, now: Instant, warnings: Sequence[AcceptWarning]
+) -> Iterable[NewMessage]:
+    recipients = email.recipients
+    outbox_ids = uuid7s(now, len(recipients))
+    sender = _sender(first)
+    content = _write(email, first, _message_id(outbox_ids[0], sender, is_shared=True), now)
+    raw = RawContent(hashlib.sha256(content).hexdigest(), content)
+    payload = {
+        "from": first.payload["from"],
+        ENVELOPE_FROM: sender.address,
+        RAW_BYTES: len(content),
+        **{name: first.payload[name] for name in _KEPT if name in first.payload},
+    }
+    found = [*first.payload.get(WARNINGS, ()), *[{"code": each.code, "detail": each.detail} for each in warnings]]
+    if found:
+        payload[WARNINGS] = found
+    for outbox_id, (to_email, box) in zip(outbox_ids, recipients.items(), strict=True):
+        own = {"to": box.address, **payload}
+        yield replace(first, outbox_id=outbox_id, to_email=to_email, payload=own, contact_name=box.name, raw=raw)
+
+
+def _write(email: AddressedEmail, first: NewMessage, identity: str, now: Instant) -> bytes:
+    payload = first.payload
+    parts = EmailParts(
+        message_id=identity,
+        date=now,
+        sender=_sender(first),
+        to=email.to[0],
+        further_to=email.to[1:],
+        subject=first.subject,
+        html=payload.get("html"),
+        text=payload.get("text"),
+        reply_to=_mailbox(payload["replyTo"]) if "replyTo" in payload else None,
+        cc=email.cc,
+        headers=payload.get("headers", {}),
+        attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
+    )
+    return build_email(parts)
+
+
+def _attachment(value: Mapping[str, Any]) -> EmailAttachment:
+    content = a2b_base64(value["content"])
+    return EmailAttachment(value["filename"], value["contentType"], content, value.get("contentId"))
+
+
+def _sender(message: NewMessage) -> Mailbox:
+    return _mailbox(message.payload["from"])
+
+
+def _mailbox(text: str) -> Mailbox:
+    name, email = address.split_mailbox(text)
+    return Mailbox(email, name)
+
+
+def _message_id(outbox_id: str, sender: Mailbox, *, is_shared: bool) -> str:
+    """Return the Message-ID. One that several messages share is no message's id, because bounces would go there."""
+    return message_id(
+        str(uuid5(NAMESPACE_OID, outbox_id)) if is_shared else outbox_id, address.domain_of(sender.address)
+    )

@@ -1,0 +1,8 @@
+"""The APIs of other email services: programs written for them send through Mailwright after a change of the base URL.
+
+Each module reads the requests of one service and writes its responses and errors. `ApiEmails` accepts the emails.
+"""
+
+from mailwright.web.api.dropin import sendgrid
+
+ROUTERS = (sendgrid.router,)

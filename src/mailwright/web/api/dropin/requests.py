@@ -1,0 +1,121 @@
+"""What the APIs of all services need: the caller, errors in the format of the service, and types of fields."""
+
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+from fastapi import Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import Response
+
+from mailwright.access.roles import Scope
+from mailwright.content.headers import Mailbox
+from mailwright.domain import address
+from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import MailwrightError
+from mailwright.sources.api.fields import MAX_CONTENT_BYTES
+from mailwright.sources.api.messages import RequestContext
+from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid
+from mailwright.web.api.caller import idempotency_key_of
+from mailwright.web.errors import ErrorResponse, error_response
+from mailwright.web.request_ids import request_id_of
+from mailwright.web.state import engine_of
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_SECONDS_OF_YEAR_9999: Final = 253_370_764_800
+
+
+class ServiceModel(BaseModel):
+    """An object of a service's API, with the service's own names. An unknown field is an error; null means absent."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: Any) -> Any:
+        return {name: value for name, value in body.items() if value is not None} if isinstance(body, dict) else body
+
+
+T = TypeVar("T")
+ListOf = Annotated[list[T], Field(default_factory=list)]
+DictOf = Annotated[dict[str, T], Field(default_factory=dict)]
+
+
+def _refuse(value: Any) -> None:
+    """Refuse a field that Mailwright does not support, unless its value asks for nothing."""
+    if value not in (None, False, "", [], {}):
+        raise invalid("unsupported", "is not supported by Mailwright; remove it")
+
+
+Unsupported = Annotated[Any, AfterValidator(_refuse)]
+
+
+def _time_of(seconds: int) -> str:
+    if not 0 <= seconds < _SECONDS_OF_YEAR_9999:
+        raise invalid("invalid_time", "must be a time in seconds since 1970")
+    return str(isoformat(seconds * 1000))
+
+
+# Seconds since 1970 in the request, ISO 8601 text afterwards.
+UnixTime = Annotated[int, AfterValidator(_time_of)]
+
+
+def answer_errors(respond: Callable[[ErrorResponse], Response]) -> Callable[[Handler], Handler]:
+    """Decorate a route: errors get the response that `respond` writes, in the format of the service."""
+
+    def decorate(handler: Handler) -> Handler:
+        @functools.wraps(handler)
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except MailwrightError as error:
+                return respond(error_response(request, error))
+
+        return handle
+
+    return decorate
+
+
+async def sending_context(request: Request, key: str) -> RequestContext:
+    """Authenticate an API key, which needs the scope `send`, and read the ids of the request."""
+    caller = await engine_of(request).keys.authenticate_key(key)
+    caller.require(Scope.SEND)
+    return RequestContext(caller, request_id_of(request), idempotency_key_of(request))
+
+
+def bearer_key(request: Request) -> str:
+    """Return the key of an `Authorization: Bearer` header, or an empty text."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def format_box(box: Mailbox) -> str:
+    return address.format_mailbox(box.name, box.address)
+
+
+def substitute(text: str | None, values: Mapping[str, str], field: str) -> str | None:
+    """Replace each key by its value. Content that would grow beyond the limit is refused before it grows."""
+    for key, value in values.items():
+        if not text or not key:
+            continue
+        if len(text) + text.count(key) * (len(value) - len(key)) > MAX_CONTENT_BYTES:
+            reason = f"make the content larger than {MAX_CONTENT_BYTES // 1024} KB"
+            raise RequestInvalid([FieldError(field, "TOO_LARGE", reason)])
+        text = text.replace(key, value)
+    return text
+
+
+def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[FieldError]:
+    """Return errors about fields of `/v1/email/send` with the names that the service uses."""
+    return [FieldError(_renamed(each.field, names), each.code, each.message) for each in errors]
+
+
+def _renamed(field: str, names: Mapping[str, str]) -> str:
+    root = field.replace("[", ".").partition(".")[0]
+    return names.get(root, root) + field[len(root) :]

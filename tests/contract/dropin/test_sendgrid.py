@@ -1,0 +1,248 @@
+"""SendGrid's own SDK against Mailwright."""
+
+import asyncio
+import base64
+from typing import Any
+
+import httpx
+import pytest
+from python_http_client.exceptions import BadRequestsError, ForbiddenError, UnauthorizedError
+from sendgrid import SendGridAPIClient
+from sendgrid.helpers.mail import (
+    Attachment,
+    Bcc,
+    Category,
+    Cc,
+    ClickTracking,
+    ContentId,
+    CustomArg,
+    Disposition,
+    FileContent,
+    FileName,
+    FileType,
+    From,
+    Header,
+    MailSettings,
+    Personalization,
+    ReplyTo,
+    SandBoxMode,
+    SendAt,
+    Substitution,
+    To,
+    TrackingSettings,
+)
+from sendgrid.helpers.mail.mail import Mail
+
+from mailwright.access.roles import Scope
+from mailwright.domain.clock import HOUR, ManualClock
+from tests.dropin import PNG, DropIn
+
+pytestmark = pytest.mark.promise("drop-in-sendgrid")
+
+
+def an_email(**changes: Any) -> Mail:
+    fields = {
+        "from_email": From("shop@example.com", "Shop"),
+        "to_emails": [("ada@example.com", "Ada")],
+        "subject": "Your order",
+        "plain_text_content": "It is on its way.",
+        "html_content": "<p>It is on its way.</p>",
+        **changes,
+    }
+    return Mail(**fields)
+
+
+async def send(drop_in: DropIn, message: Mail | dict[str, Any], key: str | None = None) -> Any:
+    client = SendGridAPIClient(key or drop_in.key, host=drop_in.url)
+    return await asyncio.to_thread(client.send, message)
+
+
+def file(name: str, kind: str, content: bytes, content_id: str | None = None) -> Attachment:
+    encoded = FileContent(base64.b64encode(content).decode())
+    inline = (Disposition("inline"), ContentId(content_id)) if content_id else (Disposition("attachment"),)
+    return Attachment(encoded, FileName(name), FileType(kind), *inline)
+
+
+async def test_email_to_one_recipient_is_one_message(drop_in: DropIn, clock: ManualClock) -> None:
+    email = an_email()
+    email.reply_to = ReplyTo("help@example.com", "Help")
+    email.category = [Category("shop"), Category("orders")]
+    email.custom_arg = CustomArg("order", "7")
+    email.header = Header("X-Order", "7")
+    email.send_at = SendAt((clock.now() + HOUR) // 1000)
+    email.tracking_settings = TrackingSettings(ClickTracking(False, False))
+    # The SDK reverses the order of categories, attachments and personalizations.
+    email.attachment = [file("logo.png", "image/png", PNG, "logo"), file("bill.pdf", "application/pdf", b"%PDF")]
+    answer = await send(drop_in, email)
+    [stored] = await drop_in.stored()
+    assert (answer.status_code, answer.body) == (202, b"")
+    assert answer.headers["X-Message-Id"] == stored.outbox_id
+    assert (stored.to, stored.subject, stored.scheduled_at) == (
+        "ada@example.com",
+        "Your order",
+        (clock.now() + HOUR) // 1000 * 1000,
+    )
+    assert stored.payload == {
+        "to": "ada@example.com",
+        "toName": "Ada",
+        "from": "Shop <shop@example.com>",
+        "replyTo": "Help <help@example.com>",
+        "subject": "Your order",
+        "text": "It is on its way.",
+        "html": "<p>It is on its way.</p>",
+        "headers": {"X-Order": "7"},
+        "tags": ["orders", "shop"],
+        "metadata": {"order": "7"},
+        "tracking": "off",
+        "attachments": [
+            {"filename": "bill.pdf", "contentType": "application/pdf", "content": base64.b64encode(b"%PDF").decode()},
+            {
+                "filename": "logo.png",
+                "contentType": "image/png",
+                "content": base64.b64encode(PNG).decode(),
+                "contentId": "logo",
+            },
+        ],
+    }
+
+
+async def test_recipients_of_one_email_see_each_other_except_bcc(drop_in: DropIn) -> None:
+    email = an_email(to_emails=[To("ada@example.com", "Ada"), To("bob@example.com")])
+    email.personalizations[0].add_email(Cc("carol@example.com", "Carol"))
+    email.personalizations[0].add_email(Bcc("secret@example.com"))
+    email.attachment = [file("logo.png", "image/png", PNG, "logo")]
+    email.category = Category("orders")
+    await send(drop_in, email)
+    stored = await drop_in.stored()
+    assert [each.to for each in stored] == [f"{name}@example.com" for name in ("ada", "bob", "carol", "secret")]
+    assert len({each.content for each in stored}) == 1
+    assert all(each.payload["tags"] == ["orders"] for each in stored)
+    sent = stored[0].email
+    assert (sent["To"], sent["Cc"]) == ("Ada <ada@example.com>, bob@example.com", "Carol <carol@example.com>")
+    assert sent["From"] == "Shop <shop@example.com>"
+    assert b"secret@example.com" not in (stored[0].content or b"")
+    [image] = [part for part in sent.walk() if part.get_content_type() == "image/png"]
+    assert (image["Content-ID"], image.get_content()) == ("<logo>", PNG)
+
+
+async def test_each_personalization_is_its_own_email(drop_in: DropIn) -> None:
+    email = an_email(to_emails=None, subject="Hello -name-", html_content="<p>-name- owes -sum-</p>")
+    for name, total in (("Bob", "\\1"), ("Ada", "$1")):
+        person = Personalization()
+        person.add_to(To(f"{name.lower()}@example.com"))
+        person.add_substitution(Substitution("-name-", name))
+        person.add_substitution(Substitution("-sum-", total))
+        person.add_custom_arg(CustomArg("who", name))
+        email.add_personalization(person)
+    await send(drop_in, email)
+    assert [(each.subject, each.payload["html"], each.payload["metadata"]) for each in await drop_in.stored()] == [
+        ("Hello Ada", "<p>Ada owes $1</p>", {"who": "Ada"}),
+        ("Hello Bob", "<p>Bob owes \\1</p>", {"who": "Bob"}),
+    ]
+
+
+async def test_template_of_mailwright_is_filled_with_dynamic_data(drop_in: DropIn) -> None:
+    template = {"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"}
+    headers = {"Authorization": f"Bearer {drop_in.key}"}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        assert (await client.put("/v1/templates/welcome", json=template)).is_success
+    email = an_email(subject=None, plain_text_content=None, html_content=None)
+    email.template_id = "welcome"
+    email.dynamic_template_data = {"name": "Ada"}
+    await send(drop_in, email)
+    [stored] = await drop_in.stored()
+    assert stored.payload["variables"] == {"name": "Ada"}
+    email.template_id = "unknown"
+    with pytest.raises(BadRequestsError) as refused:
+        await send(drop_in, email)
+    assert refused.value.to_dict["errors"][0]["field"] == "template_id"
+    assert len(await drop_in.stored()) == 1
+
+
+async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
+    email = an_email()
+    email.mail_settings = MailSettings(sandbox_mode=SandBoxMode(True))
+    assert (await send(drop_in, email)).status_code == 200
+    email.header = Header("Bcc", "eve@example.com")
+    with pytest.raises(BadRequestsError):
+        await send(drop_in, email)
+    assert await drop_in.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"asm": {"group_id": 3}}, "asm"),
+        ({"ip_pool_name": "fast"}, "ip_pool_name"),
+        ({"mail_settings": {"footer": {"enable": True}}}, "mail_settings.footer"),
+        ({"mail_settings": {"bypass_list_management": {"enable": True}}}, "mail_settings.bypass_list_management"),
+        ({"colour": "red"}, "colour"),
+        ({"subject": ""}, "subject"),
+        ({"subject": "a\r\nBcc: eve@example.com"}, "subject"),
+        ({"from": {"email": "nobody"}}, "from.email"),
+        ({"personalizations": []}, "personalizations"),
+        ({"personalizations": [{"to": [{"email": "ada"}]}]}, "personalizations.0.to.0.email"),
+        ({"content": [{"type": "text/calendar", "value": "x"}]}, "content.0.type"),
+        ({"content": []}, "content"),
+        ({"attachments": [{"content": "%%", "filename": "a"}]}, "attachments.0.content"),
+        ({"headers": {"Bcc": "eve@example.com"}}, "headers"),
+        ({"send_at": 5}, "send_at"),
+        ({"send_at": 10**18}, "send_at"),
+        (
+            {"personalizations": [{"to": [{"email": f"{n}@example.com"} for n in range(1000)]}] * 3},
+            "personalizations.to",
+        ),
+        (
+            {"personalizations": [{"to": [{"email": "a@example.com"}], "substitutions": {"i": "x" * 500_000}}]},
+            "personalizations.0.substitutions",
+        ),
+    ],
+)
+async def test_refused_fields_are_named_and_nothing_is_stored(
+    drop_in: DropIn, change: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(BadRequestsError) as refused:
+        await send(drop_in, {**an_email().get(), **change})
+    [error, *_] = refused.value.to_dict["errors"]
+    assert error["field"] == field
+    assert set(error) == {"message", "field", "help"}
+    assert await drop_in.is_empty()
+
+
+async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
+    for key in ("SG.wrong", "mw_" + "x" * 43):
+        with pytest.raises(UnauthorizedError) as refused:
+            await send(drop_in, an_email(), key)
+        assert "authorization grant is invalid" in refused.value.to_dict["errors"][0]["message"]
+    with pytest.raises(ForbiddenError):
+        await send(drop_in, an_email(), await drop_in.key_with(Scope.READ))
+    assert await drop_in.is_empty()
+
+
+async def test_same_idempotency_key_is_accepted_once(drop_in: DropIn) -> None:
+    headers = {"Authorization": f"Bearer {drop_in.key}", "Idempotency-Key": "order-7"}
+    body = an_email(to_emails=["ada@example.com", "bob@example.com"]).get()
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        answers = [await client.post("/v3/mail/send", json=body) for _ in range(2)]
+        assert len({answer.headers["X-Message-Id"] for answer in answers}) == 1
+        longer = {**body, "personalizations": [*body["personalizations"], {"to": [{"email": "carol@example.com"}]}]}
+        conflict = await client.post("/v3/mail/send", json=longer)
+    assert (conflict.status_code, "errors" in conflict.json()) == (409, True)
+    assert [each.to for each in await drop_in.stored()] == ["ada@example.com", "bob@example.com"]
+
+
+async def test_body_beyond_every_limit_gets_the_error_format(drop_in: DropIn) -> None:
+    headers = {"Authorization": f"Bearer {drop_in.key}", "Content-Type": "application/json"}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers, timeout=30) as client:
+        for body in (b"x" * (17 * 1024**2), b"{", b"[]"):
+            answer = await client.post("/v3/mail/send", content=body)
+            assert answer.status_code == (413 if len(body) > 10 else 400)
+            assert "errors" in answer.json()
+    announced = f"Authorization: Bearer {drop_in.key}\r\nContent-Type: application/json\r\nContent-Length: {2**40}"
+    reader, writer = await asyncio.open_connection(*drop_in.url.removeprefix("http://").split(":"))
+    writer.write(f"POST /v3/mail/send HTTP/1.1\r\nHost: localhost\r\n{announced}\r\n\r\n".encode())
+    writer.write_eof()
+    answer = await asyncio.wait_for(reader.read(), 20)
+    writer.close()
+    assert (answer[9:12], b'{"errors":[{' in answer) == (b"413", True)
+    assert await drop_in.is_empty()
