@@ -1,14 +1,17 @@
 """The HTTP API in tests: the whole application without a socket, with API keys of two tenants."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
+import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
+from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import Engine, build_engine
 from mailwright.domain.clock import Clock, ManualClock
 from mailwright.ops.settings import Settings
@@ -55,6 +58,19 @@ async def an_api(database: Database, clock: ManualClock, **changes: Any) -> Asyn
         yield Api(app, engine, keys[0], client, stranger, anonymous)
     await app.state.finish()
     await engine.close()
+
+
+@asynccontextmanager
+async def on_a_socket(app: FastAPI) -> AsyncIterator[str]:
+    """Serve the application on a free port, and return its address."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none"))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield address_of(listener)
+    finally:
+        server.should_exit = True
+        await serving
 
 
 def an_engine(database: Database, clock: Clock, **changes: Any) -> Engine:

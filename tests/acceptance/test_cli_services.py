@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from sqlalchemy import text
 
 from mailwright.domain.clock import SystemClock
@@ -50,6 +54,26 @@ async def empty(url: str) -> None:
         await tx.execute(text("DROP SCHEMA public CASCADE"))
         await tx.execute(text("CREATE SCHEMA public"))
     await database.close()
+
+
+async def test_agent_creates_a_draft_over_standard_streams(commands: Commands) -> None:
+    await commands.ok("db", "upgrade")
+    await commands.ok("list", "create", "news")
+    environment = {**os.environ, **commands.settings}
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "mailwright", "mcp", "--name", "drafter"],
+        env=environment,
+        cwd=commands.folder,
+    )
+    content = {"subject": "News", "body": '<p>Hello</p><a href="{{ unsubscribe_url }}">Unsubscribe</a>'}
+    async with Client(stdio_client(server)) as client:
+        assert "start_campaign" not in {tool.name for tool in (await client.list_tools()).tools}
+        draft = {"name": "January", "content": content, "lists": ["news"]}
+        result = await client.call_tool("create_campaign_draft", draft)
+        assert not result.is_error, result.content
+    [entry] = json.loads((await commands.ok("audit-log", "--json", "--limit", "1")).out)
+    assert (entry["actor"], entry["action"]) == ("api:drafter", "campaign.create")
 
 
 async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> None:

@@ -37,8 +37,11 @@ class Caller:
     actor: str | None = None  # the signed-in user; None for an API key
     key_name: str = ""  # the name of the API key
 
+    def allows(self, scope: Scope) -> bool:
+        return any(own.allows(scope) for own in self.scopes)
+
     def require(self, scope: Scope) -> None:
-        if not any(own.allows(scope) for own in self.scopes):
+        if not self.allows(scope):
             raise Forbidden(f"This API key lacks the `{scope}` scope.")
 
 

@@ -25,11 +25,22 @@ class Role(StrEnum):
 class Scope(StrEnum):
     SEND = "send"  # POST /v1/email/send and /v1/email/batch
     READ = "read"  # every request that changes nothing
-    MANAGE = "manage"  # every other change, and every request that changes nothing
+    PROPOSE = (
+        "propose"  # drafts of campaigns and new templates, which a person starts or uses, and every `read` request
+    )
+    MANAGE = "manage"  # every other change, and every `read` and `propose` request
 
     def allows(self, needed: "Scope") -> bool:
-        """Return whether this scope includes `needed`. Only `manage` includes another scope: `read`."""
-        return self is needed or (self is Scope.MANAGE and needed is Scope.READ)
+        """Return whether this scope includes `needed`."""
+        return needed in _INCLUDED[self]
+
+
+_INCLUDED: Final = {
+    Scope.SEND: frozenset({Scope.SEND}),
+    Scope.READ: frozenset({Scope.READ}),
+    Scope.PROPOSE: frozenset({Scope.READ, Scope.PROPOSE}),
+    Scope.MANAGE: frozenset({Scope.READ, Scope.PROPOSE, Scope.MANAGE}),
+}
 
 
 ALL_SCOPES: Final = frozenset(Scope)
@@ -49,8 +60,10 @@ def parse_role(text: str) -> Role:
 
 
 def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
-    """Parse names of scopes. If there are no names, return all scopes."""
+    """Parse the names of at least one scope."""
+    if not names:
+        raise InvalidInput("Choose at least one scope.", field="scope")
     try:
-        return frozenset(Scope(name) for name in names) or ALL_SCOPES
+        return frozenset(Scope(name) for name in names)
     except ValueError as error:
         raise InvalidInput(f"A scope must be one of {', '.join(Scope)}.", field="scope") from error

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     ("Run", "serve", "Serve the API and the dashboard, with a worker in the same process."),
     ("Run", "worker", "Send due messages until stopped or drained."),
     ("Run", "smtp", "Accept email over SMTP in a separate process."),
+    ("Run", "mcp", "Serve an AI agent over standard input and output."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "backup", "Back up the installation while it runs."),

@@ -24,7 +24,7 @@ from mailwright.content.variables import (
 )
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
@@ -115,9 +115,18 @@ class TemplateStore:
         self._recent: deque[Collection[int]] = deque(maxlen=RECENT_LOADS)
 
     async def write(
-        self, tenant_id: int, template_id: str, draft: TemplateDraft, *, actor: str | None = None
+        self,
+        tenant_id: int,
+        template_id: str,
+        draft: TemplateDraft,
+        *,
+        actor: str | None = None,
+        must_be_new: bool = False,
     ) -> StoredTemplate:
-        """Compile a draft and store it as a new version. An `actor` is recorded in the audit log."""
+        """Compile a draft and store it as a new version. An `actor` is recorded in the audit log.
+
+        If `must_be_new` is true, a template with this ID must not exist yet, because email would use the new version.
+        """
         if RESERVED_CHARACTER in template_id or "/" in template_id:
             raise InvalidInput("A template ID cannot contain a colon or a slash.", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
@@ -134,7 +143,7 @@ class TemplateStore:
             "source": draft.body if html != draft.body else None,
             "variables": orjson.dumps(draft.variables).decode(),
         }
-        return await self._insert(tenant_id, template_id, stored, actor)
+        return await self._insert(tenant_id, template_id, stored, actor, must_be_new=must_be_new)
 
     async def put(
         self,
@@ -250,7 +259,13 @@ class TemplateStore:
                 return
 
     async def _insert(
-        self, tenant_id: int, template_id: str, stored: Mapping[str, Any], actor: str | None = None
+        self,
+        tenant_id: int,
+        template_id: str,
+        stored: Mapping[str, Any],
+        actor: str | None = None,
+        *,
+        must_be_new: bool = False,
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
             raise InvalidInput("A template ID must have 1 to 100 characters.", field="templateId")
@@ -261,6 +276,12 @@ class TemplateStore:
             # Lock the tenant, so that concurrent writes get different version numbers.
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             newest = (await tx.execute(select(func.max(templates.c.version)).where(same)))[0][0]
+            if must_be_new and newest is not None:
+                raise NotPossibleNow(
+                    f"The template {template_id[:80]!r} exists. A new version of it requires the scope `manage`; with "
+                    "the scope `propose`, choose another ID.",
+                    field="templateId",
+                )
             if newest is None and stored["locale"] != DEFAULT_LOCALE:
                 raise InvalidInput("No default version exists. Store a version without a locale first.", field="locale")
             values = {

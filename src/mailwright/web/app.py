@@ -42,6 +42,7 @@ from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
 from mailwright.web.errors import handle_problems
 from mailwright.web.live import LiveUpdates
+from mailwright.web.mcp import route as mcp
 from mailwright.web.methods import nearest_page_handler, undeclared_methods
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
@@ -74,7 +75,13 @@ API = (
     inbound,
     health,
 )
-ROUTERS = (*(routes.router for routes in API), *DROP_IN_ROUTERS, *public.ROUTERS, *dashboard_pages.ROUTERS)
+ROUTERS = (
+    *(routes.router for routes in API),
+    *DROP_IN_ROUTERS,
+    mcp.router,
+    *public.ROUTERS,
+    *dashboard_pages.ROUTERS,
+)
 
 
 def create_app(engine: Engine) -> FastAPI:

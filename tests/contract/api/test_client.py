@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
-from mailwright.app.listening import address_of, listen
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.web.app import create_app
 from mailwright_client import AsyncClient, Client, Invalid, NotFound, Unauthorized, models
-from tests.api import an_engine
+from tests.api import an_engine, on_a_socket
 
 MESSAGE = models.SendRequest(to="ada@example.com", subject="Hello", html="<p>Hello</p>")
 HTML = '<p>Hello {{ name }}</p><a href="{{ unsubscribe_url }}">Leave</a>'
@@ -30,12 +28,8 @@ class Served:
 @pytest.fixture
 async def served(database: Database, clock: ManualClock) -> AsyncIterator[Served]:
     engine = an_engine(database, clock)
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_config=None, lifespan="off", ws="none"))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield Served(address_of(listener), await engine.keys.create(1))
-    server.should_exit = True
-    await serving
+    async with on_a_socket(create_app(engine)) as url:
+        yield Served(url, await engine.keys.create(1))
 
 
 @pytest.fixture

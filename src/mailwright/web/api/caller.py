@@ -19,18 +19,28 @@ from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import SAFE_METHODS, SecondFactorRequired, SignInRequired, session_token, visitor_of
 from mailwright.web.state import engine_of
 
+# The key in the ASGI scope under which a request from within the process carries its caller.
+INTERNAL_CALLER = "mailwright.caller"
 KEY_NAME = "Idempotency-Key"
 KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
 # POST requests that change nothing.
-_READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)")
+_READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count")
+# Requests that only create or change drafts. The routes make sure of it if the caller lacks the scope `manage`.
+_PROPOSALS = {
+    "POST": re.compile(r"/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight)"),
+    "PUT": re.compile(r"/v1/campaigns/[^/]+|/v1/templates/[^/]+"),
+}
 
 
 async def caller_of(request: Request) -> Caller:
     authorization = request.headers.get("authorization")
-    if authorization is None and session_token(request) is not None:
+    caller: Caller
+    if INTERNAL_CALLER in request.scope:
+        caller = request.scope[INTERNAL_CALLER]
+    elif authorization is None and session_token(request) is not None:
         caller = await _signed_in(request)
     else:
         caller = await engine_of(request).keys.authenticate(authorization)
@@ -52,6 +62,8 @@ def scope_of(method: str, path: str) -> Scope:
     """Return the scope that a request needs."""
     if method in SAFE_METHODS or _READ_ONLY.fullmatch(path):
         return Scope.READ
+    if method in _PROPOSALS and _PROPOSALS[method].fullmatch(path):
+        return Scope.PROPOSE
     return Scope.SEND if path in _SEND_PATHS else Scope.MANAGE
 
 
@@ -69,8 +81,8 @@ def idempotency_key_of(request: Request) -> str | None:
 
 
 def actor_of(caller: Caller) -> str:
-    """Name the caller in the audit log: a user by login, an API key as `api`."""
-    return caller.actor or API
+    """Name the caller in the audit log: a user by login, an API key as `api:` and its name."""
+    return caller.actor or (f"{API}:{caller.key_name}" if caller.key_name else API)
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]

@@ -5,12 +5,11 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.campaigns import CampaignAttachmentListResponse, attachment_responses
 from mailwright.sources.api.requests import Attachment
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.records import Actor, Campaign
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -35,7 +34,7 @@ async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep
 async def attach(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Attach a file to a draft. It is stored once and attached to every message of the campaign."""
     wanted = parse(Attachment, await read_json(request))
-    actor = Actor(API, caller.tenant_id)
+    actor = Actor(actor_of(caller), caller.tenant_id)
     return _response(await engine.campaigns.attach(actor, campaignId, [wanted.decoded()]), HTTPStatus.CREATED)
 
 
@@ -47,7 +46,7 @@ async def attach(request: Request, campaignId: str, engine: EngineDep, caller: C
 )
 async def detach(campaignId: str, attachmentId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Remove a file from a draft, and delete its content."""
-    return _response(await engine.campaigns.detach(Actor(API, caller.tenant_id), campaignId, attachmentId))
+    return _response(await engine.campaigns.detach(Actor(actor_of(caller), caller.tenant_id), campaignId, attachmentId))
 
 
 def _response(campaign: Campaign, status: HTTPStatus = HTTPStatus.OK) -> Response:

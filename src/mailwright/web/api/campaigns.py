@@ -13,7 +13,6 @@ from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.base import extend as extend_response
 from mailwright.schemas.campaigns import (
     CampaignCheckResponse,
@@ -57,7 +56,7 @@ from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
@@ -392,7 +391,7 @@ async def report_csv(campaignId: str, engine: EngineDep, caller: CallerDep) -> R
 
 
 def _actor(caller: Caller) -> Actor:
-    return Actor(API, caller.tenant_id)
+    return Actor(actor_of(caller), caller.tenant_id)
 
 
 async def _zone(engine: Engine, caller: Caller) -> ZoneInfo:

@@ -21,7 +21,7 @@ from mailwright.schemas.contacts import (
     contact_response,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -88,7 +88,7 @@ async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response
     Lists that the contact unsubscribed from stay unsubscribed.
     """
     status = ContactStatusService(engine.database, engine.clock)
-    await status.activate(caller.tenant_id, email, source="api", actor=API)
+    await status.activate(caller.tenant_id, email, source="api", actor=actor_of(caller))
     return await _contact(engine, caller, email)
 
 
@@ -118,7 +118,12 @@ async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     The address stays suppressed for bulk messages, so that a later import does not send to it.
     """
     await erasure.erase(
-        engine.database, engine.clock, caller.tenant_id, email, actor=API, imports_folder=engine.imports_folder
+        engine.database,
+        engine.clock,
+        caller.tenant_id,
+        email,
+        actor=actor_of(caller),
+        imports_folder=engine.imports_folder,
     )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -18,7 +18,7 @@ from mailwright.schemas.imports import (
     import_preview_response,
     import_response,
 )
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import describe_files, describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
@@ -46,7 +46,7 @@ ImportQueryDep = Annotated[ImportQuery, Query()]
 async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
     """Upload a file of contacts as the body. The response comes after its columns are read; the rows follow later."""
     started = await engine.import_uploads.receive(
-        caller.tenant_id, request.stream(), query.options(API), file_name=query.file_name, actor=API
+        caller.tenant_id, request.stream(), query.options(API), file_name=query.file_name, actor=actor_of(caller)
     )
     return json_response(import_response(started), HTTPStatus.ACCEPTED)
 

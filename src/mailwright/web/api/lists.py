@@ -7,7 +7,6 @@ from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
 from mailwright.audience.status import ContactStatusService
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.contacts import ContactResponse, contact_response
 from mailwright.schemas.lists import (
     ListRequest,
@@ -18,7 +17,7 @@ from mailwright.schemas.lists import (
     UnsubscribeRequest,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -55,7 +54,7 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
         tracking=wanted.tracking,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(ListResponse.model_validate(created), HTTPStatus.CREATED)
 
@@ -81,7 +80,7 @@ async def change(request: Request, listKey: str, engine: EngineDep, caller: Call
         is_public=wanted.is_public,
         requires_confirmation=wanted.requires_confirmation,
         tracking=wanted.tracking,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(ListResponse.model_validate(changed))
 
@@ -96,7 +95,7 @@ async def delete(listKey: str, engine: EngineDep, caller: CallerDep) -> Response
 
     A list that a campaign or an article is being sent to cannot be deleted.
     """
-    await lists.delete(engine.database, engine.clock, caller.tenant_id, listKey, actor=API)
+    await lists.delete(engine.database, engine.clock, caller.tenant_id, listKey, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -116,10 +115,10 @@ async def subscribe(request: Request, listKey: str, engine: EngineDep, caller: C
     await lists.find(engine.database, caller.tenant_id, listKey)
     if wanted.confirmed:
         status = ContactStatusService(engine.database, engine.clock)
-        await status.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
+        await status.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=actor_of(caller))
     else:
         double_opt_in = await engine.double_opt_in()
-        await double_opt_in.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=API)
+        await double_opt_in.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=actor_of(caller))
     return await _contact(engine, caller, wanted.email)
 
 
@@ -133,7 +132,7 @@ async def unsubscribe(request: Request, listKey: str, engine: EngineDep, caller:
     email = parse(UnsubscribeRequest, await read_json(request)).email
     await lists.find(engine.database, caller.tenant_id, listKey)
     status = ContactStatusService(engine.database, engine.clock)
-    await status.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=API)
+    await status.unsubscribe(caller.tenant_id, email, listKey, source="api", actor=actor_of(caller))
     return await _contact(engine, caller, email)
 
 

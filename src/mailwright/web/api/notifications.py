@@ -9,7 +9,6 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import ConfigurationInvalid, NotFound, NotPossibleNow
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.notifications import (
     NotificationEventRequest,
     NotificationEventResponse,
@@ -21,7 +20,7 @@ from mailwright.schemas.notifications import (
 from mailwright.schemas.paging import decode_cursor
 from mailwright.sources.api.validation import parse
 from mailwright.sources.notifications.service import NEWEST, NotificationService
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -91,7 +90,7 @@ async def requeue(notificationId: NotificationId, engine: EngineDep, caller: Cal
     async with _open_service(engine, caller) as service:
         if service is None:
             raise NotFound
-        return json_response(notification_response(await service.requeue(notificationId, actor=API)))
+        return json_response(notification_response(await service.requeue(notificationId, actor=actor_of(caller))))
 
 
 @asynccontextmanager

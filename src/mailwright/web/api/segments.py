@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from mailwright.audience import segments
 from mailwright.audience.segments import Segment
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.contacts import ContactListResponse
 from mailwright.schemas.filter_text import describe
 from mailwright.schemas.segments import (
@@ -24,7 +23,7 @@ from mailwright.schemas.segments import (
     segment_response,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep, engine_of, result_cache_of
@@ -55,7 +54,7 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
         wanted.segment_key,
         filter_=wanted.filter,
         name=wanted.name,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(segment_response(created), HTTPStatus.CREATED)
 
@@ -116,7 +115,7 @@ async def change(request: Request, segmentKey: str, engine: EngineDep, caller: C
         segmentKey,
         filter_=wanted.filter,
         name=wanted.name,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(segment_response(changed))
 
@@ -128,7 +127,9 @@ async def change(request: Request, segmentKey: str, engine: EngineDep, caller: C
 )
 async def remove(segmentKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Delete a segment. The contacts stay."""
-    await segments.delete_segment(engine.database, caller.tenant_id, segmentKey, actor=API, clock=engine.clock)
+    await segments.delete_segment(
+        engine.database, caller.tenant_id, segmentKey, actor=actor_of(caller), clock=engine.clock
+    )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

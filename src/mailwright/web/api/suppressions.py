@@ -7,7 +7,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.audience import suppressions
-from mailwright.outbox.audit_log import API
 from mailwright.schemas.suppressions import (
     SuppressionListResponse,
     SuppressionQuery,
@@ -15,7 +14,7 @@ from mailwright.schemas.suppressions import (
     SuppressionResponse,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
@@ -48,7 +47,7 @@ async def add(request: Request, engine: EngineDep, caller: CallerDep) -> Respons
         reason=wanted.reason,
         source="api",
         list_key=wanted.list_key,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(SuppressionResponse.model_validate(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
@@ -74,6 +73,6 @@ async def remove(
 ) -> Response:
     """Remove all suppressions of an address, or the one with this `listKey`."""
     await suppressions.remove(
-        engine.database, caller.tenant_id, email, list_key=only.list_key, actor=API, clock=engine.clock
+        engine.database, caller.tenant_id, email, list_key=only.list_key, actor=actor_of(caller), clock=engine.clock
     )
     return Response(status_code=HTTPStatus.NO_CONTENT)

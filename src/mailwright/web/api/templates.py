@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidSubject, InvalidTemplate
@@ -33,7 +34,7 @@ from mailwright.schemas.templates import (
     template_summary_response,
 )
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -67,7 +68,13 @@ async def write(request: Request, templateId: str, engine: EngineDep, caller: Ca
     check_template_id(templateId)
     draft = parse_template(await read_json(request)).draft()
     with _template_errors_name(draft.format):
-        stored = await engine.templates.write(caller.tenant_id, templateId, draft)
+        stored = await engine.templates.write(
+            caller.tenant_id,
+            templateId,
+            draft,
+            actor=actor_of(caller),
+            must_be_new=not caller.allows(Scope.MANAGE),
+        )
     return json_response(template_response(stored), HTTPStatus.CREATED)
 
 

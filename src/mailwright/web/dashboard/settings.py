@@ -46,6 +46,7 @@ ROLES: Final = (
 SCOPES: Final = (
     (Scope.SEND, "Send", "send single emails and batches"),
     (Scope.READ, "Read", "read all data"),
+    (Scope.PROPOSE, "Propose", "read all data and create drafts, which a person starts; for AI agents"),
     (Scope.MANAGE, "Manage", "change campaigns, contacts, templates and everything else"),
 )
 _ALL_TENANTS: Final = ""

@@ -1,0 +1,166 @@
+"""The tools of the MCP server. Each one is a route of the API, whose OpenAPI description gives its arguments."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mailwright.access.roles import Scope
+from mailwright.web.api.caller import scope_of
+
+Schema = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/"
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PATH_OR_QUERY = frozenset({"path", "query"})
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    name: str
+    method: str
+    path: str
+    description: str
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that a caller needs."""
+        return scope_of(self.method, _PLACEHOLDER.sub("x", self.path))
+
+
+TOOLS: Final = (
+    AgentTool("search_messages", "GET", "/v1/email", "Find messages by recipient, status, source and time."),
+    AgentTool("show_message", "GET", "/v1/email/{outboxId}", "Show a message with its timeline of events."),
+    AgentTool(
+        "explain_message",
+        "GET",
+        "/v1/email/{outboxId}/explain",
+        "Explain why a message has not been sent yet or failed, until when, and what can be done.",
+    ),
+    AgentTool("list_campaigns", "GET", "/v1/campaigns", "List the campaigns, latest first."),
+    AgentTool("show_campaign", "GET", "/v1/campaigns/{campaignId}", "Show a campaign with its progress."),
+    AgentTool(
+        "explain_campaign",
+        "GET",
+        "/v1/campaigns/{campaignId}/explain",
+        "Explain what a campaign waits for, until when, and when it will finish.",
+    ),
+    AgentTool(
+        "campaign_report",
+        "GET",
+        "/v1/campaigns/{campaignId}/report",
+        "Show the figures of a campaign: delivered, bounced, opened, clicked, unsubscribed, and each link.",
+    ),
+    AgentTool("forecast", "GET", "/v1/forecast", "Forecast when each campaign will finish and what limits it."),
+    AgentTool("list_lists", "GET", "/v1/lists", "List the mailing lists."),
+    AgentTool("list_segments", "GET", "/v1/segments", "List the segments: saved filters over contacts."),
+    AgentTool("count_segment", "POST", "/v1/segments/count", "Count the contacts that match a filter."),
+    AgentTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
+    AgentTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
+    AgentTool("list_templates", "GET", "/v1/templates", "List the templates."),
+    AgentTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
+    AgentTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
+    AgentTool("list_providers", "GET", "/v1/providers", "List the providers with their quotas and state."),
+    AgentTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
+    AgentTool(
+        "create_campaign_draft",
+        "POST",
+        "/v1/campaigns",
+        "Create a draft of a campaign. It is not sent until a person starts it in the dashboard.",
+    ),
+    AgentTool("edit_campaign_draft", "PUT", "/v1/campaigns/{campaignId}", "Replace the content of a draft."),
+    AgentTool(
+        "check_campaign",
+        "POST",
+        "/v1/campaigns/{campaignId}/preflight",
+        "Run the pre-send check of a draft: audience, excluded contacts, and problems with their fixes.",
+    ),
+    AgentTool(
+        "create_template",
+        "PUT",
+        "/v1/templates/{templateId}",
+        "Create a template. A new version of an existing template requires the scope `manage`, because email that is "
+        "sent from now on would use it.",
+    ),
+    AgentTool("send_email", "POST", "/v1/email/send", "Send one email now. This cannot be undone."),
+    AgentTool(
+        "start_campaign",
+        "POST",
+        "/v1/campaigns/{campaignId}/start",
+        "Start a campaign: it is sent to its whole audience. This cannot be undone.",
+    ),
+    AgentTool("pause_campaign", "POST", "/v1/campaigns/{campaignId}/pause", "Pause a campaign."),
+    AgentTool("resume_campaign", "POST", "/v1/campaigns/{campaignId}/resume", "Resume a paused campaign."),
+    AgentTool("cancel_campaign", "POST", "/v1/campaigns/{campaignId}/cancel", "Cancel the messages not sent yet."),
+    AgentTool("cancel_message", "POST", "/v1/email/{outboxId}/cancel", "Cancel a message that has not been sent yet."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolArguments:
+    """The arguments of a tool: which of them belong to the path, the query and the body, and their JSON Schema."""
+
+    path: frozenset[str]
+    query: frozenset[str]
+    schema: Schema
+
+    def body(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name not in self.path | self.query}
+
+
+def describe_arguments(tool: AgentTool, openapi: Mapping[str, Any]) -> ToolArguments:
+    """Read the arguments of a tool from the API description."""
+    operation = openapi["paths"][tool.path][tool.method.lower()]
+    parameters = [each for each in operation.get("parameters", ()) if each["in"] in _PATH_OR_QUERY]
+    properties = {each["name"]: each["schema"] for each in parameters}
+    required = [each["name"] for each in parameters if each.get("required")]
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is not None:
+        body = _resolve(content["schema"], openapi)
+        properties |= body.get("properties", {})
+        required += body.get("required", [])
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    definitions = _definitions(schema, openapi)
+    return ToolArguments(
+        frozenset(each["name"] for each in parameters if each["in"] == "path"),
+        frozenset(each["name"] for each in parameters if each["in"] == "query"),
+        _with_local_references(schema | ({"$defs": definitions} if definitions else {})),
+    )
+
+
+def _resolve(schema: Schema, openapi: Mapping[str, Any]) -> Schema:
+    reference = schema.get("$ref")
+    resolved: Schema = openapi["components"]["schemas"][reference.removeprefix(_REFERENCE)] if reference else schema
+    return resolved
+
+
+def _definitions(schema: Schema, openapi: Mapping[str, Any]) -> dict[str, Schema]:
+    """Collect the schemas that a schema refers to, directly or indirectly."""
+    found: dict[str, Schema] = {}
+    waiting = list(_references(schema))
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = openapi["components"]["schemas"][name]
+            waiting += _references(found[name])
+    return found
+
+
+def _references(node: Any) -> Iterable[str]:
+    if isinstance(node, dict):
+        if isinstance(reference := node.get("$ref"), str):
+            yield reference.removeprefix(_REFERENCE)
+        for each in node.values():
+            yield from _references(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _references(each)
+
+
+def _with_local_references(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {
+            name: value.replace(_REFERENCE, "#/$defs/") if name == "$ref" else _with_local_references(value)
+            for name, value in node.items()
+        }
+    return [_with_local_references(each) for each in node] if isinstance(node, list) else node

@@ -1,0 +1,173 @@
+"""The MCP server, used by the client of the official SDK over a real socket and over standard streams."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent
+
+from mailwright.access.roles import Scope
+from mailwright.domain.clock import ManualClock
+from mailwright.web.mcp.tools import TOOLS
+from tests.api import Api, an_api, on_a_socket
+from tests.builders import DEFAULT_TENANT, Bench
+from tests.campaigns import BODY, NEWS, a_list, join
+
+CAMPAIGN = {"name": "January", "content": {"subject": "News", "body": BODY}, "lists": [NEWS]}
+EMAIL = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
+
+
+@dataclass(frozen=True)
+class Agents:
+    api: Api
+    url: str
+
+    @asynccontextmanager
+    async def agent(self, *scopes: Scope, mode: str = "auto") -> AsyncIterator[Client]:
+        key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes))
+        headers = {"Authorization": f"Bearer {key}"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+    async def actions(self) -> list[tuple[str, str]]:
+        entries = (await self.api.client.get("/v1/journal")).json()["deeds"]
+        return [(entry["actor"], entry["action"]) for entry in entries]
+
+
+@pytest.fixture
+async def agents(bench: Bench, clock: ManualClock) -> AsyncIterator[Agents]:
+    await a_list(bench.database)
+    await join(bench.database, ["ada@example.com"])
+    async with an_api(bench.database, clock) as api, on_a_socket(api.app) as url:
+        yield Agents(api, url)
+
+
+def error_of(result: CallToolResult) -> str:
+    assert result.is_error
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_draft_is_created_checked_and_not_sent(agents: Agents, mode: str) -> None:
+    async with agents.agent(Scope.PROPOSE, mode=mode) as client:
+        draft = await call(client, "create_campaign_draft", **CAMPAIGN)
+        assert draft["status"] == "DRAFT"
+        assert (await call(client, "check_campaign", campaignId=draft["campaignId"]))["planned"] == 1
+        changed = await call(
+            client, "edit_campaign_draft", campaignId=draft["campaignId"], **{**CAMPAIGN, "name": "Later"}
+        )
+        assert changed["name"] == "Later"
+        result = await client.call_tool("start_campaign", {"campaignId": draft["campaignId"]})
+        assert "There is no tool 'start_campaign'" in error_of(result)
+    assert (await agents.actions())[0] == ("api:drafter", "campaign.edit")
+
+
+async def test_result_of_a_draft_names_the_page_to_start_it(agents: Agents) -> None:
+    async with agents.agent(Scope.PROPOSE) as client:
+        result = await client.call_tool("create_campaign_draft", CAMPAIGN)
+    last = result.content[-1]
+    assert isinstance(last, TextContent)
+    assert last.text.endswith(f"http://mail.example/campaigns/{result.structured_content['campaignId']}")
+
+
+@pytest.mark.parametrize(
+    ("scope", "first", "missing"),
+    [
+        (Scope.READ, "search_messages", "create_campaign_draft"),
+        (Scope.PROPOSE, "search_messages", "send_email"),
+        (Scope.SEND, "send_email", "search_messages"),
+        (Scope.MANAGE, "start_campaign", "send_email"),
+    ],
+)
+async def test_scopes_decide_which_tools_exist(agents: Agents, scope: Scope, first: str, missing: str) -> None:
+    async with agents.agent(scope) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+    assert first in names
+    assert missing not in names
+
+
+async def test_every_tool_describes_its_arguments(agents: Agents) -> None:
+    async with agents.agent(*Scope) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
+    assert all(tool.input_schema["type"] == "object" for tool in tools)
+    [draft] = [tool for tool in tools if tool.name == "create_campaign_draft"]
+    assert {"name", "content", "lists"} <= draft.input_schema["properties"].keys()
+    assert "#/components" not in str(draft.input_schema)
+
+
+async def test_message_is_sent_found_and_explained(agents: Agents) -> None:
+    async with agents.agent(Scope.SEND, Scope.READ) as client:
+        sent = await call(client, "send_email", **EMAIL)
+        found = await call(client, "search_messages", to="ada@example.com", limit=1)
+        assert [message["outboxId"] for message in found["messages"]] == [sent["outboxId"]]
+        assert (await call(client, "explain_message", outboxId=sent["outboxId"]))["state"] == "no_worker"
+    assert (await agents.actions())[0] == ("api:drafter", "message.send")
+
+
+@pytest.mark.promise("agent-proposes-only")
+async def test_existing_template_is_not_changed_by_a_proposal(agents: Agents) -> None:
+    template = {"templateId": "welcome", "subject": "Welcome", "html": "<p>Hello</p>"}
+    async with agents.agent(Scope.PROPOSE) as client:
+        assert (await call(client, "create_template", **template))["version"] == 1
+        refused = await client.call_tool("create_template", template)
+        assert "requires the scope `manage`" in error_of(refused)
+    async with agents.agent(Scope.MANAGE) as client:
+        assert (await call(client, "create_template", **template))["version"] == 2
+
+
+@pytest.mark.promise("agent-proposes-only")
+async def test_proposal_cannot_change_a_started_campaign(agents: Agents) -> None:
+    campaign = (await agents.api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
+    assert (await agents.api.client.post(f"/v1/campaigns/{campaign}/start")).status_code == 200
+    async with agents.agent(Scope.PROPOSE) as client:
+        refused = await client.call_tool("edit_campaign_draft", {"campaignId": campaign, **CAMPAIGN, "name": "Other"})
+        assert "NOT_POSSIBLE_NOW" in error_of(refused)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        ("create_campaign_draft", {"name": "x"}, "content"),
+        ("explain_campaign", {"campaignId": "none"}, "NOT_FOUND"),
+        ("explain_campaign", {"campaignId": "x/../../templates"}, "without slashes"),
+        ("explain_campaign", {}, "campaignId"),
+        ("no_such_tool", {}, "no tool"),
+    ],
+)
+async def test_invalid_call_is_an_error_that_names_it(
+    agents: Agents, tool: str, arguments: dict[str, Any], expected: str
+) -> None:
+    async with agents.agent(Scope.PROPOSE) as client:
+        assert expected in error_of(await client.call_tool(tool, arguments))
+
+
+async def test_agent_sees_only_its_own_tenant(agents: Agents) -> None:
+    campaign = (await agents.api.stranger.post("/v1/campaigns", json={**CAMPAIGN, "lists": []})).json()["campaignId"]
+    async with agents.agent(Scope.READ) as client:
+        assert "NOT_FOUND" in error_of(await client.call_tool("show_campaign", {"campaignId": campaign}))
+        assert (await call(client, "list_campaigns"))["campaigns"] == []
+
+
+@pytest.mark.parametrize("key", [None, "Bearer mw_wrong", "Basic YTpi"])
+async def test_request_without_a_valid_key_is_refused(agents: Agents, key: str | None) -> None:
+    headers = {"Authorization": key} if key else {}
+    answer = await agents.api.anonymous.post("/mcp", json={}, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHORIZED")
