@@ -45,6 +45,8 @@ from mailwright.cli.campaign_options import (
     Variants,
     WaitMinutes,
     Warmup,
+    WaveMinutes,
+    Waves,
     WinnerBy,
     Zone,
 )
@@ -154,6 +156,8 @@ def create(
     if_undecided: IfUndecided = None,
     tracking: Tracking = None,
     utm: Utm = None,
+    waves: Waves = None,
+    wave_minutes: WaveMinutes = None,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a draft campaign and print only its id on stdout."""
@@ -349,6 +353,12 @@ def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
         return
     for line in guard_lines(report):
         out.print(line, markup=False, soft_wrap=True)
+
+
+@app.command("open-wave")
+def open_wave(campaign_id: CampaignId) -> None:
+    """Open the next wave of a campaign now, also if its guard rails hold it."""
+    _show_status(_run(lambda at: _guard(at).open_next_wave(ACTOR, campaign_id)))
 
 
 @app.command("accept-incidents")

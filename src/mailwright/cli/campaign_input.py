@@ -51,6 +51,7 @@ def definition(options: Options) -> dict[str, Any]:
             "scheduledAt": options["schedule"],
             "tracking": options["tracking"],
             "utm": utm(options["utm"]) if options["utm"] else None,
+            "waves": waves(options["waves"], options["wave_minutes"]),
         }
     )
 
@@ -78,6 +79,14 @@ def _ab_test(options: Options) -> dict[str, Any]:
             "ifUndecided": options["if_undecided"],
         }
     )
+
+
+def waves(percents: str | None, minutes: int | None) -> dict[str, Any] | None:
+    """Parse `1,10`: the shares of the audience after each wave but the last."""
+    if percents is None:
+        return None
+    parts = [part.strip().removesuffix("%").strip() for part in percents.split(",")]
+    return _without_none({"percents": [json_or_text(part) for part in parts], "waitMinutes": minutes})
 
 
 def limits(options: Options) -> dict[str, Any]:

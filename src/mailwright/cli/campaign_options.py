@@ -119,6 +119,13 @@ Interval = Annotated[
     str | None,
     typer.Option(metavar="MS|none", help="Minimum milliseconds between the starts of two sends.", show_default=False),
 ]
+Waves = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENTS", help="Send in waves, for example 1,10: then everyone else.", show_default="all at once"
+    ),
+]
+WaveMinutes = Annotated[int | None, typer.Option(help="Minutes between two waves.", show_default="240")]
 GuardRails = Annotated[
     str | None,
     typer.Option(

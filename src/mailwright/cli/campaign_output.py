@@ -128,6 +128,10 @@ def limits(campaign: Campaign) -> Iterable[str]:
 def guard_lines(report: GuardReport) -> Iterable[str]:
     """Yield what the guard rails count, the thresholds, and what they have done."""
     counts, rails, state = report.counts, report.rails, report.state
+    if report.wave is not None and report.waves is not None:
+        opens_at = report.waves.opens_at
+        opens = "" if opens_at is None else f", the next one opens at {zone_time(opens_at)}"
+        yield f"wave {report.wave} of {len(report.waves.percents) + 1}{opens}"
     since = f" since {zone_time(state.since)}" if state.since else ""
     yield f"{counts.messages:,} emails{since}: {counts.hard_bounces:,} hard bounces, {counts.complaints:,} complaints"
     yield f"hard bounces: warn at {rails.hard_bounce_warn_percent:g} %, stop at {rails.hard_bounce_stop_percent:g} %"

@@ -41,6 +41,8 @@ SHAPES: Final = {
     "paused": ("=", "red"),
     "waits_for_winner": ("?", "magenta"),
     "ab_test_undecided": ("?", "magenta"),
+    "next_wave": ("~", "magenta"),
+    "guard_rails": ("!", "red"),
 }
 OTHER: Final = ("+", "yellow")
 MIN_WIDTH: Final = 20

@@ -27,6 +27,7 @@ class ActionKind(StrEnum):
     ACCEPT_FAILURES = "accept_failures"
     FIND_DOUBTS = "find_doubts"
     ACCEPT_INCIDENTS = "accept_incidents"
+    OPEN_WAVE = "open_wave"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ _CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
     ActionKind.RETRY_FAILED: CampaignAction.RETRY_FAILED,
     ActionKind.ACCEPT_FAILURES: CampaignAction.ACCEPT_FAILURES,
     ActionKind.ACCEPT_INCIDENTS: CampaignAction.ACCEPT_INCIDENTS,
+    ActionKind.OPEN_WAVE: CampaignAction.OPEN_WAVE,
 }
 
 

@@ -41,6 +41,7 @@ class CampaignAction(StrEnum):
     TEST = "test"
     OVERRIDE_RULES = "override_sender_rules"
     ACCEPT_INCIDENTS = "accept_incidents"
+    OPEN_WAVE = "open_wave"
 
 
 ALLOWED_STATUSES = {
@@ -62,6 +63,7 @@ ALLOWED_STATUSES = {
     CampaignAction.TEST: frozenset(CampaignStatus),
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
+    CampaignAction.OPEN_WAVE: frozenset({CampaignStatus.SENDING}),
 }
 
 # Reason codes of lane deferrals. The policies define further codes.
@@ -74,5 +76,6 @@ AWAITING_WINNER = "waits_for_winner"
 UNDECIDED = "ab_test_undecided"
 SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are not met
 GUARD_RAILS = "guard_rails"  # too many hard bounces or complaints
+NEXT_WAVE = "next_wave"  # the bounces and complaints of the last wave are observed before the next one
 # The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

@@ -90,6 +90,8 @@ class Remedy(StrEnum):
     MEET_SENDER_RULES = "meet_sender_rules"
     CHECK_INCIDENTS = "check_incidents"  # find the cause of the bounces or complaints, then resume or cancel
     ACCEPT_INCIDENTS = "accept_incidents"
+    OPEN_WAVE = "open_wave"
+    CHECK_AND_OPEN_WAVE = "check_and_open_wave"
     RELEASE_SENDING = "release_sending"  # an operator decides about the due messages, and sending resumes
 
 
@@ -175,3 +177,5 @@ class CampaignExplanation(Explanation):
     forecast_blocker: str | None = None  # the limit that still defers it at the horizon
     has_worker: bool = True
     guard: GuardState | None = None  # what the guard rails found, if they found anything
+    wave: int | None = None  # the open wave, while later waves follow
+    waves: int = 0

@@ -14,6 +14,7 @@ from mailwright.domain.campaign import (
     AWAITING_WINNER,
     CANCELLED,
     GUARD_RAILS,
+    NEXT_WAVE,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -50,6 +51,7 @@ NON_LIMIT_REASONS = (
     UNDECIDED,
     SENDER_RULES,
     GUARD_RAILS,
+    NEXT_WAVE,
 )
 
 

@@ -10,6 +10,7 @@ from mailwright.domain.campaign import (
     CANCELLED,
     GUARD_RAILS,
     INDEFINITELY,
+    NEXT_WAVE,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -96,6 +97,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     UNDECIDED: "undecided A/B test",
     SENDER_RULES: "sender rules",
     GUARD_RAILS: "guard rails",
+    NEXT_WAVE: "wait for the next wave",
     HoldReason.RESTORED: "hold after a restored database",
     HoldReason.REPLACED: "hold after a replaced database",
     HoldReason.REPORTED: "hold after a report of unknown messages",
@@ -297,6 +299,9 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
             return f"Campaign {message.campaign} is paused."
         case "guard_rails":
             return f"Campaign {message.campaign} was stopped by its guard rails: too many bounces or complaints."
+        case "next_wave":
+            opens = f"The next wave opens at {times.at(message.until)}, and this message is tried again then."
+            return f"Campaign {message.campaign} waits between two waves. {opens}"
         case "cancelled":
             return f"Campaign {message.campaign} was cancelled. A worker will cancel this message shortly."
         case "waits_for_winner":
@@ -386,12 +391,14 @@ def _unconfirmed(campaign: CampaignExplanation) -> str:
 _UNDECIDED_NEXT: Final = "All other recipients wait until someone chooses the variant that they receive."
 
 
-def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
+def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:  # noqa: PLR0911 - a table
     if campaign.is_message_deferral or campaign.held_since is not None:
         return _message_deferral(times, campaign)
     if campaign.reason == UNDECIDED:
         return f"A/B test undecided: the results do not decide it. {_UNDECIDED_NEXT}"
     resumes = _resumes(times, campaign, _goes_on(campaign))
+    if campaign.reason in (NEXT_WAVE, GUARD_RAILS):
+        return _between_waves(times, campaign)
     if campaign.reason == AWAITING_WINNER:
         return (
             f"A/B test running. It ends at {times.at(campaign.until)}. If the results are clear then, the winner is "
@@ -405,6 +412,16 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:
     if campaign.limit is None:
         return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
     return f"{_limit_sentence(campaign.limit)} {resumes}"
+
+
+def _between_waves(times: _Times, campaign: CampaignExplanation) -> str:
+    sent = f"Wave {campaign.wave} of {campaign.waves} is sent."
+    if campaign.reason == NEXT_WAVE:
+        opens = f"The next wave opens at {times.at(campaign.until)}"
+        return f"{sent} {opens} if its guard rails find nothing until then."
+    found = campaign.guard.finding if campaign.guard is not None else None
+    why = f": {guard_finding_text(found)}" if found is not None else ""
+    return f"{sent} Its guard rails hold the next wave{why}."
 
 
 _MESSAGE_DEFERRALS: Final[Mapping[str, str]] = {
@@ -557,6 +574,11 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.ACCEPT_INCIDENTS: (
         "Pause the campaign and find the cause, or accept the incidents: then only emails sent from now on count."
     ),
+    Remedy.OPEN_WAVE: "Open the next wave now, or wait. You can also pause or cancel the campaign.",
+    Remedy.CHECK_AND_OPEN_WAVE: (
+        "Find the cause: check where the addresses come from, and the content. Then open the next wave or cancel the "
+        "campaign."
+    ),
     Remedy.RELEASE_SENDING: (
         "An operator decides whether messages that were due are sent or stay unconfirmed, and then resumes sending."
     ),
@@ -623,6 +645,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
     GUARD_RAILS: DeferralLabel("Stopped by guard rails"),
+    NEXT_WAVE: DeferralLabel("Observing the last wave"),
     HoldReason.RESTORED: DeferralLabel("All sending is on hold: database restored"),
     HoldReason.REPLACED: DeferralLabel("All sending is on hold: database replaced"),
     HoldReason.REPORTED: DeferralLabel("All sending is on hold: unknown messages reported"),

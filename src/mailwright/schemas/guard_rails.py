@@ -29,9 +29,21 @@ class GuardFindingResponse(ResponseModel):
     found_at: Time | None
 
 
+class WaveResponse(ResponseModel):
+    """The open wave, from 1, and the share of the audience that has a message after it. `opensAt`: when the next wave
+    opens if the guard rails find nothing; null while the open wave is being sent.
+    """
+
+    number: int
+    waves: int
+    percent: int
+    opens_at: Time | None
+
+
 class GuardReportResponse(ResponseModel):
     """`messages`: messages with a result since `countedSince`, which is null for all of them. `finding`: what the guard
-    rails have acted on, or null. `slowPerHour`: set while the campaign is slowed down.
+    rails have acted on, or null. `slowPerHour`: set while the campaign is slowed down. `wave`: null without waves and
+    after the last one has opened.
     """
 
     rails: GuardRailsResponse
@@ -41,6 +53,7 @@ class GuardReportResponse(ResponseModel):
     counted_since: Time | None
     finding: GuardFindingResponse | None
     slow_per_hour: int | None
+    wave: WaveResponse | None
 
 
 def guard_report_response(report: GuardReport) -> GuardReportResponse:
@@ -64,4 +77,17 @@ def guard_report_response(report: GuardReport) -> GuardReportResponse:
         counted_since=state.since or None,
         finding=finding,
         slow_per_hour=state.slow_per_hour,
+        wave=_wave(report),
+    )
+
+
+def _wave(report: GuardReport) -> WaveResponse | None:
+    if report.wave is None or report.waves is None:
+        return None
+    percents = report.waves.percents
+    return WaveResponse(
+        number=report.wave,
+        waves=len(percents) + 1,
+        percent=percents[report.wave - 1],
+        opens_at=report.waves.opens_at,
     )

@@ -572,6 +572,7 @@ queue_entries = Table(
     Column("completed_at", Timestamp),
     Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
     Column("guard", Text),  # What the guard rails have found, as JSON.
+    Column("wave", Integer),  # The number of the open wave, from 1, while later waves follow.
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 

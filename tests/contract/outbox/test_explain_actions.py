@@ -11,9 +11,10 @@ from sqlalchemy import select, update
 from mailwright.access.roles import Scope
 from mailwright.audience import contacts, suppressions
 from mailwright.domain.actions import ActionKind
-from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, SCHEDULED
+from mailwright.domain.campaign import AWAITING_WINNER, CANCELLED, GUARD_RAILS, NEXT_WAVE, SCHEDULED
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.explanation import ExplanationState
+from mailwright.domain.guard_rails import GuardAction, GuardFinding, GuardState, Incident
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, Deferral, DeferReason
 from mailwright.domain.report import ContactVerdict, Report
@@ -22,7 +23,7 @@ from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, defer_lane
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.storage.tables import deliveries, messages
+from mailwright.storage.tables import deliveries, lane_deferrals, messages, queue_entries
 from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
@@ -91,6 +92,12 @@ class ExplainedApi:
         if self.campaign_id:
             lane = (await self.desk.position(self.campaign_id)).lane
         await defer_lane(self.database, lane, reason, self.clock.now() + HOUR)
+
+    async def find_incidents(self, action: GuardAction) -> None:
+        """Record that the guard rails of the campaign have passed a threshold."""
+        found = GuardState(finding=GuardFinding(Incident.COMPLAINT, action, 9, 100, 0.3), found_at=self.clock.now())
+        async with self.database.write() as tx:
+            await tx.execute(update(queue_entries).values(guard=found.as_text()))
 
     async def all_are(self, status: Status) -> None:
         async with self.database.write() as tx:
@@ -394,6 +401,18 @@ async def one_of_a_campaign_with_a_limit(world: ExplainedApi) -> None:
     await world.hold("daily_limit")
 
 
+@message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
+async def one_of_a_campaign_that_guard_rails_stopped(world: ExplainedApi) -> None:
+    await world.start()
+    await world.hold(GUARD_RAILS)
+
+
+@message_is(ExplanationState.HELD, ActionKind.EXPLAIN_CAMPAIGN, ActionKind.CANCEL)
+async def one_between_two_waves(world: ExplainedApi) -> None:
+    await world.start()
+    await world.hold(NEXT_WAVE)
+
+
 @message_is(ExplanationState.HELD)
 async def one_of_a_campaign_that_was_just_cancelled(world: ExplainedApi) -> None:
     await world.start()
@@ -554,6 +573,35 @@ async def a_campaign_without_a_worker(world: ExplainedApi) -> None:
 @campaign_is("sending")
 async def a_campaign_that_is_being_sent(world: ExplainedApi) -> None:
     await world.start()
+    await world.worker()
+
+
+@campaign_is("held", ActionKind.OPEN_WAVE, ActionKind.PAUSE_CAMPAIGN, ActionKind.CANCEL_CAMPAIGN)
+async def a_campaign_between_two_waves(world: ExplainedApi) -> None:
+    await world.start(20, waves={"percents": [10]})
+    await world.bench.drain(ScriptedProvider())
+
+
+@campaign_is("held", ActionKind.OPEN_WAVE, ActionKind.CANCEL_CAMPAIGN)
+async def a_campaign_whose_next_wave_is_held(world: ExplainedApi) -> None:
+    await a_campaign_between_two_waves(world)
+    await world.find_incidents(GuardAction.WARN)
+    await world.hold(GUARD_RAILS)
+
+
+@campaign_is("paused", ActionKind.RESUME_CAMPAIGN, ActionKind.CANCEL_CAMPAIGN)
+async def a_campaign_that_guard_rails_stopped(world: ExplainedApi) -> None:
+    await world.start()
+    await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
+    await world.find_incidents(GuardAction.STOP)
+    async with world.database.write() as tx:
+        await tx.execute(update(lane_deferrals).values(defer_reason=GUARD_RAILS))
+
+
+@campaign_is("sending", ActionKind.PAUSE_CAMPAIGN, ActionKind.ACCEPT_INCIDENTS)
+async def a_campaign_that_guard_rails_warned_about(world: ExplainedApi) -> None:
+    await world.start()
+    await world.find_incidents(GuardAction.WARN)
     await world.worker()
 
 

@@ -14,6 +14,7 @@ from mailwright.domain.campaign import (
     CANCELLED,
     GUARD_RAILS,
     INDEFINITELY,
+    NEXT_WAVE,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -44,7 +45,7 @@ from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, filter_with_seg
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, QueueEntry, update_entry
-from mailwright.sources.campaigns.guard_rails import accept_incidents
+from mailwright.sources.campaigns.guard_rails import accept_incidents, is_stopped
 from mailwright.sources.campaigns.records import (
     Actor,
     Campaign,
@@ -282,17 +283,14 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESUME)
             entry = await entry_of(tx, campaign)
+            if await is_stopped(tx, entry.lane):
+                await accept_incidents(tx, entry, self.rails, now)
             await defer.end_lane_deferral(tx, entry.lane)
-            await accept_incidents(tx, entry, self.rails, now)
             begins_at = campaign.definition.scheduled_at
             is_early = begins_at is not None and begins_at > now
             if is_early and begins_at is not None:
                 await defer.record_lane_deferral(tx, entry.lane, SCHEDULED, begins_at)
-            ab_test = entry.content.ab_test
-            if ab_test is not None and ab_test.is_undecided:
-                await defer.record_lane_deferral(tx, entry.lane, UNDECIDED, INDEFINITELY)
-            elif ab_test is not None and ab_test.decides_at is not None and ab_test.decides_at > now:
-                await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, ab_test.decides_at)
+            await _defer_as_before_pause(tx, entry, now)
             await announce(tx, announced(campaign), EventType.CAMPAIGN_RESUMED, now)
             status = CampaignStatus.READY if is_early else CampaignStatus.SENDING
             return await self._changes.move_to(tx, actor, CampaignAction.RESUME, campaign, status)
@@ -320,7 +318,7 @@ class Campaigns:
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # An old limit may have deferred the campaign. If a new limit applies, the next claim defers it again.
-                kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED, GUARD_RAILS)
+                kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED, GUARD_RAILS, NEXT_WAVE)
                 await defer.end_lane_deferral(tx, (await entry_of(tx, campaign)).lane, but=kept)
             changed = limits.model_dump(mode="json", exclude_defaults=True)
             await self._changes.record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
@@ -344,7 +342,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EXTEND)
             entry = await entry_of(tx, campaign)
-            if entry.enqueue_ended_at is None or entry.content.ab_test is not None:
+            if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
                 raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
             if segment is not None:
                 wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
@@ -365,7 +363,9 @@ class Campaigns:
             entry = await entry_of(tx, campaign)
             content = replace(entry.content, sender_rules=SenderRulesDecision.OVERRIDDEN)
             await update_entry(tx, campaign.key, content=content.as_text())
-            await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER, GUARD_RAILS))
+            await defer.end_lane_deferral(
+                tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE)
+            )
             await self._changes.record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign)
             return campaign
 
@@ -410,6 +410,7 @@ async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, plann
             recipients=0,
             enqueued_to="",
             created_at=now,
+            wave=1 if campaign.definition.waves is not None else None,
         )
         .returning(queue_entries.c.id)
     )
@@ -421,6 +422,17 @@ async def _open_entries(tx: Transaction, tenant_id: int) -> Sequence[Any]:
     is_open = (queue_entries.c.tenant_id == tenant_id) & queue_entries.c.completed_at.is_(None)
     query = select(queue_entries.c.campaign_key, QUEUE_ORDER.label("place")).where(is_open).order_by(QUEUE_ORDER)
     return await tx.execute(query.with_for_update())
+
+
+async def _defer_as_before_pause(tx: Transaction, entry: QueueEntry, now: Instant) -> None:
+    """Let a resumed campaign wait again for the winner of its A/B test or for its next wave."""
+    ab_test, waves = entry.content.ab_test, entry.content.waves
+    if ab_test is not None and ab_test.is_undecided:
+        await defer.record_lane_deferral(tx, entry.lane, UNDECIDED, INDEFINITELY)
+    elif ab_test is not None and ab_test.decides_at is not None and ab_test.decides_at > now:
+        await defer.record_lane_deferral(tx, entry.lane, AWAITING_WINNER, ab_test.decides_at)
+    elif entry.wave is not None and waves is not None and waves.opens_at is not None and waves.opens_at > now:
+        await defer.record_lane_deferral(tx, entry.lane, NEXT_WAVE, waves.opens_at)
 
 
 async def _defer_until_schedule(tx: Transaction, entry: QueueEntry, scheduled_at: Instant | None, now: Instant) -> None:

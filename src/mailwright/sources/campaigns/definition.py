@@ -1,5 +1,6 @@
 """The definition of a campaign: the fields that a user can set."""
 
+from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -132,6 +133,25 @@ class AbTest(DefinitionPart):
         return self
 
 
+class Waves(DefinitionPart):
+    """The audience receives the campaign in growing parts: 1 %, then 10 %, then everyone.
+
+    Between two waves the campaign waits for bounces and complaints. The next wave opens if the guard rails find none.
+    """
+
+    percents: Annotated[tuple[Annotated[int, Field(ge=1, le=99)], ...], Field(min_length=1, max_length=9)] = (
+        1,
+        10,
+    )  # of the audience, including earlier waves; everyone else follows
+    wait_minutes: Annotated[int, Field(ge=1, le=14 * 24 * 60)] = 240
+
+    @model_validator(mode="after")
+    def _waves_grow(self) -> "Waves":
+        if any(later <= earlier for earlier, later in pairwise(self.percents)):
+            raise ValueError("each wave must be larger than the one before, for example 1, 10")
+        return self
+
+
 class UtmParameters(DefinitionPart):
     """Added to tracked links as `utm_source`, `utm_medium` and so on, unless a link already has them."""
 
@@ -158,3 +178,10 @@ class CampaignDefinition(DefinitionPart):
     scheduled_at: Instant | None = None
     tracking: TrackingMode | None = None  # None: use the mode of the lists, the tenant and the installation
     utm: UtmParameters | None = None
+    waves: Waves | None = None
+
+    @model_validator(mode="after")
+    def _waves_or_ab_test(self) -> "CampaignDefinition":
+        if self.waves is not None and self.ab_test is not None and self.ab_test.test_percent < 100:
+            raise ValueError("an A/B test already begins with a part of the audience; remove waves or experiment")
+        return self

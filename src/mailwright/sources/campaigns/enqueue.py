@@ -27,6 +27,9 @@ from mailwright.storage.tables import campaigns, contacts, messages, queue_entri
 # Large enough that commits cost little, small enough that other writers do not wait long.
 BATCH_SIZE = 10_000
 STANDARD_POLICY = "standard"
+# Waves take the recipients whose number times this is below their share, modulo 100. It has no factor in common with
+# 100, so of each hundred recipients exactly the share is taken, spread evenly, and each wave contains the ones before.
+WAVE_STEP = 61
 ENQUEUED_STATUSES = (CampaignStatus.READY, CampaignStatus.SENDING)
 
 
@@ -54,6 +57,12 @@ async def count_new_recipients(tx: Transaction, entry: QueueEntry, now: Instant)
     return int(rows[0][0])
 
 
+def size_of_waves(recipients: int, percent: int) -> int:
+    """Return how many recipients have a message after the wave that ends at this share."""
+    hundreds, rest = divmod(recipients, 100)
+    return hundreds * percent + sum(number * WAVE_STEP % 100 < percent for number in range(rest))
+
+
 def size_of_test_group(recipients: int, percent: int) -> int:
     """Return how many recipients receive a variant of an A/B test: the share that a pass takes, rounded up."""
     return -(-recipients * percent // 100)
@@ -66,7 +75,7 @@ async def _enqueue(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
     until = contacts.c.email <= rows[0][0] if rows else true()
     members = and_(audience(entry.tenant_id, entry.content.lists, entry.content.filter, now), remaining, until)
     stored = await _store(tx, entry, members, now)
-    is_whole = sum(variant.share for variant in entry.content.variants) == 100
+    is_whole = sum(variant.share for variant in entry.content.variants) == 100 and entry.wave is None
     passed = stored if is_whole else await _count(tx, members)
     await tx.execute(
         update(queue_entries)
@@ -99,7 +108,7 @@ def _messages(
     total_share = sum(variant.share for variant in variants)
     # One variant needs no numbering, and without numbering the database can read in index order.
     numbering = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
-    number = numbering if len(variants) > 1 else literal(0)
+    number = numbering if len(variants) > 1 or entry.wave is not None else literal(0)
     chosen = (
         select(
             contacts.c.id,
@@ -133,6 +142,8 @@ def _messages(
         "created_at": literal(now),
     }
     wanted = true() if total_share == 100 else chosen.c.number * total_share % 100 < total_share
+    if entry.wave is not None:
+        wanted = chosen.c.number * WAVE_STEP % 100 < entry.wave_percent
     if not _is_first_pass(entry):
         wanted = and_(wanted, ~_message_to(entry, chosen.c.email).exists())
     return values, select(*values.values()).where(wanted).order_by(chosen.c.email)
@@ -140,6 +151,8 @@ def _messages(
 
 def _is_first_pass(entry: QueueEntry) -> bool:
     """Return whether no recipient has a message yet. A later pass counts `processed` from 0 again."""
+    if entry.content.waves is not None:
+        return entry.wave == 1
     return entry.recipients <= entry.processed
 
 

@@ -51,6 +51,15 @@ class RunningAbTest:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningWaves:
+    """The waves of a campaign before its last one. `percents` include earlier waves."""
+
+    percents: tuple[int, ...]
+    wait: Instant
+    opens_at: Instant | None = None  # when the next wave may open; set when the current one is sent
+
+
+@dataclass(frozen=True, slots=True)
 class AbTestDecision:
     """How an A/B test was decided, with the results at that time."""
 
@@ -83,13 +92,15 @@ class CampaignSnapshot:
     decision: AbTestDecision | None = None
     sender_rules: SenderRulesDecision | None = None  # None while the audience does not exceed the limit
     has_postal_address: bool = True
+    waves: RunningWaves | None = None
 
     def as_text(self) -> str:
         """Serialize for `queue_entries.content`. Its keys must not change, because started campaigns use them."""
         stored = {"versions": self.variants, "payload": self.payload, "lists": self.lists, "filter": self.filter}
         rules = {"senderRules": self.sender_rules, "hasPostalAddress": self.has_postal_address}
         ab_test = {"contest": self.ab_test, "decision": self.decision}
-        return orjson.dumps({**stored, **ab_test, **rules}).decode()
+        waves = {"waves": self.waves} if self.waves is not None else {}
+        return orjson.dumps({**stored, **ab_test, **rules, **waves}).decode()
 
     @classmethod
     def read(cls, text: str) -> "CampaignSnapshot":
@@ -106,6 +117,7 @@ class CampaignSnapshot:
             _decision(stored.get("decision")),
             rules,
             stored.get("hasPostalAddress", True),
+            _waves(stored.get("waves")),
         )
 
 
@@ -127,6 +139,13 @@ class QueueEntry:
     enqueued_to: str  # the last address of the current pass
     enqueue_ended_at: Instant | None
     completed_at: Instant | None
+    wave: int | None = None  # the number of the open wave, from 1, while later waves follow
+
+    @property
+    def wave_percent(self) -> int:
+        """The part of the audience that has a message after the open wave."""
+        waves = self.content.waves
+        return 100 if waves is None or self.wave is None else waves.percents[self.wave - 1]
 
 
 async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = False) -> QueueEntry | None:
@@ -140,6 +159,10 @@ async def find_entry(tx: Transaction, campaign_key: int, *, to_change: bool = Fa
 
 async def update_entry(tx: Transaction, campaign_key: int, **changes: Any) -> None:
     await tx.execute(update(queue_entries).where(queue_entries.c.campaign_key == campaign_key).values(**changes))
+
+
+def _waves(stored: dict[str, Any] | None) -> RunningWaves | None:
+    return None if stored is None else RunningWaves(tuple(stored["percents"]), stored["wait"], stored["opens_at"])
 
 
 def _decision(stored: dict[str, Any] | None) -> AbTestDecision | None:

@@ -16,6 +16,7 @@ from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_a
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
     GUARD_RAILS,
+    NEXT_WAVE,
     PAUSED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
@@ -237,7 +238,15 @@ def _paused(facts: CampaignFacts) -> CampaignExplanation:
     return _deferred(facts, CampaignState.PAUSED, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
 
 
+def _next_wave(facts: CampaignFacts) -> CampaignExplanation:
+    actions = _allowed(facts, ActionKind.OPEN_WAVE, ActionKind.PAUSE_CAMPAIGN, ActionKind.CANCEL_CAMPAIGN)
+    return _deferred(facts, remedy=Remedy.OPEN_WAVE, actions=actions)
+
+
 def _stopped_by_guard(facts: CampaignFacts) -> CampaignExplanation:
+    if facts.campaign.status != CampaignStatus.PAUSED:  # only the next wave is held
+        actions = _allowed(facts, ActionKind.OPEN_WAVE, ActionKind.CANCEL_CAMPAIGN)
+        return _deferred(facts, remedy=Remedy.CHECK_AND_OPEN_WAVE, actions=actions)
     actions = _allowed(facts, ActionKind.RESUME_CAMPAIGN, ActionKind.CANCEL_CAMPAIGN)
     return _deferred(facts, CampaignState.PAUSED, remedy=Remedy.CHECK_INCIDENTS, actions=actions)
 
@@ -276,6 +285,7 @@ def _possible_winners(facts: CampaignFacts) -> tuple[Action, ...]:
 _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     PAUSED: _paused,
     GUARD_RAILS: _stopped_by_guard,
+    NEXT_WAVE: _next_wave,
     SCHEDULED: _scheduled,
     SCHEDULE_OVERDUE: _overdue,
     AWAITING_WINNER: _awaiting_winner,
@@ -360,8 +370,15 @@ def _explain(
         scheduled_at=campaign.scheduled_at,
         campaign_ahead=facts.campaign_ahead.name if facts.campaign_ahead is not None else None,
         guard=guard if guard.finding is not None else None,
+        wave=campaign.wave,
+        waves=_count_waves(campaign),
         **details,
     )
+
+
+def _count_waves(campaign: Any) -> int:
+    waves = CampaignSnapshot.read(campaign.content).waves if campaign.wave is not None else None
+    return 0 if waves is None else len(waves.percents) + 1
 
 
 def _allowed(facts: CampaignFacts, *kinds: ActionKind) -> tuple[Action, ...]:
@@ -390,6 +407,7 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
             queue_entries.c.limits,
             queue_entries.c.content,
             queue_entries.c.guard,
+            queue_entries.c.wave,
             lane_deferrals.c.defer_reason,
             lane_deferrals.c.deferred_until,
         )

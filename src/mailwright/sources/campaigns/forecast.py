@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
-from mailwright.domain.campaign import INDEFINITELY, CampaignStatus
+from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.permits import (
     PROVIDER_RATE,
@@ -26,14 +26,14 @@ from mailwright.outbox.sending_hold import load_hold
 from mailwright.outbox.workers import best_rate, learned_rate_of, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
-from mailwright.sources.campaigns.enqueue import size_of_test_group
-from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
+from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
+from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot, RunningWaves
 from mailwright.sources.campaigns.forecast_values import (
     ASSUMED_RATE,
     YEAR,
-    AbTestPhase,
     CampaignForecast,
     ForecastAssumption,
+    ForecastPause,
     QueuedCampaign,
 )
 from mailwright.sources.campaigns.recipient_groups import load_groups
@@ -150,7 +150,7 @@ async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits,
 
 
 def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
-    not_enqueued, ab_test = _not_enqueued(row, unsent)
+    not_enqueued, pauses = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is held
     is_deferred = row.deferred_until is not None and not is_held
@@ -163,7 +163,7 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         own=_in_sender_zone(own[0]) if own else None,
         weight=row.weight,
         deferral=_without_detail(Deferral(row.deferred_until, row.defer_reason) if is_deferred else message_deferral),
-        ab_test=ab_test,
+        pauses=pauses,
         max_in_flight=row.max_in_flight,
         has_begun=row.recipients > unsent,
         follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
@@ -178,21 +178,34 @@ def _without_detail(deferral: Deferral | None) -> Deferral | None:
     )
 
 
-def _not_enqueued(row: Any, unsent: int) -> tuple[int, AbTestPhase | None]:
-    """Return how many recipients have no message yet, and the A/B test phase if its end is not known yet."""
+def _not_enqueued(row: Any, unsent: int) -> tuple[int, tuple[ForecastPause, ...]]:
+    """Return how many recipients have no message yet, and the pauses whose ends are not known yet."""
     planned = max(0, row.planned - row.recipients)
-    # Most campaigns have no A/B test, so the content of only a few is parsed as a whole.
-    if not orjson.loads(row.content).get("contest"):
-        return (planned if row.enqueue_ended_at is None else 0), None
+    # Most campaigns have no A/B test and no waves, so the content of only a few is parsed as a whole.
+    if not orjson.loads(row.content).get("contest") and row.wave is None:
+        return (planned if row.enqueue_ended_at is None else 0), ()
     content = CampaignSnapshot.read(row.content)
-    ab_test = content.ab_test
+    ab_test, waves = content.ab_test, content.waves
+    if waves is not None:
+        return planned, tuple(_wave_pauses(row, unsent, waves))
     assert ab_test is not None
     if ab_test.decides_at is not None:
-        return planned, None
+        return planned, ()
     share = sum(variant.share for variant in content.variants)
     test_group = size_of_test_group(row.planned, share)
     missing = max(0, test_group - row.recipients) if row.enqueue_ended_at is None else 0
-    return planned, AbTestPhase(unsent + missing, ab_test.wait)
+    return planned, (ForecastPause(unsent + missing, ab_test.wait, AWAITING_WINNER),)
+
+
+def _wave_pauses(row: Any, unsent: int, waves: RunningWaves) -> Iterator[ForecastPause]:
+    """Yield the observation after each wave that is not sent yet, except after the last one."""
+    size = size_of_waves(row.planned, waves.percents[row.wave - 1])
+    if waves.opens_at is None:
+        missing = max(0, size - row.recipients) if row.enqueue_ended_at is None else 0
+        yield ForecastPause(unsent + missing, waves.wait, NEXT_WAVE)
+    for percent in waves.percents[row.wave :]:
+        before, size = size, size_of_waves(row.planned, percent)
+        yield ForecastPause(size - before, waves.wait, NEXT_WAVE)
 
 
 def _in_sender_zone(level: LimitLevel) -> LimitLevel:

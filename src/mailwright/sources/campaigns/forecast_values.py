@@ -59,7 +59,7 @@ class QueuedCampaign:
     own: LimitLevel | None = None
     weight: int = 1
     deferral: Deferral | None = None
-    ab_test: "AbTestPhase | None" = None
+    pauses: "tuple[ForecastPause, ...]" = ()  # waits for the winner of an A/B test, or for the next wave
     max_in_flight: int | None = None
     follows_zones: bool = False  # working hours apply in each recipient's time zone
     has_begun: bool = False  # some messages are no longer waiting
@@ -71,11 +71,12 @@ class QueuedCampaign:
 
 
 @dataclass(frozen=True, slots=True)
-class AbTestPhase:
-    """The test group of an A/B test, after which all other recipients wait for the winner."""
+class ForecastPause:
+    """A wait after a number of messages since the pause before: those of a test group or a wave."""
 
     messages: int
     wait: Instant
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from mailwright.sources.campaigns.records import (
     find_campaign,
     lock_campaign,
 )
+from mailwright.sources.campaigns.waves import open_wave
 from mailwright.storage.database import Database
 
 
@@ -41,3 +42,17 @@ class CampaignGuardActions:
             accepted = before.finding.detail
             await self._changes.record(tx, actor, CampaignAction.ACCEPT_INCIDENTS, campaign, accepted=accepted)
             return campaign
+
+    async def open_next_wave(self, actor: Actor, campaign_id: str) -> Campaign:
+        """Open the next wave now, also if guard rails hold it. Then only messages sent from now on count."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.OPEN_WAVE)
+            entry = await entry_of(tx, campaign)
+            if entry.wave is None or entry.content.waves is None:
+                raise NotPossibleNow("The campaign has no further wave.")
+            if entry.enqueue_ended_at is None:
+                raise NotPossibleNow("The messages of the open wave are still being created. Try again in a moment.")
+            await accept_incidents(tx, entry, self._rails, now)
+            await open_wave(tx, entry, entry.content.waves, now, actor=actor.name)
+            return await find_campaign(tx, campaign_id, actor.tenant_id)

@@ -26,10 +26,10 @@ from mailwright.outbox import audit_log, defer
 from mailwright.outbox.incidents import count_incidents
 from mailwright.policies.guard_rails import judge
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce_hold, announce_warning
-from mailwright.sources.campaigns.entries import QueueEntry, find_entry, update_entry
+from mailwright.sources.campaigns.entries import CampaignSnapshot, QueueEntry, RunningWaves, find_entry, update_entry
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaigns, queue_entries, tenants
+from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
 
 # The actor in the audit log.
 ACTOR: Final = "guard rails"
@@ -47,6 +47,8 @@ class GuardReport:
     rails: GuardRails
     counts: IncidentCounts
     state: GuardState
+    wave: int | None = None  # the open wave, while later waves follow
+    waves: RunningWaves | None = None
 
     @property
     def finding(self) -> GuardFinding | None:
@@ -108,6 +110,8 @@ async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) ->
             queue_entries.c.recipients,
             queue_entries.c.limits,
             queue_entries.c.guard,
+            queue_entries.c.wave,
+            queue_entries.c.content,
             tenants.c.guard_rails,
         )
         .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
@@ -121,7 +125,8 @@ async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) ->
     counts = IncidentCounts(
         max(messages, 0), incidents.get(Incident.HARD_BOUNCE, 0), incidents.get(Incident.COMPLAINT, 0)
     )
-    return GuardReport(rails, counts, state)
+    waves = CampaignSnapshot.read(row.content).waves if row.wave is not None else None
+    return GuardReport(rails, counts, state, row.wave, waves)
 
 
 def rails_of(tenant: str | None, campaign: dict[str, Any] | None, general: GuardRails) -> GuardRails:
@@ -164,6 +169,12 @@ async def act(tx: Transaction, entry: QueueEntry, report: GuardReport, finding: 
         detail={"name": entry.campaign_name, **finding.detail},
     )
     log.warning("campaign_guard_rail", campaign=entry.campaign_id, **finding.detail)
+
+
+async def is_stopped(tx: Transaction, lane: int) -> bool:
+    """Return whether guard rails stopped the campaign or hold its next wave."""
+    mine = (lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason == GUARD_RAILS)
+    return bool(await tx.execute(select(lane_deferrals.c.lane).where(*mine)))
 
 
 async def accept_incidents(tx: Transaction, entry: QueueEntry, general: GuardRails, now: Instant) -> GuardState:

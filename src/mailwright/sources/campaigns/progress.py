@@ -262,7 +262,7 @@ def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePositi
         planned=row.planned,
         recipients=row.recipients,
         announced=row.announced,
-        awaits_recipients=content.ab_test is not None or content.lists == (NO_LIST,),
+        awaits_recipients=content.ab_test is not None or row.wave is not None or content.lists == (NO_LIST,),
     )
 
 

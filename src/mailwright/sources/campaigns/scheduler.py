@@ -25,6 +25,7 @@ from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unmet
+from mailwright.sources.campaigns.waves import advance_waves
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -52,6 +53,7 @@ class OpenEntry:
     lane: int
     enqueue_ended_at: Instant | None
     completed_at: Instant | None
+    wave: int | None
 
 
 class CampaignScheduler:
@@ -98,6 +100,9 @@ class CampaignScheduler:
             if await hold_if_rules_are_unmet(self._database, self._clock, self._rules, entry.campaign_key):
                 return False
             return await enqueue_batch(self._database, self._clock, entry.campaign_key) is not None
+        if entry.wave is not None:
+            general = self._guard.general
+            return await advance_waves(self._database, self._clock, general, entry.campaign_key, entry.lane)
         return await self._complete(entry)
 
     def _is_overdue(self, entry: OpenEntry) -> bool:
@@ -154,6 +159,7 @@ class CampaignScheduler:
             queue_entries.c.lane,
             queue_entries.c.enqueue_ended_at,
             queue_entries.c.completed_at,
+            queue_entries.c.wave,
         )
         query = select(*columns).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key).where(condition)
         async with self._database.read() as tx:

@@ -1,6 +1,7 @@
 """One campaign in a simulation, and the counters of the simulated limits."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.permits import Deferral, LimitWindow, RelatedCounter
@@ -13,6 +14,7 @@ from mailwright.sources.campaigns.forecast_values import (
     ONE_AT_A_TIME_RATE,
     CampaignForecast,
     ForecastGroup,
+    ForecastPause,
     ForecastSegment,
     QueuedCampaign,
 )
@@ -89,7 +91,7 @@ class CampaignRun:
         self.number = number
         self.queued = queued
         self.remaining = float(queued.remaining)
-        self.after_test = None if queued.ab_test is None else float(queued.remaining - queued.ab_test.messages)
+        self.pauses = _pauses(queued)
         self.groups = [SimulatedGroup(group) for group in queued.groups]
         self.deferred_until: Instant = 0
         self.sent = 0.0
@@ -157,8 +159,8 @@ class CampaignRun:
 
     @property
     def until_pause(self) -> float:
-        """Return how many messages the campaign sends before it stops by itself: all, or those of the test group."""
-        return self.remaining if self.after_test is None else max(0.0, self.remaining - self.after_test)
+        """Return how many messages the campaign sends before it stops by itself: all, or those of a test or wave."""
+        return max(0.0, self.remaining - self.pauses[0][0]) if self.pauses else self.remaining
 
     def switch_to(self, reason: str | None, now: Instant) -> None:
         if reason == self._reason:
@@ -211,3 +213,9 @@ class CampaignRun:
                 ForecastSegment(self._since, now, round(self.sent) - round(self._sent_before), self._reason)
             )
         self._since, self._sent_before = now, self.sent
+
+
+def _pauses(queued: QueuedCampaign) -> list[tuple[float, ForecastPause]]:
+    """Return the pauses, each with the number of messages that are left when it begins."""
+    left = accumulate(queued.pauses, lambda rest, pause: rest - pause.messages, initial=queued.remaining)
+    return [(float(max(0, rest)), pause) for rest, pause in zip(list(left)[1:], queued.pauses, strict=True)]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, QuotaSnapshot
 from mailwright.policies import quota as provider_quota
@@ -82,7 +81,7 @@ class _Simulation:
         while self.steps < MAX_STEPS:
             self.queue.end_deferrals()
             self._finish_done()
-            self._end_test_phases()
+            self._begin_pauses()
             sending = self._choose()
             if not any(tenant.runs for tenant in self.queue.tenants) or self.queue.now >= self.queue.ends:
                 break
@@ -203,14 +202,13 @@ class _Simulation:
                 tenant.current = None
                 self._leaps.restart()
 
-    def _end_test_phases(self) -> None:
+    def _begin_pauses(self) -> None:
         for tenant in self.queue.tenants:
             for run in tenant.runs:
-                ab_test = run.queued.ab_test
-                if ab_test is not None and run.after_test is not None and run.until_pause < EPSILON:
-                    run.after_test = None
+                if run.pauses and run.deferred_until <= self.queue.now and run.until_pause < EPSILON:
+                    _, pause = run.pauses.pop(0)
                     tenant.current = None if tenant.current is run else tenant.current
-                    self.queue.defer(run, Deferral(self.queue.now + ab_test.wait, AWAITING_WINNER))
+                    self.queue.defer(run, Deferral(self.queue.now + pause.wait, pause.reason))
                     self._leaps.restart()
 
 

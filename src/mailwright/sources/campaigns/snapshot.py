@@ -12,7 +12,7 @@ from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
-from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest
+from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest, RunningWaves
 from mailwright.sources.campaigns.variants import CampaignNotStartable, VariantDraft
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
@@ -62,6 +62,7 @@ async def freeze(
         _running_ab_test(definition),
         sender_rules=_decision(check, rules, overrides_rules=overrides_rules),
         has_postal_address=check.has_postal_address,
+        waves=_running_waves(definition),
     )
     return FrozenCampaign(content, check.planned, check.warnings, check.unmet_rules)
 
@@ -107,6 +108,11 @@ def _payload(
     if attachments:
         payload["attachmentIds"] = [each.attachment_id for each in attachments]
     return payload
+
+
+def _running_waves(definition: CampaignDefinition) -> RunningWaves | None:
+    waves = definition.waves
+    return None if waves is None else RunningWaves(waves.percents, waves.wait_minutes * MINUTE)
 
 
 def _running_ab_test(definition: CampaignDefinition) -> RunningAbTest | None:

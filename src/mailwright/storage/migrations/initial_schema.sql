@@ -406,6 +406,7 @@ CREATE TABLE queue_entries (
   completed_at BIGINT,
   announced TEXT,
   guard TEXT,
+  wave INTEGER,
   CONSTRAINT pk_queue_entries PRIMARY KEY (id),
   CONSTRAINT uq_queue_entries_campaign_key UNIQUE (campaign_key)
 );

@@ -32,6 +32,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
     ActionKind.RETRY_FAILED: ActionRoute("POST", "/v1/campaigns/{subject}/retry-failed"),
     ActionKind.ACCEPT_FAILURES: ActionRoute("POST", "/v1/campaigns/{subject}/accept-failures"),
     ActionKind.ACCEPT_INCIDENTS: ActionRoute("POST", "/v1/campaigns/{subject}/accept-incidents"),
+    ActionKind.OPEN_WAVE: ActionRoute("POST", "/v1/campaigns/{subject}/open-wave"),
     ActionKind.FIND_DOUBTS: ActionRoute("GET", "/v1/campaigns/{subject}/in-doubt"),
 }
 

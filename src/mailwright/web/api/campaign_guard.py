@@ -35,3 +35,14 @@ async def accept_incidents(campaignId: str, engine: EngineDep, caller: CallerDep
     await engine.campaign_guard.accept_incidents(Actor(API, caller.tenant_id), campaignId)
     report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
     return json_response(guard_report_response(report))
+
+
+@router.post(
+    "/{campaignId}/open-wave",
+    responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def open_wave(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Open the next wave now, also if guard rails hold it."""
+    await engine.campaign_guard.open_next_wave(Actor(API, caller.tenant_id), campaignId)
+    report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
+    return json_response(guard_report_response(report))

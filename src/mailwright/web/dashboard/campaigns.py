@@ -437,6 +437,18 @@ async def accept_failures(request: Request, engine: EngineDep, visitor: EditorDe
     )
 
 
+@router.post("/{campaign_id}/accept-incidents")
+async def accept_incidents(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    action = engine.campaign_guard.accept_incidents(_acting(visitor), campaign_id)
+    return await _act(request, campaign_id, action, "Accepted. Only emails sent from now on count.")
+
+
+@router.post("/{campaign_id}/open-wave")
+async def open_wave(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    action = engine.campaign_guard.open_next_wave(_acting(visitor), campaign_id)
+    return await _act(request, campaign_id, action, "The next wave is open.")
+
+
 @router.post("/{campaign_id}/extend")
 async def extend(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)

@@ -54,6 +54,7 @@ def definition_of(
         "scheduledAt": utc_text(form["scheduledAt"], zone),
         "tracking": form["tracking"],
         "utm": {name: value for name in UTM if (value := form[f"utm.{name}"])} or None,
+        "waves": _waves(form) if form["waves"] else None,
     }
     return parse_strict(CampaignRequest, _given(body))
 
@@ -81,6 +82,9 @@ def fields_from(definition: CampaignDefinition, zone: tzinfo) -> Fields:
         "scheduledAt": local_time(definition.scheduled_at, zone),
     }
     fields["tracking"] = definition.tracking
+    if (waves := definition.waves) is not None:
+        percents = ", ".join(map(str, waves.percents))
+        fields |= {"waves": "yes", "waves.percents": percents, "waves.waitMinutes": waves.wait_minutes}
     if definition.utm is not None:
         fields |= {f"utm.{name}": value for name, value in definition.utm.model_dump().items()}
     limits = definition.limits.model_dump(mode="json", by_alias=True)
@@ -164,6 +168,11 @@ def _limits(form: Fields) -> dict[str, Any]:
     ticked = {name: True for name in BOOLEAN_LIMITS if form[f"limits.{name}"]}
     rails = _given({name: _decimal(form[f"limits.guardRails.{name}"]) for name in GUARD_RAILS})
     return _given({**numbers, **words, **ticked, "guardRails": rails or None})
+
+
+def _waves(form: Fields) -> dict[str, Any]:
+    parts = [part.strip().removesuffix("%").strip() for part in form["waves.percents"].split(",") if part.strip()]
+    return _given({"percents": [_number(part) for part in parts], "waitMinutes": _number(form["waves.waitMinutes"])})
 
 
 def tenant_rails_of(form: Fields) -> str | None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from mailwright.access.roles import Forbidden
 from mailwright.app.sending import release_sending
 from mailwright.app.wiring import Engine
-from mailwright.domain.campaign import AWAITING_WINNER, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
+from mailwright.domain.campaign import AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.outbox import quotas, tallies
@@ -78,7 +78,8 @@ class CampaignQueueRow:
 
     @property
     def needs_action(self) -> bool:
-        return self.place.defer_reason in (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE)
+        reasons = (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE, GUARD_RAILS, NEXT_WAVE)
+        return self.place.defer_reason in reasons
 
 
 @dataclass(frozen=True, slots=True)
