@@ -56,13 +56,30 @@ def write(marked: str) -> str:
 
 
 def _write_flat_table(table: re.Match[str]) -> str:
-    """Write a table whose cells contain only text. `_Lines` would give the same result in twice the time."""
-    body = table[1].replace(f"\n{BREAK}", BREAK)
+    """Write a table whose cells contain only text. `_Lines` would give the same result in several times the time."""
+    body = table[1].rstrip().replace(f"\n{BREAK}", BREAK)
+    rows = body.split(_ROW)
+    lines: Iterable[str]
     if any(space in body for space in _SPACES):
-        rows = [[" ".join(cell.split()) for cell in row.split(_CELL)[1:]] for row in body.split(_ROW)]
+        lines = _align([[" ".join(cell.split()) for cell in row.split(_CELL)[1:]] for row in rows])
     else:
-        rows = [[*map(str.strip, row.split(_CELL)[1:])] for row in body.split(_ROW)]
-    return f"{BREAK}l" + "\n".join(_align(rows)) + f"{BREAK}b"
+        lines = _align_full(rows) or _align([[*map(str.strip, row.split(_CELL)[1:])] for row in rows])
+    return f"{BREAK}l" + "\n".join(lines) + f"{BREAK}b"
+
+
+def _align_full(rows: list[str]) -> list[str]:
+    """Do the same as `_align` if all rows have the same number of cells and no cell is empty; otherwise return []."""
+    counts = {row.count(_CELL) for row in rows}
+    width = counts.pop()
+    cells = [*map(str.strip, "".join(rows).split(_CELL))][1:]
+    if counts or width < 2 or "" in cells:
+        return []
+    columns = [cells[number::width] for number in range(width)]
+    widths = [max(map(len, column)) for column in columns]
+    if sum(widths) + 2 * len(widths) > _MAX_TABLE_WIDTH:
+        return [*map("  ".join, zip(*columns, strict=True))]
+    line = "  ".join([f"%-{width}s" for width in widths])
+    return [*map(str.rstrip, map(line.__mod__, zip(*columns, strict=True)))]
 
 
 def _align(rows: list[list[str]]) -> Iterator[str]:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import orjson
-
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, shares
@@ -12,7 +10,7 @@ from mailwright.domain.message import Claimed, personalize_payload
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
-from mailwright.storage.hot import Runner
+from mailwright.storage.hot import Runner, parsed
 from mailwright.storage.statements import statement
 
 DUE_LANES = statement(__package__, "due_lanes")
@@ -187,7 +185,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
 
 
 def _payload(row: Any) -> dict[str, Any]:
-    payload: dict[str, Any] = orjson.loads(row.payload or "{}")
-    if row.attributes is None:
+    payload: dict[str, Any] = parsed(row.payload_json) or {}
+    if row.attributes_json is None:
         return payload
-    return personalize_payload(payload, orjson.loads(row.attributes), row.to_email, row.contact_name)
+    return personalize_payload(payload, parsed(row.attributes_json), row.to_email, row.contact_name)

@@ -114,6 +114,8 @@ def conclude(
 
 def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
     """Attribute a rejected sender to the message instead of the configuration if the request chose the sender."""
+    if result.code is None:
+        return result
     is_chosen = not ready.outgoing.uses_default_from
     if result.code == SENDER_REFUSED and not ready.outgoing.uses_default_sender:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)

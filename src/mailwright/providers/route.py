@@ -102,7 +102,7 @@ class Route:
 
     def is_paced(self, provider: str, attempted_at: Instant) -> bool:
         """Return whether a learned rate already handles throttling, so that the provider need not be paused."""
-        return self.paced_provider() == provider and self._learned[provider].applied_to(attempted_at)
+        return self._learned[provider].applied_to(attempted_at) and self.paced_provider() == provider
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
         """Return when a message is due again after a failure that this provider caused."""

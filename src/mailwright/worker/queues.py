@@ -44,7 +44,11 @@ class PriorityQueue(Generic[T]):
     @property
     def next_priority(self) -> int | None:
         """The priority of the next message; None if there is none."""
-        return min((priority for priority, queue in self._by_priority.items() if queue), default=None)
+        found = None
+        for priority, queue in self._by_priority.items():
+            if queue and (found is None or priority < found):
+                found = priority
+        return found
 
     def count_up_to(self, priority: int) -> int:
         """Return the number of messages with this or a higher priority."""
@@ -147,8 +151,9 @@ class Queues:
     @property
     def is_ready_to_send(self) -> bool:
         """Whether attempts may begin. They may not until all suspects are built."""
-        unbuilt = (*self.admitted, *self.building) if self.suspects else ()
-        return not any(message.claimed.message_key in self.suspects for message in unbuilt)
+        if not self.suspects:
+            return True
+        return not any(message.claimed.message_key in self.suspects for message in (*self.admitted, *self.building))
 
     def wake_all(self) -> None:
         for event in (self.feed_event, self.build_event, self.send_event):

@@ -246,8 +246,9 @@ class Sender:
     # Waiting.
 
     async def _gather_results(self) -> None:
+        enough = self._carried() / GATHER_UNTIL
         for _ in range(GATHER_MILLISECONDS):
-            if len(self._queues.in_flight) * GATHER_UNTIL <= self._carried() or self._queues.is_stopping:
+            if len(self._queues.in_flight) <= enough or self._queues.is_stopping:
                 return
             await asyncio.sleep(0.001)
 

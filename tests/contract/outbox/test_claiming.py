@@ -16,6 +16,7 @@ from tests.builders import (
     LOCK_TTL,
     SENT,
     a_message,
+    a_message_with,
     a_newsletter,
     a_result,
     a_settler,
@@ -52,6 +53,17 @@ async def test_workers_of_other_processes_never_claim_the_same_message(
     held = Counter(claimed.outbox_id for batch in batches for claimed in batch)
     assert len(held) == 200
     assert set(held.values()) == {1}
+
+
+async def test_claimed_payload_is_what_was_accepted(database: Database, clock: ManualClock) -> None:
+    odd = {
+        "text": 'a "quoted" \\ line\n\t\x7f€😀',
+        "variables": {"n": 2**53, "x": 1.5e-7, "list": [[], {}, None, True, ""]},
+    }
+    accepted = [a_message_with(**odd), a_message_with(html="<p>Hello</p>\r\n" * 2_000)]
+    await an_acceptor(database, clock).accept(accepted)
+    claimed = await claims_of(database, clock).claim(10)
+    assert {each.outbox_id: each.payload for each in claimed} == {each.outbox_id: each.payload for each in accepted}
 
 
 @pytest.mark.promise("claim-take-over")

@@ -2,11 +2,12 @@
 SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
-  m.outbox_id, m.source, m.request_id, m.to_email, m.payload, m.template_key, m.retry_policy, m.is_bulk, m.expires_at,
+  m.outbox_id, m.source, m.request_id, m.to_email, m.payload AS payload_json, m.template_key, m.retry_policy, m.is_bulk,
+  m.expires_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
   m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
   t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
-  CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes,
+  CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes_json,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
 FROM rows(:wanted: outbox_id text) AS wanted

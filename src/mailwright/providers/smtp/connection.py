@@ -33,6 +33,7 @@ class GoodReplies(NamedTuple):
 _TEXT = rb"[^\n]{0,4000}\n"
 _GOOD_ENVELOPE = rb"2\d\d " + _TEXT + rb"2\d\d " + _TEXT + rb"354 " + _TEXT
 # By the number of replies. The first group of the pattern is the reply to the previous message's content.
+_GOOD_DOT = GoodReplies(deque((SmtpPhase.DOT,)), re.compile(rb"2\d\d ([^\n]{0,4000})\n"))
 _GOOD_REPLIES = {
     3: GoodReplies(deque(WHOLE_ENVELOPE), re.compile(_GOOD_ENVELOPE)),
     4: GoodReplies(deque((SmtpPhase.DOT, *WHOLE_ENVELOPE)), re.compile(rb"2\d\d ([^\n]{0,4000})\n" + _GOOD_ENVELOPE)),
@@ -152,8 +153,10 @@ class SmtpConnection:
         time.
         """
         pipeline = self._pipeline
+        if pipeline.opening is None:
+            return self._good_dot_received(data)
         good = _GOOD_REPLIES.get(len(pipeline.expected))
-        if good is None or pipeline.expected != good.phases or pipeline.opening is None:
+        if good is None or pipeline.expected != good.phases:
             return False
         match = good.pattern.fullmatch(data)
         if match is None:
@@ -164,6 +167,15 @@ class SmtpConnection:
         pipeline.opening.has_reply = True
         pipeline.opening.recipients_answered = 1
         self._transactions.send_content(pipeline.opening)
+        return True
+
+    def _good_dot_received(self, data: bytes) -> bool:
+        """Handle the reply that accepts the last message, if no other reply is expected."""
+        expected = self._pipeline.expected
+        if expected != _GOOD_DOT.phases or (match := _GOOD_DOT.pattern.fullmatch(data)) is None:
+            return False
+        expected.clear()
+        self._transactions.on_dot_reply(SmtpReply(OK, [match[1]]))
         return True
 
     def reply_received(self, reply: SmtpReply, following: SmtpReply | None = None) -> None:

@@ -58,7 +58,7 @@ class SmtpPool:
     @property
     def capacity(self) -> int:
         """One message per open connection, and one for each connection that may be opened now."""
-        usable = sum(not connection.is_quitting for connection in self._live)
+        usable = [connection.is_quitting for connection in self._live].count(False)
         if not usable:
             return 1
         if self._attempts.is_paused:
