@@ -8,18 +8,19 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test faults bench docs lock clean
+.PHONY: help setup demo check test faults bench docs manual wheel lock clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (then: .venv/bin/mailwright)
 
-$(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate.py docs/openapi.json $(wildcard tools/assets/*.js*) tools/assets/hook.py
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate.py docs/openapi.json $(wildcard tools/assets/*.js*) tools/assets/hook.py tools/manual.py
 	@$(PYTHON) tools/setup.py $(VENV)
 	@touch $@
 
 demo: setup ## send sample emails into a local mailbox and serve the dashboard
+	@$(BIN)/python tools/manual.py
 	@$(BIN)/mailwright demo
 
 check: setup ## lint, format, types, import layers, wording and sizes
@@ -32,6 +33,7 @@ check: setup ## lint, format, types, import layers, wording and sizes
 
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py
+	@$(BIN)/python tools/manual.py
 	$(BIN)/pytest -n auto --dist worksteal
 
 faults: setup ## run the long fault tests: kills, stops, lost databases, many generated examples (an hour)
@@ -43,6 +45,12 @@ bench: setup ## run the benchmarks beside their peers
 
 docs: setup ## generate the reference pages (settings, commands, OpenAPI) and the client
 	$(BIN)/python -m tools.docs
+
+manual: setup ## build the manual that `mailwright serve` shows at /manual
+	$(BIN)/python tools/manual.py
+
+wheel: setup ## build the wheel with the browser files and the manual into dist/
+	$(BIN)/python -m hatchling build --target wheel
 
 lock: setup ## resolve requirements.lock again
 	$(BIN)/python tools/lock.py

@@ -1,4 +1,4 @@
-"""Build hook: bundle the dashboard's npm packages into a folder that git ignores.
+"""Build hook: bundle the dashboard's npm packages and build the manual, into folders that git ignores.
 
 Node comes from a wheel, so python3 is enough to build; `package-lock.json` pins versions and hashes. A bundle that is
 up to date is not built again.
@@ -22,9 +22,12 @@ SOURCES = ("package.json", "package-lock.json", "editor.js", "hook.py")
 
 COPIED = {
     "htmx.js": "htmx.org/dist/htmx.min.js",
+    "swagger-ui.css": "swagger-ui-dist/swagger-ui.css",
+    "swagger-ui.js": "swagger-ui-dist/swagger-ui-bundle.js",
     "uplot.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.css": "uplot/dist/uPlot.min.css",
 }
+NOT_SHIPPED = ("axe-core", "@scarf/scarf")
 BUNDLE = ("editor.js", "--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none")
 
 
@@ -35,6 +38,9 @@ class BrowserAssets(BuildHookInterface):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         make()
+        manual = HERE.parent / "manual.py"
+        if subprocess.run([sys.executable, manual], check=False).returncode:
+            sys.exit("The manual was not built; the message is above.")
 
 
 def make() -> None:
@@ -79,6 +85,6 @@ def _licences() -> str:
         is_package = is_scoped or folder.parent == MODULES
         name = str(folder.relative_to(MODULES))
         terms = next((file for file in sorted(folder.glob("LICEN*")) if file.is_file()), None)
-        if is_package and terms is not None and "esbuild" not in name and name != "axe-core":
+        if is_package and terms is not None and name not in NOT_SHIPPED and "esbuild" not in name:
             found.append(f"{name}\n\n{terms.read_text(encoding='utf-8').strip()}\n")
     return f"\n{'-' * 79}\n\n".join(found)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,11 +32,11 @@ class AwsKeysMissing(MailwrightError):
 
 
 class AwsKeyChain:
-    """Finds credentials with botocore (environment, profile, role), in a thread and only when needed."""
+    """Finds credentials in the environment or with botocore (profile, role), in a thread and only when needed."""
 
     def __init__(self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None) -> None:
         self._clock = clock
-        self._find = find or _botocore
+        self._find = find or _usual_places
         self._renew: Callable[[], AwsKeys] | None = None
         self._keys: AwsKeys | None = None
         self._renew_at: Instant = 0
@@ -140,9 +141,32 @@ def _host(scheme: str, name: str, port: int | None) -> str:
     return shown if port in (None, DEFAULT_PORTS.get(scheme)) else f"{shown}:{port}"
 
 
+def _usual_places() -> Callable[[], AwsKeys]:
+    """Return a function that reads the current keys: from the environment, as botocore does first, or with botocore."""
+    return _environment if _environment_has_keys() else _botocore()
+
+
+def _environment_has_keys() -> bool:
+    return bool(os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"))
+
+
+def _environment() -> AwsKeys:
+    return AwsKeys(
+        os.environ["AWS_ACCESS_KEY_ID"],
+        os.environ["AWS_SECRET_ACCESS_KEY"],
+        os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN"),
+    )
+
+
 def _botocore() -> Callable[[], AwsKeys]:
-    # Imported here because the import takes half a second and only AWS needs it.
-    from botocore.session import Session  # noqa: PLC0415
+    # Imported here because it is optional, and the import takes half a second.
+    try:
+        from botocore.session import Session  # noqa: PLC0415
+    except ImportError as error:
+        raise AwsKeysMissing(
+            "No AWS credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install "
+            "`mailwright[aws]` to use a profile or a role."
+        ) from error
 
     found: Any = Session().get_credentials()
     if found is None:

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from mailwright.app.wiring import Engine
-from mailwright.web import public
+from mailwright.web import api_reference, manual, public
 from mailwright.web.api import (
     archive,
     articles,
@@ -79,6 +79,8 @@ ROUTERS = (
     *(routes.router for routes in API),
     *DROP_IN_ROUTERS,
     mcp.router,
+    manual.router,
+    api_reference.router,
     *public.ROUTERS,
     *dashboard_pages.ROUTERS,
 )
@@ -95,7 +97,7 @@ def create_app(engine: Engine) -> FastAPI:
         title="Mailwright",
         version=version("mailwright"),
         description="Send email and track what happened to it.",
-        # The interactive documentation would load scripts from another host.
+        # FastAPI's interactive documentation loads scripts from another host; `api_reference` serves ours.
         docs_url=None,
         redoc_url=None,
     )

@@ -1,6 +1,7 @@
 """The `ses` provider: requests, account and credentials."""
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 
@@ -254,6 +255,33 @@ async def test_credentials_come_from_a_profile(no_keys: Path, monkeypatch: pytes
     (no_keys / "credentials").write_text("[mail]\naws_access_key_id = id\naws_secret_access_key = secret\n")
     monkeypatch.setenv("AWS_PROFILE", "mail")
     assert await AwsKeyChain(ManualClock()).keys() == AwsKeys("id", "secret")
+
+
+@pytest.fixture
+def no_botocore(no_keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behave as an installation without the extra `aws`."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "botocore"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+
+
+@pytest.mark.usefixtures("no_botocore")
+async def test_keys_in_the_environment_need_no_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    clock = ManualClock()
+    chain = AwsKeyChain(clock)
+    assert await chain.keys() == AwsKeys("id", "secret", "token")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "renewed")
+    clock.advance(KEYS_KEPT)
+    assert await chain.keys() == AwsKeys("id", "secret", "renewed")
+
+
+@pytest.mark.usefixtures("no_botocore")
+async def test_missing_botocore_is_reported_with_its_extra() -> None:
+    with pytest.raises(AwsKeysMissing, match=r"install `mailwright\[aws\]` to use a profile or a role"):
+        await AwsKeyChain(ManualClock()).keys()
 
 
 async def test_missing_credentials_are_reported(no_keys: Path) -> None:

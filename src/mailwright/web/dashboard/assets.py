@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -44,16 +45,22 @@ async def serve(fingerprint: str, name: str, request: Request) -> Response:
     file = _file(name)
     if file is None:
         return Response(status_code=HTTPStatus.NOT_FOUND)
+    is_current = asset(name) == f"/assets/{fingerprint}/{name}"
+    headers = {"Cache-Control": _FOR_EVER if is_current else "no-cache"}
+    return file_response(request, file, MEDIA_TYPES[file.suffix], headers)
+
+
+def file_response(request: Request, file: Path, media_type: str, headers: Mapping[str, str]) -> Response:
+    """Return the content of a file of this package, compressed if the browser can read that."""
     takes_gzip = "gzip" in request.headers.get("accept-encoding", "")
     content, encoding = _content(file, takes_gzip)
-    is_current = asset(name) == f"/assets/{fingerprint}/{name}"
-    headers = {
-        "Cache-Control": _FOR_EVER if is_current else "no-cache",
+    all_headers = {
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
         **({"Content-Encoding": encoding} if encoding else {}),
+        **headers,
     }
-    return Response(content, media_type=MEDIA_TYPES[file.suffix], headers=headers)
+    return Response(content, media_type=media_type, headers=all_headers)
 
 
 @cache

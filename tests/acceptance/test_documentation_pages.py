@@ -1,0 +1,94 @@
+"""The manual and the API reference in a real browser: no blocked code, no other host, and they do their work."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from mailwright.web.manual import SITE
+from tests.dashboard import CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+built = pytest.mark.skipif(not SITE.is_dir(), reason="the manual is not built; run `make manual`")
+
+LOOKS = [(DESK, "light"), (DESK, "dark"), (PHONE, "light"), (PHONE, "dark")]
+
+
+@pytest.fixture(scope="module")
+def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    with a_dashboard(tmp_path_factory.mktemp("documentation"), with_sample=False, people={}) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with a_browser() as browser:
+        yield browser
+
+
+def watched(page: Page, dashboard: Dashboard) -> list[str]:
+    """Return a list that fills with errors of the browser and requests to other hosts."""
+    problems: list[str] = []
+    page.on("console", lambda line: problems.append(line.text) if line.type in {"error", "warning"} else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda sent: problems.append(sent.url) if not _is_own(sent.url, dashboard) else None)
+    return problems
+
+
+def _is_own(url: str, dashboard: Dashboard) -> bool:
+    return url.startswith((dashboard.address, "data:"))
+
+
+@built
+@pytest.mark.promise("manual-offline")
+@pytest.mark.parametrize(("viewport", "scheme"), LOOKS)
+@pytest.mark.parametrize("path", ["index.html", "configuration.html", "operating.html"])
+def test_manual_fits_every_screen_without_errors(
+    path: str, viewport: dict[str, int], scheme: str, browser: Browser, dashboard: Dashboard
+) -> None:
+    page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()  # type: ignore[arg-type]
+    problems = watched(page, dashboard)
+    page.goto(f"{dashboard.address}/manual/{path}")
+    expect(page.locator("h1").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert problems == []
+    page.context.close()
+
+
+@built
+@pytest.mark.promise("manual-served")
+def test_search_leads_to_the_page(browser: Browser, dashboard: Dashboard) -> None:
+    page = browser.new_page()
+    problems = watched(page, dashboard)
+    page.goto(f"{dashboard.address}/manual/")
+    page.get_by_role("button", name="Search").first.click()
+    page.keyboard.type("dead-letter retry")
+    page.get_by_role("option", name="Commands").first.click()
+    page.wait_for_url("**/commands.html*")
+    expect(page.locator("article")).to_contain_text("mailwright dead-letter retry")
+    assert problems == []
+    page.context.close()
+
+
+@pytest.mark.promise("api-reference")
+@pytest.mark.parametrize(("viewport", "scheme"), LOOKS)
+def test_email_can_be_sent_from_the_reference(
+    viewport: dict[str, int], scheme: str, browser: Browser, dashboard: Dashboard
+) -> None:
+    key = dashboard.do(lambda: dashboard.engine.keys.create(1))
+    page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()  # type: ignore[arg-type]
+    problems = watched(page, dashboard)
+    page.goto(f"{dashboard.address}/docs")
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator(".auth-container input").first.fill(key)
+    page.locator(".auth-btn-wrapper .authorize").first.click()
+    page.locator(".btn-done").first.click()
+    page.locator("#operations-tag-email").click()
+    page.locator(".opblock", has_text="/v1/email/send").first.locator(".opblock-summary-control").click()
+    page.get_by_role("button", name="Try it out").click()
+    page.locator("textarea").first.fill('{"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>"}')
+    page.get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table tbody .response-col_status").first).to_have_text("202")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert problems == []
+    page.context.close()

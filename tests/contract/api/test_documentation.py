@@ -1,0 +1,72 @@
+"""The manual and the API reference over HTTP: own files only, a strict policy, and no file outside their folder."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from mailwright.web import manual
+from tests.api import Api, an_api
+
+# The pages read nothing from the database.
+pytestmark = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+built = pytest.mark.skipif(not manual.SITE.is_dir(), reason="the manual is not built; run `make manual`")
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+async def test_checkout_without_manual_names_the_command(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(manual, "SITE", tmp_path / "missing")
+    answer = await api.anonymous.get("/manual/")
+    assert (answer.status_code, answer.text) == (404, manual.NOT_BUILT)
+    assert "make manual" in answer.text
+
+
+@built
+@pytest.mark.promise("manual-served")
+async def test_manual_is_served_without_signing_in(api: Api) -> None:
+    moved = await api.anonymous.get("/manual")
+    assert (moved.status_code, moved.headers["location"]) == (307, "/manual/")
+    page = await api.anonymous.get("/manual/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "Mailwright manual" in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert (await api.anonymous.head("/manual/operating.html")).status_code == 200
+
+
+@built
+@pytest.mark.parametrize("path", ["../app.py", "..%2fapp.py", "%2e%2e/app.py", "/etc/passwd", "none.html", "assets"])
+async def test_path_outside_the_manual_is_not_found(api: Api, path: str) -> None:
+    answer = await api.anonymous.get(f"/manual/{path}")
+    assert answer.status_code == 404
+    assert "DOCUMENTATION" not in answer.text
+
+
+@built
+async def test_files_of_the_manual_have_types_and_lifetimes(api: Api) -> None:
+    (script,) = (manual.SITE / "assets/javascripts").glob("bundle.*.js")
+    answer = await api.anonymous.get(f"/manual/assets/javascripts/{script.name}")
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert "immutable" in answer.headers["cache-control"]
+    assert answer.headers["content-encoding"] == "gzip"
+    index = await api.anonymous.get("/manual/search.json")
+    assert (index.headers["content-type"], index.headers["cache-control"]) == ("application/json", "no-cache")
+
+
+async def test_reference_loads_only_existing_own_files(api: Api) -> None:
+    page = await api.anonymous.get("/docs")
+    assert page.status_code == 200
+    assert "unsafe" not in page.headers["content-security-policy"]
+    for address in [part.partition('"')[0] for part in page.text.split('src="')[1:]]:
+        assert address.startswith("/assets/")
+        assert (await api.anonymous.get(address)).status_code == 200

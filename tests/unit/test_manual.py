@@ -1,0 +1,113 @@
+"""The manual: every page is in its navigation, and every link works in the repository and on the site."""
+
+import re
+from functools import cache
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tools import manual
+
+from mailwright.web.manual import SITE
+
+IS_BUILT = (SITE / manual.STAMP).exists()
+built = pytest.mark.skipif(not IS_BUILT, reason="the manual is not built; run `make manual`")
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(_targets(manual.navigation()))
+    assert {manual.staged(page) for page in manual.pages()} == listed
+
+
+def test_navigation_follows_the_sections_of_the_readme() -> None:
+    titles = [title for entry in manual.navigation() for title in entry]
+    assert titles == ["Manual", "Overview", "Tutorial", "Guides", "Reference", "Explanation", "Changes"]
+
+
+@pytest.mark.promise("manual-links")
+@pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
+def test_links_lead_to_files_of_repository_and_site(page: Path) -> None:
+    for target, file in manual.links(page):
+        assert file.is_file(), f"{page.name} links to {target}, which is not a file"
+        assert manual.staged(file)
+
+
+def test_staged_pages_link_to_their_new_places(tmp_path: Path) -> None:
+    manual.stage(tmp_path)
+    overview = (tmp_path / "overview.md").read_text(encoding="utf-8")
+    assert "](tutorial.md)" in overview
+    assert (tmp_path / "screens/overview-desk.webp").is_file()
+    assert "](overview.md#quickstart)" in (tmp_path / "http-api.md").read_text(encoding="utf-8")
+    assert "](../architecture.md" not in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
+def test_link_that_leaves_the_manual_ends_the_build() -> None:
+    with pytest.raises(SystemExit, match=r"Makefile, which is not part of the manual"):
+        manual.staged(manual.CHECKOUT / "Makefile")
+
+
+@built
+@pytest.mark.promise("manual-links")
+def test_every_link_of_the_site_has_a_target() -> None:
+    pages = sorted(SITE.rglob("*.html"))
+    assert len(pages) > 50
+    broken = []
+    for page in pages:
+        for link in _read(page).links:
+            path, _, heading = unescape(link).partition("#")
+            goal = (page.parent / path).resolve() if path else page
+            is_found = goal.is_file() and (not heading or goal.suffix != ".html" or heading in _read(goal).ids)
+            if not is_found and page.name != "404.html":
+                broken.append(f"{page.relative_to(SITE)}: {link}")
+    assert broken == []
+
+
+@built
+@pytest.mark.promise("manual-offline")
+def test_pages_load_nothing_from_other_hosts() -> None:
+    found = {
+        f"{page.name}: {address}"
+        for page in SITE.rglob("*.html")
+        for address in re.findall(
+            r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"?(https?:[^\s\">]+)", page.read_text()
+        )
+    }
+    assert found == set()
+
+
+@built
+def test_search_index_has_every_page() -> None:
+    index = (SITE / "search.json").read_text(encoding="utf-8")
+    names = [manual.staged(page).replace(".md", ".html") for page in manual.pages()]
+    assert [name for name in names if name != "README.html" and name not in index] == []
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in {"href", "src"} and value and not re.match(r"[a-z]+:|//", value):
+                self.links.append(value)
+            elif name in {"id", "name"} and value:
+                self.ids.add(value)
+
+
+@cache
+def _read(page: Path) -> _Page:
+    parser = _Page()
+    parser.feed(page.read_text(encoding="utf-8"))
+    return parser
+
+
+def _targets(entries: list[dict[str, Any]]) -> list[str]:
+    found = []
+    for entry in entries:
+        for goal in entry.values():
+            found += [goal] if isinstance(goal, str) else _targets(goal)
+    return found
