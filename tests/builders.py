@@ -256,7 +256,8 @@ def settings_for(url: str, **changes: Any) -> Settings:
     if not all(value is None or isinstance(value, str | int | float | Path) for value in values.values()):
         return load(database_url=url, **values)
     # Reading the settings takes longer than opening a database: tests with the same ones read them once.
-    loaded = _load_once(frozenset(values.items()), frozenset(os.environ.items()), Path.cwd())
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    loaded = _load_once(frozenset(values.items()), frozenset(environment.items()), Path.cwd())
     return loaded.model_copy(update={"database_url": url})
 
 

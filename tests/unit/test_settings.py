@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.ops.secret_files import file_variable
+from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings, load
 from mailwright.ops.unknown_settings import find_unknown_settings
 
@@ -106,11 +106,7 @@ def test_log_level_is_case_insensitive(level: str) -> None:
     assert load(log_level=level).log_level == "DEBUG"
 
 
-SECRETS = sorted(
-    variable
-    for field in Settings.model_fields.values()
-    if (variable := file_variable(field, Settings.model_fields)) is not None
-)
+SECRETS = sorted(file_variables(Settings.model_fields).values())
 
 
 def test_every_secret_setting_has_a_file_variable() -> None:

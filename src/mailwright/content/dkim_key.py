@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -59,6 +60,7 @@ class DkimKey:
 _SELECTOR = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 
 
+@lru_cache(maxsize=16)  # Loading an RSA key takes a tenth of a second, because its numbers are checked.
 def _private_key(pem: str) -> RSAPrivateKey | Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(pem.encode(), password=None)

@@ -17,14 +17,14 @@ HAS_PASSWORD: Final = {"has_password": True}
 _MAX_BYTES: Final = 64 * 1024
 
 
-def file_variable(field: FieldInfo, fields: Mapping[str, FieldInfo]) -> str | None:
-    """Return the variable that names a file with this setting, or None if the setting is not secret.
+def file_variables(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+    """Return the variable that names a file with the value, for each secret setting.
 
     A setting that has this name already, such as `MAILWRIGHT_SECRET_KEY_FILE`, keeps its own meaning.
     """
-    variable = f"{field.alias}{SUFFIX}"
-    is_taken = any(other.alias == variable for other in fields.values())
-    return variable if _is_secret(field) and not is_taken else None
+    settings = {str(field.alias): field for field in fields.values()}
+    secret = (setting for setting, field in settings.items() if _is_secret(field))
+    return {setting: f"{setting}{SUFFIX}" for setting in secret if f"{setting}{SUFFIX}" not in settings}
 
 
 def secret_values(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
@@ -39,9 +39,8 @@ def secret_problems(fields: Mapping[str, FieldInfo]) -> list[str]:
 
 def _given(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str, str, str | None]]:
     environment = {name.upper(): value for name, value in os.environ.items() if value}
-    for field in fields.values():
-        variable, setting = file_variable(field, fields), str(field.alias)
-        if variable is None or variable not in environment:
+    for setting, variable in file_variables(fields).items():
+        if variable not in environment:
             continue
         if setting in environment:
             yield setting, variable, "", f"{setting} is set too; remove one of them"

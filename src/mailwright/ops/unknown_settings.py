@@ -7,7 +7,7 @@ from typing import Final
 
 from mailwright.ops.amazonsender import ALIASES, WITHOUT_EFFECT
 from mailwright.ops.child_process import CHILD_VARIABLE
-from mailwright.ops.secret_files import file_variable
+from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
 # Variables that are valid although they are not settings, because other modules read them.
@@ -30,7 +30,7 @@ class UnknownSetting:
 def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSetting]:
     """Yield the variables that have no effect although they look like settings, with the nearest known name."""
     fields = Settings.model_fields
-    files = {variable for field in fields.values() if (variable := file_variable(field, fields)) is not None}
+    files = file_variables(fields).values()
     known = {field.alias or name for name, field in fields.items()} | {*files, *ALIASES, *_OTHERS}
     for name in sorted(name for name in environment if name.upper() not in known):
         if reason := WITHOUT_EFFECT.get(name):

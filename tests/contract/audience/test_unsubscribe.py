@@ -568,10 +568,10 @@ async def sink() -> AsyncIterator[SmtpSink]:
         yield sink
 
 
-@pytest.fixture
-def dkim_key(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def dkim_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    file = tmp_path / "dkim.pem"
+    file = tmp_path_factory.mktemp("dkim") / "dkim.pem"
     encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     file.write_bytes(key.private_bytes(*encoding))
     return file
