@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import insert, select, update
 
@@ -15,6 +15,7 @@ from mailwright.storage.database import PROMPT_SECONDS, Database
 from mailwright.storage.tables import api_keys, tenants
 
 PREFIX = "mw_"
+_ID_PREFIX = "MWAK"
 _RANDOM_BYTES = 32
 
 # Cache key lookups for this time, because a lookup per request would cost more than the rest of the request. A revoked
@@ -58,6 +59,14 @@ class ApiKey:
     revoked_at: Instant | None
 
 
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """An API key and, if it can sign requests to the API of SES, the id that names it there."""
+
+    access_key_id: str
+    key: str = field(repr=False)
+
+
 class ApiKeys:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -67,6 +76,15 @@ class ApiKeys:
 
     async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> str:
         """Return the new key. It cannot be read again later."""
+        return (await self._create(tenant_id, name, scopes)).key
+
+    async def create_pair(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> KeyPair:
+        """Return a new key that also signs requests. It is stored encrypted too, because signatures need it."""
+        return await self._create(tenant_id, name, scopes, _ID_PREFIX + secrets.token_hex(8).upper())
+
+    async def _create(
+        self, tenant_id: int, name: str, scopes: frozenset[Scope], access_key_id: str | None = None
+    ) -> KeyPair:
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("The name of a key can have at most 100 printable characters.", field="name")
         key = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
@@ -79,8 +97,11 @@ class ApiKeys:
             "created_at": self._clock.now(),
         }
         async with self._database.write() as tx:
+            if access_key_id is not None:
+                encrypted = await self._database.secret_box.encrypt(tx, key)
+                values |= {"access_key_id": access_key_id, "encrypted_key": encrypted}
             await tx.execute(insert(api_keys).values(**values))
-        return key
+        return KeyPair(access_key_id or "", key)
 
     async def list_all(self, tenant_id: int) -> list[ApiKey]:
         k = api_keys.c
@@ -101,9 +122,8 @@ class ApiKeys:
         async with self._database.write() as tx:
             if not await tx.execute(select(k.id).where(*matching)):
                 raise NotFound("There is no API key with this ID.")
-            await tx.execute(
-                update(api_keys).where(*matching, k.revoked_at.is_(None)).values(revoked_at=self._clock.now())
-            )
+            revoked = {"revoked_at": self._clock.now(), "encrypted_key": None}
+            await tx.execute(update(api_keys).where(*matching, k.revoked_at.is_(None)).values(**revoked))
         self._cached.clear()
 
     async def authenticate(self, authorization: str | None) -> Caller:
@@ -123,6 +143,16 @@ class ApiKeys:
             caller = await self._look_up_once(digest)
             self._cache(digest, caller, now + CACHE_TIME)
         return caller
+
+    async def find_key(self, access_key_id: str) -> str:
+        """Return the key that signs requests with this id."""
+        k = api_keys.c
+        wanted = (k.access_key_id == access_key_id, k.encrypted_key.is_not(None), k.revoked_at.is_(None))
+        async with self._database.read(within=PROMPT_SECONDS) as tx:
+            rows = await tx.execute(select(k.encrypted_key).where(*wanted))
+        if not rows:
+            raise Unauthorized
+        return self._database.secret_box.decrypt(rows[0].encrypted_key)
 
     async def _look_up_once(self, digest: str) -> Caller:
         """Let concurrent requests with one key share a lookup."""

@@ -22,12 +22,22 @@ def create(
     scope: Annotated[
         list[Scope] | None, typer.Option(help="A scope; can be repeated.", show_default="all scopes")
     ] = None,
+    ses: Annotated[
+        bool, typer.Option("--ses", help="Create a key pair that signs requests of the SDKs of AWS to /v2/email.")
+    ] = False,
 ) -> None:
-    """Create a key and print only the key on stdout. It cannot be shown again, because only its digest is stored."""
+    """Create a key and print only the key on stdout. It cannot be shown again, because only its digest is stored.
+
+    A key pair is printed as two environment variables. Its secret is the key, which also works on all other routes.
+    """
 
     async def work(at: Installation) -> str:
-        owner = await find_tenant(at, tenant)
-        return await ApiKeys(at.database, at.clock).create(owner.id, name, frozenset(scope or ALL_SCOPES))
+        owner, keys = await find_tenant(at, tenant), ApiKeys(at.database, at.clock)
+        scopes = frozenset(scope or ALL_SCOPES)
+        if not ses:
+            return await keys.create(owner.id, name, scopes)
+        pair = await keys.create_pair(owner.id, name, scopes)
+        return f"AWS_ACCESS_KEY_ID={pair.access_key_id}\nAWS_SECRET_ACCESS_KEY={pair.key}"
 
     typer.echo(run(work, creates=True))
 

@@ -1,8 +1,9 @@
 """Encrypt the secrets in the database with a key that is stored elsewhere.
 
-A copy of the database alone, for example a stolen backup, then reveals no second-factor or webhook secret. The key
-comes from a setting or from a file. The database records the key's fingerprint. A process with another key, for
-example a second server that created its own key, fails before it stores anything that other processes cannot read.
+A copy of the database alone, for example a stolen backup, then reveals no secret of a second factor, webhook or key
+pair. The key comes from a setting or from a file. The database records the key's fingerprint. A process with another
+key, for example a second server that created its own key, fails before it stores anything that other processes cannot
+read.
 """
 
 import base64
@@ -17,7 +18,7 @@ from sqlalchemy import select
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation, users, webhook_endpoints
+from mailwright.storage.tables import api_keys, installation, users, webhook_endpoints
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -110,13 +111,16 @@ class SecretBox:
         return SecretKeyInvalid(
             f"The secrets in the database were encrypted with another key than the one in {source}. Restore the old "
             "key, or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor with "
-            "`mailwright user totp reset` and delete every webhook; Mailwright then accepts a new key."
+            "`mailwright user totp reset`, delete every webhook and revoke every key pair of SES; Mailwright then "
+            "accepts a new key."
         )
 
 
 async def _has_secrets(tx: "Transaction") -> bool:
     factors = select(users.c.id).where(users.c.totp_secret.is_not(None)).limit(1)
-    return bool(await tx.execute(factors) or await tx.execute(select(webhook_endpoints.c.id).limit(1)))
+    pairs = select(api_keys.c.id).where(api_keys.c.encrypted_key.is_not(None)).limit(1)
+    endpoints = select(webhook_endpoints.c.id).limit(1)
+    return any([await tx.execute(stored) for stored in (factors, pairs, endpoints)])
 
 
 def _create_key_file(path: Path) -> None:

@@ -83,6 +83,9 @@ api_keys = Table(
     Column("revoked_at", Timestamp),
     # Scopes separated by spaces.
     Column("scopes", Text, nullable=False, server_default=text("'send read manage'")),
+    # Set if the key also signs requests to the API of SES: the id of the pair, and the key itself, encrypted.
+    Column("access_key_id", Text, unique=True),
+    Column("encrypted_key", Text),
 )
 
 _GONE = text("status <> 'active'")

@@ -31,8 +31,11 @@ CREATE TABLE api_keys (
   created_at BIGINT NOT NULL,
   revoked_at BIGINT,
   scopes TEXT DEFAULT 'send read manage' NOT NULL,
+  access_key_id TEXT,
+  encrypted_key TEXT,
   CONSTRAINT pk_api_keys PRIMARY KEY (id),
-  CONSTRAINT uq_api_keys_digest UNIQUE (digest)
+  CONSTRAINT uq_api_keys_digest UNIQUE (digest),
+  CONSTRAINT uq_api_keys_access_key_id UNIQUE (access_key_id)
 );
 
 CREATE TABLE contacts (

@@ -3,6 +3,6 @@
 Each module reads the requests of one service and writes its responses and errors. `ApiEmails` accepts the emails.
 """
 
-from mailwright.web.api.dropin import sendgrid
+from mailwright.web.api.dropin import mailgun, postmark, resend, sendgrid, ses
 
-ROUTERS = (sendgrid.router,)
+ROUTERS = (sendgrid.router, ses.router, postmark.router, mailgun.router, resend.router)

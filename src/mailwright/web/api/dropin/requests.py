@@ -1,11 +1,11 @@
 """What the APIs of all services need: the caller, errors in the format of the service, and types of fields."""
 
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
@@ -13,7 +13,9 @@ from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import MailwrightError
+from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
+from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid
 from mailwright.web.api.caller import idempotency_key_of
@@ -22,6 +24,8 @@ from mailwright.web.request_ids import request_id_of
 from mailwright.web.state import engine_of
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+MAX_ADDRESSES_LENGTH: Final = 128 * 1024
 
 _SECONDS_OF_YEAR_9999: Final = 253_370_764_800
 
@@ -59,6 +63,54 @@ def _time_of(seconds: int) -> str:
 
 # Seconds since 1970 in the request, ISO 8601 text afterwards.
 UnixTime = Annotated[int, AfterValidator(_time_of)]
+
+
+def split_addresses(value: Any) -> Any:
+    """Split `Ada <ada@example.com>, bob@example.com` at commas outside of quotes. Leave a list as it is."""
+    if not isinstance(value, str):
+        return value
+    if len(value) > MAX_ADDRESSES_LENGTH:
+        raise invalid("too_long", f"must have at most {MAX_ADDRESSES_LENGTH:,} characters")
+    found, start, is_quoted, is_escaped = [], 0, False, False
+    for place, character in enumerate(value):
+        if is_escaped:
+            is_escaped = False
+        elif is_quoted and character == "\\":
+            is_escaped = True
+        elif character == '"':
+            is_quoted = not is_quoted
+        elif character == "," and not is_quoted:
+            found.append(value[start:place])
+            start = place + 1
+    return [text.strip() for text in (*found, value[start:]) if text.strip()]
+
+
+# Addresses in one text, separated by commas, or in a list. Each is normalized, with its name.
+Addresses = Annotated[list[MailboxText], BeforeValidator(split_addresses)]
+
+
+def boxes_of(texts: Sequence[str]) -> tuple[Mailbox, ...]:
+    return tuple(Mailbox(email, name) for name, email in map(address.split_mailbox, texts))
+
+
+def headers_of(pairs: Iterable[tuple[str, str]], field: str) -> dict[str, str]:
+    """Return headers by name. A header that occurs twice is an error, because only one would remain."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise RequestInvalid([FieldError(field, "TWICE", f"contains {name[:80]} twice")])
+        found[name] = value
+    return found
+
+
+def require_recipients(email: AddressedEmail, most: int, field: str) -> AddressedEmail:
+    """Raise if an email has no recipient in To, or more recipients than the service allows."""
+    if not email.to:
+        raise RequestInvalid([FieldError(field, "REQUIRED", "needs at least one address")])
+    if len(email.recipients) > most:
+        reason = f"and the copies have more than {most} addresses together"
+        raise RequestInvalid([FieldError(field, "TOO_MANY", reason)])
+    return email
 
 
 def answer_errors(respond: Callable[[ErrorResponse], Response]) -> Callable[[Handler], Handler]:

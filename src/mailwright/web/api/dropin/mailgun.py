@@ -1,0 +1,268 @@
+"""Mailgun's API: `POST /v3/{domain}/messages`, as a multipart or urlencoded form."""
+
+import binascii
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request
+from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from mailwright.content.attachments import MAX_ATTACHMENTS
+from mailwright.content.headers import Mailbox, message_id
+from mailwright.domain.clock import isoformat, to_instant
+from mailwright.domain.ids import uuid7
+from mailwright.domain.tracking import TrackingMode
+from mailwright.sources.api.emails import AddressedEmail
+from mailwright.sources.api.fields import MAX_CONTENT_BYTES
+from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
+from mailwright.web.api.dropin.requests import (
+    Addresses,
+    answer_errors,
+    boxes_of,
+    format_box,
+    given,
+    renamed,
+    require_recipients,
+    sending_context,
+    substitute,
+)
+from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes
+from mailwright.web.errors import ErrorResponse, NotJson
+from mailwright.web.plain_route import PlainRoute
+from mailwright.web.state import engine_of
+
+router = APIRouter(prefix="/v3", route_class=PlainRoute, include_in_schema=False)
+
+MAX_RECIPIENTS: Final = 1_000
+MAX_FIELDS: Final = 5_000
+
+_KNOWN: Final = frozenset(
+    {"from", "to", "cc", "bcc", "subject", "text", "html", "template", "recipient-variables", "t:variables"}
+    | {"o:tag", "o:deliverytime", "o:testmode", "o:tracking", "o:tracking-clicks", "o:tracking-opens"}
+)
+_MANY: Final = frozenset({"to", "cc", "bcc", "o:tag"})
+_FILES: Final = frozenset({"attachment", "inline"})
+# Options that may be given if they ask for nothing: the value that each may have.
+_SWITCHES: Final = {"o:dkim": True, "o:require-tls": False, "o:skip-verification": False, "t:text": False}
+_TRUE: Final = frozenset({"yes", "true", "htmlonly"})
+_FALSE: Final = frozenset({"no", "false"})
+_NAMES: Final = {
+    "replyTo": "h:Reply-To",
+    "headers": "h",
+    "scheduledAt": "o:deliverytime",
+    "tags": "o:tag",
+    "metadata": "v",
+    "templateId": "template",
+    "variables": "t:variables",
+    "recipient": "to",
+    "attachments": "attachment",
+}
+_STATUSES: Final = {
+    HTTPStatus.UNPROCESSABLE_ENTITY: HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: HTTPStatus.BAD_REQUEST,
+}
+_ADDRESSES: Final = TypeAdapter(Addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The fields and files of a request."""
+
+    values: Mapping[str, list[str]]
+    files: tuple[tuple[str, UploadFile], ...]
+
+    def one(self, name: str) -> str | None:
+        return self.values[name][0] if name in self.values else None
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        return {name.removeprefix(prefix): found[0] for name, found in self.values.items() if name.startswith(prefix)}
+
+    def is_on(self, name: str) -> bool | None:
+        """Return the value of a yes/no option; None if it is missing."""
+        value = (self.one(name) or "").lower()
+        if not value:
+            return None
+        if value not in _TRUE | _FALSE:
+            raise _invalid(name, "must be yes or no")
+        return value in _TRUE
+
+    def json(self, name: str) -> dict[str, Any]:
+        try:
+            found = orjson.loads(self.one(name) or "{}")
+        except orjson.JSONDecodeError as error:
+            raise _invalid(name, f"is not valid JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise _invalid(name, "must be a JSON object")
+        return found
+
+
+def _respond(error: ErrorResponse) -> Response:
+    status = _STATUSES.get(error.status, error.status)
+    if status is HTTPStatus.UNAUTHORIZED:
+        return json_response({"message": "Invalid private key"}, status)
+    problems = renamed(error.errors, _NAMES)
+    detail = "; ".join(f"{each.field} parameter {each.message}" for each in problems[:3])
+    return json_response({"message": detail or error.detail}, status)
+
+
+@router.post("/{domain}/messages")
+@answer_errors(_respond)
+async def send(request: Request) -> Response:
+    """Accept one email, or with `recipient-variables` one for each recipient in `to`."""
+    context = await sending_context(request, _basic_key(request))
+    form = await _read_form(request)
+    emails, engine = _emails(form, await _attachments(form)), engine_of(request)
+    if form.is_on("o:testmode"):
+        await engine.api_emails.check(context, emails)
+        identity = message_id(uuid7(engine.clock.now()), "test.invalid")
+    else:
+        identity = (await engine.api_emails.send(context, emails))[0].message_id
+    return json_response({"id": identity, "message": "Queued. Thank you."})
+
+
+def _basic_key(request: Request) -> str:
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    try:
+        user, _, key = b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return ""
+    return key if scheme.lower() == "basic" and user == "api" else ""
+
+
+async def _read_form(request: Request) -> _Form:
+    body = await read_bytes(request, MAX_BODY_BYTES)
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in ("multipart/form-data", "application/x-www-form-urlencoded"):
+        raise NotJson("The body must be multipart/form-data or application/x-www-form-urlencoded.")
+    try:
+        form = await Request(request.scope, receive).form(
+            max_files=MAX_ATTACHMENTS + 1, max_fields=MAX_FIELDS, max_part_size=2 * MAX_CONTENT_BYTES
+        )
+    except HTTPException as error:
+        raise _invalid("body", f"is not a valid form: {error.detail}") from error
+    return _checked(form)
+
+
+def _checked(form: FormData) -> _Form:
+    values: dict[str, list[str]] = {}
+    files = []
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            if name not in _FILES:
+                raise _invalid(name, "must not be a file")
+            files.append((name, value))
+        elif name in _FILES and value:
+            raise _invalid(name, "must be a file")
+        elif value:
+            values.setdefault(name, []).append(value)
+    for name, found in values.items():
+        _check_field(name, found)
+    return _Form(values, tuple(files))
+
+
+def _check_field(name: str, found: list[str]) -> None:
+    if name in _SWITCHES:
+        if found[0].lower() not in (_TRUE if _SWITCHES[name] else _FALSE):
+            raise _invalid(name, "is not supported by Mailwright with this value; remove it")
+    elif name not in _KNOWN and not name.startswith(("h:", "v:")):
+        raise _invalid(name, "is not supported by Mailwright; remove it")
+    if len(found) > 1 and name not in _MANY:
+        raise _invalid(name, "occurs more than once")
+
+
+def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[AddressedEmail]:
+    fields = {**_fields(form), "attachments": attachments}
+    to, cc, bcc = (_addresses(form, name) for name in ("to", "cc", "bcc"))
+    email = require_recipients(AddressedEmail(given(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
+    if "recipient-variables" not in form.values:
+        yield email
+        return
+    if cc or bcc:
+        raise _invalid("recipient-variables", "cannot be combined with cc or bcc")
+    variables = {name.lower(): found for name, found in form.json("recipient-variables").items()}
+    for box in email.to:
+        replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
+        own = {name: substitute(fields[name], replaced, "recipient-variables") for name in ("subject", "html", "text")}
+        yield AddressedEmail(given({**fields, **own}), (box,))
+
+
+def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
+    if not isinstance(variables, dict):
+        raise _invalid("recipient-variables", f"must have an object for {box.address}")
+    found = {f"%recipient.{name}%": str(value) for name, value in variables.items()}
+    return {**found, "%recipient%": format_box(box), "%recipient_email%": box.address}
+
+
+def _fields(form: _Form) -> dict[str, Any]:
+    if form.one("from") is None:
+        raise _invalid("from", "is required")
+    headers = form.prefixed("h:")
+    reply_to = next((headers.pop(name) for name in list(headers) if name.lower() == "reply-to"), None)
+    is_untracked = any(form.is_on(f"o:tracking{kind}") is False for kind in ("", "-clicks", "-opens"))
+    return {
+        "from": form.one("from"),
+        "subject": form.one("subject"),
+        "html": form.one("html"),
+        "text": form.one("text"),
+        "replyTo": reply_to,
+        "headers": headers,
+        "metadata": form.prefixed("v:"),
+        "tags": form.values.get("o:tag"),
+        "scheduledAt": _delivery_time(form.one("o:deliverytime")),
+        "tracking": TrackingMode.OFF if is_untracked else None,
+        "templateId": form.one("template"),
+        "variables": form.json("t:variables"),
+    }
+
+
+def _delivery_time(value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        time = parsedate_to_datetime(value)
+        if time.tzinfo is None:
+            raise ValueError(value)
+        return isoformat(to_instant(time))
+    except (ValueError, OverflowError, IndexError, TypeError) as error:
+        raise _invalid("o:deliverytime", "must be a time such as Fri, 15 Jan 2027 08:00:00 +0000") from error
+
+
+def _addresses(form: _Form, name: str) -> tuple[Mailbox, ...]:
+    try:
+        return boxes_of([box for text in form.values.get(name, ()) for box in _ADDRESSES.validate_python(text)])
+    except ValidationError as error:
+        first = field_errors(error.errors(include_url=False, include_input=False))[0]
+        raise _invalid(name, first.message) from error
+
+
+async def _attachments(form: _Form) -> list[dict[str, Any]]:
+    """Return the files. The HTML shows an inline file by its name, for example cid:logo.png."""
+    found = []
+    for kind, file in form.files:
+        filename = (file.filename or "").replace("\\", "/").rpartition("/")[2]
+        content_type = (file.content_type or "").partition(";")[0]
+        fields = {
+            "filename": filename,
+            "content": b64encode(await file.read()).decode(),
+            "contentType": content_type,
+            "contentId": filename if kind == "inline" else None,
+        }
+        found.append(given(fields))
+        await file.close()
+    return found
+
+
+def _invalid(field: str, message: str) -> RequestInvalid:
+    return RequestInvalid([FieldError(field[:100], "INVALID", message)])

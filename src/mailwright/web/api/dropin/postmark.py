@@ -1,0 +1,224 @@
+"""Postmark's API: `POST /email`, `/email/batch`, `/email/withTemplate` and `/email/batchWithTemplates`."""
+
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_pascal
+from starlette.responses import Response
+
+from mailwright.domain.clock import Clock, isoformat
+from mailwright.domain.tracking import TrackingMode
+from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
+from mailwright.sources.api.fields import Mailbox as MailboxText
+from mailwright.sources.api.messages import RejectedItem
+from mailwright.sources.api.requests import ListNotFound, TemplateNotFound
+from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+from mailwright.web.api.dropin.requests import (
+    Addresses,
+    DictOf,
+    ListOf,
+    ServiceModel,
+    answer_errors,
+    boxes_of,
+    given,
+    headers_of,
+    renamed,
+    require_recipients,
+    sending_context,
+)
+from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
+from mailwright.web.errors import ErrorResponse, InvalidJson
+from mailwright.web.plain_route import PlainRoute
+from mailwright.web.state import engine_of
+
+router = APIRouter(prefix="/email", route_class=PlainRoute, include_in_schema=False)
+
+MAX_RECIPIENTS: Final = 50
+MAX_BATCH: Final = 500
+TRANSACTIONAL_STREAM: Final = "outbound"
+
+_TOKEN: Final = "X-Postmark-Server-Token"  # noqa: S105 - the name of a header
+_NO_ID: Final = "00000000-0000-0000-0000-000000000000"
+_INVALID: Final = 300
+# Postmark's error codes by status and by Mailwright's code; other errors are invalid requests.
+_STATUS_CODES: Final = {HTTPStatus.UNAUTHORIZED: 10, HTTPStatus.FORBIDDEN: 10, HTTPStatus.SERVICE_UNAVAILABLE: 100}
+_CODES: Final = {
+    "INVALID_JSON": 402,
+    "UNSUPPORTED_MEDIA_TYPE": 409,
+    TemplateNotFound.code: 1101,
+    ListNotFound.code: 1226,
+}
+_STATUSES: Final = {HTTPStatus.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY}
+_NAMES: Final = {
+    "from": "From",
+    "to": "To",
+    "recipient": "To",
+    "cc": "Cc",
+    "bcc": "Bcc",
+    "subject": "Subject",
+    "html": "HtmlBody",
+    "text": "TextBody",
+    "replyTo": "ReplyTo",
+    "headers": "Headers",
+    "tags": "Tag",
+    "metadata": "Metadata",
+    "attachments": "Attachments",
+    "templateId": "TemplateAlias",
+    "variables": "TemplateModel",
+    "listKey": "MessageStream",
+}
+
+
+class PostmarkModel(ServiceModel):
+    model_config = ConfigDict(alias_generator=to_pascal)
+
+
+class PostmarkHeader(PostmarkModel):
+    name: str
+    value: str
+
+
+class PostmarkAttachment(PostmarkModel):
+    name: str
+    content: str
+    content_type: str | None = None
+    content_id: Annotated[str | None, Field(alias="ContentID")] = None
+    content_length: int | None = None
+
+
+class PostmarkEmail(PostmarkModel):
+    sender: Annotated[MailboxText, Field(alias="From")]
+    to: Addresses
+    cc: Annotated[Addresses, Field(default_factory=list)]
+    bcc: Annotated[Addresses, Field(default_factory=list)]
+    subject: str | None = None
+    tag: str | None = None
+    html_body: str | None = None
+    text_body: str | None = None
+    reply_to: MailboxText | None = None
+    headers: ListOf[PostmarkHeader]
+    track_opens: bool | None = None
+    track_links: Literal["None", "HtmlAndText", "HtmlOnly", "TextOnly"] | None = None
+    attachments: ListOf[PostmarkAttachment]
+    metadata: DictOf[Any]
+    message_stream: str | None = None
+    template_id: int | None = None
+    template_alias: str | None = None
+    template_model: dict[str, Any] | None = None
+    inline_css: bool | None = None
+
+    def to_email(self) -> AddressedEmail:
+        is_untracked = self.track_opens is False or self.track_links == "None"
+        is_transactional = self.message_stream in (None, TRANSACTIONAL_STREAM)
+        fields = {
+            "from": self.sender,
+            "subject": self.subject,
+            "html": self.html_body,
+            "text": self.text_body,
+            "replyTo": self.reply_to,
+            "headers": headers_of([(each.name, each.value) for each in self.headers], "Headers"),
+            "tags": [self.tag] if self.tag else None,
+            "metadata": self.metadata,
+            "attachments": [_attachment(each) for each in self.attachments],
+            "tracking": TrackingMode.OFF if is_untracked else None,
+            "listKey": None if is_transactional else self.message_stream,
+            "templateId": self.template_alias or (str(self.template_id) if self.template_id is not None else None),
+            "variables": self.template_model,
+        }
+        email = AddressedEmail(given(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        return require_recipients(email, MAX_RECIPIENTS, "To")
+
+
+def _attachment(attachment: PostmarkAttachment) -> dict[str, Any]:
+    fields = {
+        "filename": attachment.name,
+        "content": attachment.content,
+        "contentType": attachment.content_type,
+        "contentId": attachment.content_id.removeprefix("cid:") if attachment.content_id else None,
+    }
+    return given(fields)
+
+
+def _respond(error: ErrorResponse) -> Response:
+    status = _STATUSES.get(error.status, error.status)
+    problems = renamed(error.errors, _NAMES)
+    code = _STATUS_CODES.get(status) or _CODES.get(error.code) or _CODES.get(problems[0].code if problems else "")
+    detail = "; ".join(f"{each.field}: {each.message}" for each in problems[:3]) or error.detail
+    if status is HTTPStatus.UNAUTHORIZED:
+        detail = f"No account or server was found for the token in {_TOKEN}. It must be a valid API key."
+    return json_response({"ErrorCode": code or _INVALID, "Message": detail}, status)
+
+
+@router.post("")
+@router.post("/withTemplate")
+@answer_errors(_respond)
+async def send(request: Request) -> Response:
+    """Accept one email."""
+    engine = engine_of(request)
+    context = await sending_context(request, request.headers.get(_TOKEN, ""))
+    email = parse(PostmarkEmail, await read_json(request)).to_email()
+    [accepted] = await engine.api_emails.send(context, [email])
+    return json_response(_accepted(email, accepted, engine.clock))
+
+
+@router.post("/batch")
+@router.post("/batchWithTemplates")
+@answer_errors(_respond)
+async def send_batch(request: Request) -> Response:
+    """Accept up to 500 emails. An invalid one gets an error and does not stop the others."""
+    engine = engine_of(request)
+    context = await sending_context(request, request.headers.get(_TOKEN, ""))
+    emails = [_parse_item(item) for item in _items(await read_json(request, MAX_BATCH_BYTES))]
+    results = await engine.api_emails.send_each(context, emails)
+    return json_response(
+        [
+            _accepted(email, result, engine.clock)
+            if isinstance(email, AddressedEmail) and isinstance(result, AcceptedEmail)
+            else _refused(email, result, engine.clock)
+            for email, result in zip(emails, results, strict=True)
+        ]
+    )
+
+
+def _items(body: Any) -> list[Any]:
+    items = body.get("Messages") if isinstance(body, dict) else body
+    if not isinstance(items, list) or not items:
+        raise InvalidJson("The body must be a list of emails, or an object with the list Messages.")
+    if len(items) > MAX_BATCH:
+        raise RequestInvalid([FieldError("Messages", "TOO_MANY", f"has more than {MAX_BATCH} emails")])
+    return items
+
+
+def _parse_item(item: Any) -> AddressedEmail | RejectedItem:
+    try:
+        return parse(PostmarkEmail, item).to_email()
+    except RequestInvalid as error:
+        first = error.errors[0]
+        return RejectedItem(first.code, first.message, first.field)
+
+
+def _accepted(email: AddressedEmail, accepted: AcceptedEmail, clock: Clock) -> dict[str, Any]:
+    return {
+        "To": ", ".join(box.address for box in email.to),
+        "SubmittedAt": isoformat(clock.now()),
+        "MessageID": accepted.outbox_id,
+        "ErrorCode": 0,
+        "Message": "OK",
+    }
+
+
+def _refused(
+    email: AddressedEmail | RejectedItem, result: AcceptedEmail | RejectedItem, clock: Clock
+) -> dict[str, Any]:
+    """Return the error of one email. It has the fields of a success too, because SDKs read them."""
+    assert isinstance(result, RejectedItem)
+    [problem] = renamed([FieldError(result.field or "body", result.code, result.detail)], _NAMES)
+    return {
+        "To": ", ".join(box.address for box in email.to) if isinstance(email, AddressedEmail) else "",
+        "SubmittedAt": isoformat(clock.now()),
+        "MessageID": _NO_ID,
+        "ErrorCode": _CODES.get(result.code, _INVALID),
+        "Message": f"{problem.field}: {problem.message}",
+    }

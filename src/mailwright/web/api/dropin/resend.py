@@ -1,0 +1,225 @@
+"""Resend's API: `POST /emails` and `/emails/batch`."""
+
+from base64 import b64encode
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request
+from pydantic import BeforeValidator, Field
+from starlette.responses import Response
+
+from mailwright.domain.errors import Unauthorized
+from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
+from mailwright.sources.api.fields import Mailbox as MailboxText
+from mailwright.sources.api.messages import RejectedItem, RequestContext
+from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
+from mailwright.web.api.caller import KEY_NAME
+from mailwright.web.api.dropin.requests import (
+    DictOf,
+    ListOf,
+    ServiceModel,
+    Unsupported,
+    answer_errors,
+    bearer_key,
+    boxes_of,
+    given,
+    headers_of,
+    renamed,
+    require_recipients,
+    sending_context,
+)
+from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
+from mailwright.web.errors import ErrorResponse, InvalidJson
+from mailwright.web.plain_route import PlainRoute
+from mailwright.web.state import engine_of
+
+router = APIRouter(prefix="/emails", route_class=PlainRoute, include_in_schema=False)
+
+MAX_RECIPIENTS: Final = 50
+MAX_BATCH: Final = 100
+
+_NAMES: Final = {
+    "replyTo": "reply_to",
+    "scheduledAt": "scheduled_at",
+    "templateId": "template.id",
+    "variables": "template.variables",
+    "metadata": "tags",
+    "recipient": "to",
+}
+# Resend's names of errors by status.
+_ERRORS: Final = {
+    HTTPStatus.FORBIDDEN: "restricted_api_key",
+    HTTPStatus.CONFLICT: "invalid_idempotent_request",
+    HTTPStatus.SERVICE_UNAVAILABLE: "internal_server_error",
+}
+
+
+def _one_or_many(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _base64(value: Any) -> Any:
+    """Accept text in base64, and the list of bytes that Resend's SDKs send."""
+    if not isinstance(value, list):
+        return value
+    try:
+        return b64encode(bytes(value)).decode()
+    except (TypeError, ValueError) as error:
+        raise invalid("invalid", "must be base64 or a list of bytes") from error
+
+
+OneOrMany = Annotated[list[MailboxText], BeforeValidator(_one_or_many)]
+
+
+class ResendAttachment(ServiceModel):
+    content: Annotated[str, BeforeValidator(_base64)]
+    filename: str
+    content_type: str | None = None
+    content_id: str | None = None
+    inline_content_id: str | None = None
+    path: Unsupported = None
+
+
+class ResendTag(ServiceModel):
+    name: str
+    value: str
+
+
+class ResendTemplate(ServiceModel):
+    id: str
+    variables: DictOf[Any]
+
+
+class ResendEmail(ServiceModel):
+    sender: Annotated[MailboxText, Field(alias="from")]
+    to: OneOrMany
+    cc: Annotated[OneOrMany, Field(default_factory=list)]
+    bcc: Annotated[OneOrMany, Field(default_factory=list)]
+    reply_to: Annotated[OneOrMany, Field(default_factory=list, max_length=1)]
+    subject: str | None = None
+    html: str | None = None
+    text: str | None = None
+    headers: DictOf[str]
+    attachments: ListOf[ResendAttachment]
+    tags: ListOf[ResendTag]
+    scheduled_at: str | None = None
+    template: ResendTemplate | None = None
+    topic_id: Unsupported = None
+
+    def to_email(self) -> AddressedEmail:
+        fields = {
+            "from": self.sender,
+            "subject": self.subject,
+            "html": self.html,
+            "text": self.text,
+            "replyTo": self.reply_to[0] if self.reply_to else None,
+            "headers": self.headers,
+            "attachments": [_attachment(each) for each in self.attachments],
+            "metadata": headers_of([(each.name, each.value) for each in self.tags], "tags"),
+            "scheduledAt": self.scheduled_at,
+            "templateId": self.template.id if self.template else None,
+            "variables": self.template.variables if self.template else None,
+        }
+        email = AddressedEmail(given(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        return require_recipients(email, MAX_RECIPIENTS, "to")
+
+
+def _attachment(attachment: ResendAttachment) -> dict[str, Any]:
+    fields = {
+        "filename": attachment.filename,
+        "content": attachment.content,
+        "contentType": attachment.content_type,
+        "contentId": attachment.content_id or attachment.inline_content_id,
+    }
+    return given(fields)
+
+
+_NO_KEY: Final = "Missing API Key"
+
+
+async def _context(request: Request) -> RequestContext:
+    key = bearer_key(request)
+    if not key:
+        raise Unauthorized(_NO_KEY)
+    return await sending_context(request, key)
+
+
+def _respond(error: ErrorResponse) -> Response:
+    if error.status is HTTPStatus.UNAUTHORIZED:
+        if error.detail == _NO_KEY:
+            return _error(HTTPStatus.UNAUTHORIZED, "missing_api_key", _NO_KEY)
+        return _error(HTTPStatus.FORBIDDEN, "invalid_api_key", "API key is invalid")
+    problems = renamed(error.errors, _NAMES)
+    name, status, detail = _ERRORS.get(error.status, "validation_error"), error.status, error.detail
+    if problems:
+        detail = "; ".join(_sentence(each) for each in problems[:3])
+        if problems[0].code == "REQUIRED":
+            name = "missing_required_field"
+        elif problems[0].field == KEY_NAME:
+            name, status = "invalid_idempotency_key", HTTPStatus.BAD_REQUEST
+    return _error(status, name, detail)
+
+
+def _error(status: HTTPStatus, name: str, message: str) -> Response:
+    return json_response({"statusCode": status, "name": name, "message": message}, status)
+
+
+def _sentence(problem: FieldError) -> str:
+    return f"The `{problem.field}` field {problem.message}."
+
+
+@router.post("")
+@answer_errors(_respond)
+async def send(request: Request) -> Response:
+    """Accept one email."""
+    context = await _context(request)
+    email = parse(ResendEmail, await read_json(request)).to_email()
+    [accepted] = await engine_of(request).api_emails.send(context, [email])
+    return json_response({"id": accepted.outbox_id})
+
+
+@router.post("/batch")
+@answer_errors(_respond)
+async def send_batch(request: Request) -> Response:
+    """Accept up to 100 emails: all or none, or the valid ones if the request asks for permissive validation."""
+    context, service = await _context(request), engine_of(request).api_emails
+    items = _items(await read_json(request, MAX_BATCH_BYTES))
+    if request.headers.get("x-batch-validation", "strict").lower() != "permissive":
+        emails = [_parse_item(item, index) for index, item in enumerate(items)]
+        return json_response({"data": [{"id": each.outbox_id} for each in await service.send(context, emails)]})
+    results = await service.send_each(context, [_parse_or_reject(item) for item in items])
+    errors = [
+        {"index": index, "message": _sentence(_problem(result))}
+        for index, result in enumerate(results)
+        if isinstance(result, RejectedItem)
+    ]
+    accepted = [{"id": result.outbox_id} for result in results if isinstance(result, AcceptedEmail)]
+    return json_response({"data": accepted, "errors": errors})
+
+
+def _items(body: Any) -> list[Any]:
+    if not isinstance(body, list) or not body:
+        raise InvalidJson("The body must be a list of emails.")
+    if len(body) > MAX_BATCH:
+        raise RequestInvalid([FieldError("body", "TOO_MANY", f"has more than {MAX_BATCH} emails")])
+    return body
+
+
+def _parse_item(item: Any, index: int) -> AddressedEmail:
+    try:
+        return parse(ResendEmail, item).to_email()
+    except RequestInvalid as error:
+        placed = [FieldError(f"[{index}].{each.field}", each.code, each.message) for each in error.errors]
+        raise RequestInvalid(placed) from error
+
+
+def _parse_or_reject(item: Any) -> AddressedEmail | RejectedItem:
+    try:
+        return parse(ResendEmail, item).to_email()
+    except RequestInvalid as error:
+        first = error.errors[0]
+        return RejectedItem(first.code, first.message, first.field)
+
+
+def _problem(result: RejectedItem) -> FieldError:
+    return renamed([FieldError(result.field or "body", result.code, result.detail)], _NAMES)[0]

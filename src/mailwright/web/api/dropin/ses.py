@@ -1,0 +1,286 @@
+"""The API of Amazon SES, version 2: `POST /v2/email/outbound-emails` (SendEmail), signed with a key pair."""
+
+from binascii import Error as InvalidBase64
+from binascii import a2b_base64
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from fastapi import APIRouter, Request
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_pascal
+from starlette.responses import Response
+
+from mailwright.access.signature_v4 import SignatureInvalid, SignedRequest, parse_signature, verify_signature
+from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
+from mailwright.domain.address import split_mailbox
+from mailwright.sources.api.emails import AddressedEmail
+from mailwright.sources.api.fields import Mailbox as MailboxText
+from mailwright.sources.api.messages import RequestContext
+from mailwright.sources.api.requests import TemplateNotFound
+from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+from mailwright.web.api.caller import KEY_NAME
+from mailwright.web.api.dropin.requests import (
+    ListOf,
+    ServiceModel,
+    Unsupported,
+    answer_errors,
+    boxes_of,
+    given,
+    headers_of,
+    renamed,
+    require_recipients,
+    sending_context,
+)
+from mailwright.web.bodies import json_response, read_bytes
+from mailwright.web.errors import ErrorResponse, InvalidJson
+from mailwright.web.plain_route import PlainRoute
+from mailwright.web.state import engine_of
+
+router = APIRouter(prefix="/v2/email", route_class=PlainRoute, include_in_schema=False)
+
+SERVICE: Final = "ses"
+MAX_RECIPIENTS: Final = 50
+# The body contains a raw email in base64.
+MAX_BYTES: Final = MAX_RAW_BYTES * 4 // 3 + 64 * 1024
+
+_SIMPLE: Final = "Content.Simple"
+_NAMES: Final = {
+    "from": "FromEmailAddress",
+    "to": "Destination.ToAddresses",
+    "recipient": "Destination.ToAddresses",
+    "cc": "Destination.CcAddresses",
+    "bcc": "Destination.BccAddresses",
+    "subject": f"{_SIMPLE}.Subject",
+    "html": f"{_SIMPLE}.Body.Html",
+    "text": f"{_SIMPLE}.Body.Text",
+    "headers": f"{_SIMPLE}.Headers",
+    "attachments": f"{_SIMPLE}.Attachments",
+    "replyTo": "ReplyToAddresses",
+    "metadata": "EmailTags",
+    "templateId": "Content.Template.TemplateName",
+    "variables": "Content.Template.TemplateData",
+    "listKey": "ListManagementOptions.ContactListName",
+    "body": "Content.Raw.Data",
+}
+_ERRORS: Final = {
+    HTTPStatus.FORBIDDEN: "AccessDeniedException",
+    HTTPStatus.CONFLICT: "ConflictException",
+    HTTPStatus.NOT_FOUND: "NotFoundException",
+    HTTPStatus.SERVICE_UNAVAILABLE: "InternalServiceErrorException",
+}
+
+
+class SesModel(ServiceModel):
+    model_config = ConfigDict(alias_generator=to_pascal)
+
+
+class SesText(SesModel):
+    data: str
+    charset: str | None = None  # Mailwright always writes UTF-8.
+
+
+class SesBody(SesModel):
+    text: SesText | None = None
+    html: SesText | None = None
+
+
+class SesHeader(SesModel):
+    name: str
+    value: str
+
+
+class SesAttachment(SesModel):
+    file_name: str
+    raw_content: str
+    content_type: str | None = None
+    content_disposition: Literal["ATTACHMENT", "INLINE"] | None = None
+    content_id: str | None = None
+    content_transfer_encoding: Literal["BASE64", "QUOTED_PRINTABLE", "SEVEN_BIT"] | None = None
+    content_description: Unsupported = None
+
+
+class SesSimpleContent(SesModel):
+    subject: SesText
+    body: SesBody
+    headers: ListOf[SesHeader]
+    attachments: ListOf[SesAttachment]
+
+
+class SesTemplateContent(SesModel):
+    template_name: str
+    template_data: str | None = None
+    headers: ListOf[SesHeader]
+    attachments: ListOf[SesAttachment]
+    template_arn: Unsupported = None
+    template_content: Unsupported = None
+
+
+class SesRawContent(SesModel):
+    data: str
+
+
+class SesContent(SesModel):
+    simple: SesSimpleContent | None = None
+    raw: SesRawContent | None = None
+    template: SesTemplateContent | None = None
+
+
+class SesDestination(SesModel):
+    to_addresses: ListOf[MailboxText]
+    cc_addresses: ListOf[MailboxText]
+    bcc_addresses: ListOf[MailboxText]
+
+
+class SesTag(SesModel):
+    name: str
+    value: str
+
+
+class SesListOptions(SesModel):
+    contact_list_name: str
+    topic_name: Unsupported = None
+
+
+class SesEmail(SesModel):
+    from_email_address: MailboxText | None = None
+    destination: Annotated[SesDestination, Field(default_factory=lambda: SesDestination.model_validate({}))]
+    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=1)]
+    content: SesContent
+    email_tags: ListOf[SesTag]
+    configuration_set_name: str | None = None
+    list_management_options: SesListOptions | None = None
+    feedback_forwarding_email_address: Unsupported = None
+    feedback_forwarding_email_address_identity_arn: Unsupported = None
+    from_email_address_identity_arn: Unsupported = None
+    endpoint_id: Unsupported = None
+    tenant_name: Unsupported = None
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The tags of the email, and its configuration set under the name that SES uses in events."""
+        tags = headers_of([(each.name, each.value) for each in self.email_tags], "EmailTags")
+        return tags | given({"ses:configuration-set": self.configuration_set_name})
+
+    def to_email(self) -> AddressedEmail:
+        if self.from_email_address is None:
+            raise RequestInvalid([FieldError("FromEmailAddress", "REQUIRED", "is required")])
+        fields = {
+            **self._content(),
+            "from": self.from_email_address,
+            "replyTo": self.reply_to_addresses[0] if self.reply_to_addresses else None,
+            "metadata": self.metadata,
+            "listKey": self.list_management_options.contact_list_name if self.list_management_options else None,
+        }
+        target = self.destination
+        boxes = map(boxes_of, (target.to_addresses, target.cc_addresses, target.bcc_addresses))
+        return require_recipients(AddressedEmail(given(fields), *boxes), MAX_RECIPIENTS, "Destination.ToAddresses")
+
+    def _content(self) -> dict[str, Any]:
+        simple, template = self.content.simple, self.content.template
+        if simple is not None:
+            return {
+                "subject": simple.subject.data,
+                "html": simple.body.html.data if simple.body.html else None,
+                "text": simple.body.text.data if simple.body.text else None,
+                **_extras(simple),
+            }
+        if template is None:
+            raise RequestInvalid([FieldError("Content", "REQUIRED", "needs Simple, Raw or Template")])
+        return {"templateId": template.template_name, "variables": _template_data(template), **_extras(template)}
+
+
+def _extras(content: SesSimpleContent | SesTemplateContent) -> dict[str, Any]:
+    headers = headers_of([(each.name, each.value) for each in content.headers], "Content.Headers")
+    return {"headers": headers, "attachments": [_attachment(each) for each in content.attachments]}
+
+
+def _attachment(attachment: SesAttachment) -> dict[str, Any]:
+    fields = {
+        "filename": attachment.file_name,
+        "content": attachment.raw_content,
+        "contentType": attachment.content_type,
+        "contentId": attachment.content_id if attachment.content_disposition == "INLINE" else None,
+    }
+    return given(fields)
+
+
+def _template_data(template: SesTemplateContent) -> Any:
+    try:
+        return orjson.loads(template.template_data or "{}")
+    except orjson.JSONDecodeError as error:
+        reason = f"is not valid JSON: {error}"
+        raise RequestInvalid([FieldError("Content.Template.TemplateData", "INVALID", reason)]) from error
+
+
+def _respond(error: ErrorResponse) -> Response:
+    status = error.status
+    if status is HTTPStatus.UNAUTHORIZED:
+        is_signature = error.code == SignatureInvalid.code
+        name = "InvalidSignatureException" if is_signature else "UnrecognizedClientException"
+        detail = error.detail if is_signature else "The security token included in the request is invalid."
+        return _error(HTTPStatus.FORBIDDEN, name, detail)
+    if any(each.code == TemplateNotFound.code for each in error.errors):
+        status = HTTPStatus.NOT_FOUND
+    name = _ERRORS.get(status, "BadRequestException")
+    problems = renamed(error.errors, _NAMES)
+    detail = "; ".join(f"{each.field} {each.message}" for each in problems[:3]) or error.detail
+    return _error(status if name in _ERRORS.values() else HTTPStatus.BAD_REQUEST, name, detail)
+
+
+def _error(status: HTTPStatus, name: str, message: str) -> Response:
+    return json_response({"message": message}, status, {"x-amzn-ErrorType": name})
+
+
+@router.post("/outbound-emails")
+@answer_errors(_respond)
+async def send_email(request: Request) -> Response:
+    """Accept one email. A signature is accepted once: a repeated request gets the response of the first."""
+    body = await read_bytes(request, MAX_BYTES)
+    context = await _context(request, body)
+    wanted, engine = parse(SesEmail, _json(body)), engine_of(request)
+    if wanted.content.raw is None:
+        [accepted] = await engine.api_emails.send(context, [wanted.to_email()])
+        return json_response({"MessageId": accepted.outbox_id})
+    sender = split_mailbox(wanted.from_email_address)[1] if wanted.from_email_address else None
+    raw = await engine.raw_messages.send(context, _raw(wanted), sender, _recipients(wanted), wanted.metadata)
+    return json_response({"MessageId": raw.messages[0].outbox_id})
+
+
+async def _context(request: Request, body: bytes) -> RequestContext:
+    engine, scope = engine_of(request), request.scope
+    path = scope.get("raw_path") or scope["path"].encode()
+    signed = SignedRequest(
+        request.method, path.decode("latin-1"), scope["query_string"].decode("latin-1"), request.headers.items(), body
+    )
+    signature = parse_signature(signed, SERVICE)
+    key = await engine.keys.find_key(signature.access_key_id)
+    verify_signature(signed, signature, key, engine.clock.now())
+    context = await sending_context(request, key)
+    if context.idempotency_key and KEY_NAME.lower() in signature.signed_headers:
+        return context
+    # A request that someone recorded and repeats must not send a second email, also with another, unsigned key.
+    return RequestContext(context.caller, context.request_id, f"{SERVICE}:{signature.value}")
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}") from error
+
+
+def _raw(wanted: SesEmail) -> bytes:
+    try:
+        return with_crlf(a2b_base64(wanted.content.raw.data if wanted.content.raw else "", strict_mode=True))
+    except (InvalidBase64, ValueError) as error:
+        raise RequestInvalid([FieldError("Content.Raw.Data", "INVALID", "must be base64")]) from error
+
+
+def _recipients(wanted: SesEmail) -> Sequence[str]:
+    target = wanted.destination
+    texts = [*target.to_addresses, *target.cc_addresses, *target.bcc_addresses]
+    if len(texts) > MAX_RECIPIENTS:
+        raise RequestInvalid([FieldError("Destination", "TOO_MANY", f"has more than {MAX_RECIPIENTS} addresses")])
+    return [split_mailbox(text)[1] for text in texts]

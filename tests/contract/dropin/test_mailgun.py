@@ -1,0 +1,184 @@
+"""Mailgun's own SDK against Mailwright, and requests as Mailgun's documentation shows them."""
+
+import asyncio
+import base64
+import json
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+import requests
+from mailgun.client import Client
+
+from mailwright.access.roles import Scope
+from mailwright.domain.clock import HOUR, ManualClock
+from tests.dropin import PNG, DropIn
+
+pytestmark = pytest.mark.promise("drop-in-mailgun")
+
+Files = list[tuple[str, tuple[str, bytes, str]]]
+
+
+def an_email(**changes: Any) -> dict[str, Any]:
+    email = {
+        "from": "Shop <shop@example.com>",
+        "to": "Ada <ada@example.com>",
+        "subject": "Your order",
+        "html": "<p>It is on its way.</p>",
+        **changes,
+    }
+    return {name: value for name, value in email.items() if value is not None}
+
+
+async def send(drop_in: DropIn, email: dict[str, Any], files: Files | None = None, key: str | None = None) -> Any:
+    def work() -> requests.Response:
+        with Client(auth=("api", key or drop_in.key), api_url=drop_in.url) as client:
+            return client.messages.create(data=email, files=files, domain="example.com")
+
+    return await asyncio.to_thread(work)
+
+
+async def post(drop_in: DropIn, email: dict[str, Any], files: Files | None = None) -> requests.Response:
+    """Send as Mailgun's documentation shows it; without files, the form is urlencoded."""
+    url, auth = f"{drop_in.url}/v3/example.com/messages", ("api", drop_in.key)
+    return await asyncio.to_thread(lambda: requests.post(url, auth=auth, data=email, files=files, timeout=30))
+
+
+async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: ManualClock) -> None:
+    later = datetime.fromtimestamp((clock.now() + HOUR) / 1000, UTC)
+    email = an_email(
+        **{
+            "text": "It is on its way.",
+            "h:Reply-To": "help@example.com",
+            "h:X-Order": "7",
+            "v:order": "7",
+            "o:tag": ["orders", "shop"],
+            "o:tracking": "no",
+            "o:dkim": "yes",
+            "o:deliverytime": format_datetime(later),
+        }
+    )
+    files: Files = [
+        ("attachment", ("bill.pdf", b"%PDF", "application/pdf")),
+        ("inline", ("logo.png", PNG, "image/png")),
+    ]
+    answer = await send(drop_in, email, files)
+    [stored] = await drop_in.stored()
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"id": f"<{stored.outbox_id}@example.com>", "message": "Queued. Thank you."}
+    assert stored.scheduled_at == (clock.now() + HOUR) // 1000 * 1000
+    assert stored.payload == {
+        "to": "ada@example.com",
+        "toName": "Ada",
+        "from": "Shop <shop@example.com>",
+        "replyTo": "help@example.com",
+        "subject": "Your order",
+        "text": "It is on its way.",
+        "html": "<p>It is on its way.</p>",
+        "headers": {"X-Order": "7"},
+        "tags": ["orders", "shop"],
+        "metadata": {"order": "7"},
+        "tracking": "off",
+        "attachments": [
+            {"filename": "bill.pdf", "contentType": "application/pdf", "content": base64.b64encode(b"%PDF").decode()},
+            {
+                "filename": "logo.png",
+                "contentType": "image/png",
+                "content": base64.b64encode(PNG).decode(),
+                "contentId": "logo.png",
+            },
+        ],
+    }
+
+
+async def test_several_recipients_share_one_email_and_its_id(drop_in: DropIn) -> None:
+    to = ["ada@example.com", '"Ross, Bob" <bob@example.com>, carol@example.com']
+    answer = await post(drop_in, an_email(to=to, cc="dan@example.com", bcc="secret@example.com"))
+    stored = await drop_in.stored()
+    assert [each.to for each in stored] == [f"{name}@example.com" for name in ("ada", "bob", "carol", "dan", "secret")]
+    assert stored[0].email["Message-ID"] == answer.json()["id"]
+    assert stored[0].email["To"] == 'ada@example.com, "Ross, Bob" <bob@example.com>, carol@example.com'
+
+
+async def test_recipient_variables_make_an_email_for_each_recipient(drop_in: DropIn) -> None:
+    variables = {"ada@example.com": {"first": "Ada", "id": 1}, "Bob@example.com": {"first": "%recipient.id%", "id": 2}}
+    email = an_email(
+        **{
+            "to": ["ada@example.com", "bob@example.com", "carol@example.com"],
+            "subject": "Hi %recipient.first%",
+            "html": "<p>%recipient.id% %recipient%</p>",
+            "recipient-variables": json.dumps(variables),
+        }
+    )
+    assert (await send(drop_in, email)).status_code == 200
+    assert [(each.to, each.payload["html"], each.content) for each in await drop_in.stored()] == [
+        ("ada@example.com", "<p>1 ada@example.com</p>", None),
+        ("bob@example.com", "<p>2 bob@example.com</p>", None),
+        ("carol@example.com", "<p>%recipient.id% carol@example.com</p>", None),
+    ]
+
+
+async def test_test_mode_checks_and_stores_nothing(drop_in: DropIn) -> None:
+    assert (await send(drop_in, an_email(**{"o:testmode": "yes"}))).status_code == 200
+    assert (await send(drop_in, an_email(**{"o:testmode": "true", "to": "ada"}))).status_code == 400
+    assert await drop_in.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"from": None}, "from"),
+        ({"to": None}, "to"),
+        ({"to": "ada"}, "to"),
+        ({"html": None}, "html"),
+        ({"amp-html": "<html amp>"}, "amp-html"),
+        ({"o:require-tls": "yes"}, "o:require-tls"),
+        ({"o:sending-ip": "192.0.2.1"}, "o:sending-ip"),
+        ({"o:tracking": "maybe"}, "o:tracking"),
+        ({"o:deliverytime": "tomorrow"}, "o:deliverytime"),
+        ({"o:deliverytime": "Fri, 15 Jan 1999 08:00:00 +0000"}, "o:deliverytime"),
+        ({"h:Bcc": "eve@example.com"}, "h"),
+        ({"subject": ["one", "two"]}, "subject"),
+        ({"recipient-variables": "["}, "recipient-variables"),
+        ({"recipient-variables": '{"ada@example.com": 1}'}, "recipient-variables"),
+        ({"recipient-variables": "{}", "cc": "bob@example.com"}, "recipient-variables"),
+        ({"template": "none", "html": None}, "template"),
+        ({"attachment": "text"}, "attachment"),
+    ],
+)
+async def test_refused_fields_are_named_and_nothing_is_stored(
+    drop_in: DropIn, change: dict[str, Any], field: str
+) -> None:
+    answer = await post(drop_in, an_email(**change))
+    assert (answer.status_code, set(answer.json())) == (400, {"message"})
+    assert answer.json()["message"].startswith(f"{field} parameter ")
+    assert await drop_in.is_empty()
+
+
+async def test_malformed_and_large_forms_are_refused(drop_in: DropIn) -> None:
+    url, auth = f"{drop_in.url}/v3/example.com/messages", ("api", drop_in.key)
+    many: Files = [("attachment", (f"{number}.txt", b"x", "text/plain")) for number in range(25)]
+    answers = [
+        await post(drop_in, an_email(), [("attachment", ("large", bytes(17 * 1024**2), "text/plain"))]),
+        await post(drop_in, an_email(), [("attachment", ("large", bytes(11 * 1024**2), "text/plain"))]),
+        await post(drop_in, an_email(), many),
+        await post(drop_in, an_email(html="x" * (3 * 1024**2)), [("other", ("a", b"x", "text/plain"))]),
+    ]
+    for kind, body in (("multipart/form-data", b"x"), ("multipart/form-data; boundary=x", b"--y"), ("text/csv", b"")):
+        headers = {"Content-Type": kind}
+        answers.append(await asyncio.to_thread(requests.post, url, auth=auth, data=body, headers=headers, timeout=30))
+    assert [answer.status_code for answer in answers] == [413, 400, 400, 400, 400, 400, 400]
+    assert all(set(answer.json()) == {"message"} for answer in answers)
+    assert await drop_in.is_empty()
+
+
+async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
+    assert (await send(drop_in, an_email(), key="key-wrong")).status_code == 401
+    assert (await send(drop_in, an_email(), key=await drop_in.key_with(Scope.READ))).status_code == 403
+    url = f"{drop_in.url}/v3/example.com/messages"
+    for header in ("", "Basic !", "Bearer " + drop_in.key, "Basic " + base64.b64encode(b"\xff:x").decode()):
+        headers = {"Authorization": header}
+        answer = await asyncio.to_thread(requests.post, url, data=an_email(), headers=headers, timeout=30)
+        assert (answer.status_code, answer.json()) == (401, {"message": "Invalid private key"})
+    assert await drop_in.is_empty()

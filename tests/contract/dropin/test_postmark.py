@@ -1,0 +1,150 @@
+"""Postmark's own SDK against Mailwright."""
+
+import base64
+from typing import Any
+
+import httpx
+import pytest
+from postmark import ServerClient
+from postmark.exceptions import PostmarkException
+
+from mailwright.access.roles import Scope
+from tests.dropin import PNG, DropIn
+
+pytestmark = pytest.mark.promise("drop-in-postmark")
+
+
+def an_email(**changes: Any) -> dict[str, Any]:
+    email = {
+        "From": "Shop <shop@example.com>",
+        "To": '"Lovelace, Ada" <ada@example.com>',
+        "Subject": "Your order",
+        "HtmlBody": "<p>It is on its way.</p>",
+        "TextBody": "It is on its way.",
+        **changes,
+    }
+    return {name: value for name, value in email.items() if value is not None}
+
+
+def client_of(drop_in: DropIn, key: str | None = None) -> ServerClient:
+    return ServerClient(key or drop_in.key, retries=0, timeout=30, base_url=drop_in.url)
+
+
+async def test_email_with_all_fields_is_one_message(drop_in: DropIn) -> None:
+    encoded = base64.b64encode(PNG).decode()
+    email = an_email(
+        ReplyTo="help@example.com",
+        Tag="orders",
+        Metadata={"order": "7"},
+        Headers=[{"Name": "X-Order", "Value": "7"}],
+        TrackOpens=False,
+        TrackLinks="HtmlOnly",
+        MessageStream="outbound",
+        Attachments=[{"Name": "logo.png", "Content": encoded, "ContentType": "image/png", "ContentID": "cid:logo"}],
+    )
+    async with client_of(drop_in) as client:
+        answer = await client.outbound.send(email)
+    [stored] = await drop_in.stored()
+    assert (answer.success, answer.to, answer.message_id) == (True, "ada@example.com", stored.outbox_id)
+    assert stored.payload == {
+        "to": "ada@example.com",
+        "toName": "Lovelace, Ada",
+        "from": "Shop <shop@example.com>",
+        "replyTo": "help@example.com",
+        "subject": "Your order",
+        "text": "It is on its way.",
+        "html": "<p>It is on its way.</p>",
+        "headers": {"X-Order": "7"},
+        "tags": ["orders"],
+        "metadata": {"order": "7"},
+        "tracking": "off",
+        "attachments": [
+            {"filename": "logo.png", "contentType": "image/png", "content": encoded, "contentId": "logo"},
+        ],
+    }
+
+
+async def test_several_recipients_share_one_email(drop_in: DropIn) -> None:
+    email = an_email(To="ada@example.com, Bob <bob@example.com>", Cc="carol@example.com", Bcc="secret@example.com")
+    async with client_of(drop_in) as client:
+        await client.outbound.send(email)
+    stored = await drop_in.stored()
+    assert [each.to for each in stored] == [f"{name}@example.com" for name in ("ada", "bob", "carol", "secret")]
+    assert (stored[3].email["To"], stored[3].email["Cc"], stored[3].email["Bcc"]) == (
+        "ada@example.com, Bob <bob@example.com>",
+        "carol@example.com",
+        None,
+    )
+
+
+async def test_batch_reports_each_email_on_its_own(drop_in: DropIn) -> None:
+    emails = [an_email(), an_email(Subject="x" * 151), an_email(To="bob@example.com"), an_email(Headers=[{}])]
+    headers = {"X-Postmark-Server-Token": drop_in.key}
+    async with client_of(drop_in) as client:
+        answers = await client.outbound.send_batch(emails[:3])
+    assert [answer.success for answer in answers] == [True, False, True]
+    assert (answers[1].error_code, "Subject" in answers[1].message) == (300, True)
+    stored = await drop_in.stored()
+    assert [each.outbox_id for each in stored] == [answers[0].message_id, answers[2].message_id]
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        found = (await client.post("/email/batch", json=emails[3:])).json()
+        assert [(each["ErrorCode"], each["Message"]) for each in found] == [(300, "Headers[0].Name: is required")]
+        assert (await client.post("/email/batch", json=[an_email()] * 501)).json()["ErrorCode"] == 300
+    assert len(await drop_in.stored()) == 2
+
+
+async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
+    async with httpx.AsyncClient(base_url=drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
+        await client.put("/v1/templates/welcome", json={"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"})
+        await client.post("/v1/lists", json={"listKey": "news", "name": "News"})
+    template = {"From": "shop@example.com", "To": "ada@example.com", "TemplateAlias": "welcome"}
+    headers = {"X-Postmark-Server-Token": drop_in.key}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        model = {"TemplateModel": {"name": "Ada"}}
+        assert (await client.post("/email/withTemplate", json={**template, **model})).json()["ErrorCode"] == 0
+        for change, code in (({"TemplateAlias": "none"}, 1101), ({"MessageStream": "none"}, 1226)):
+            refused = await client.post("/email/withTemplate", json={**template, **change})
+            assert (refused.status_code, refused.json()["ErrorCode"]) == (422, code)
+        await client.post("/email", json=an_email(MessageStream="news"))
+    stored = await drop_in.stored()
+    assert [(each.list_key, each.payload.get("variables")) for each in stored] == [
+        (None, {"name": "Ada"}),
+        ("news", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"From": None}, "From"),
+        ({"To": ", ".join(f"{number}@example.com" for number in range(51))}, "To"),
+        ({"To": ","}, "To"),
+        ({"To": "ada"}, "To[0]"),
+        ({"Colour": "red"}, "Colour"),
+        ({"HtmlBody": None, "TextBody": None}, "HtmlBody"),
+        ({"Headers": [{"Name": "Bcc", "Value": "eve@example.com"}]}, "Headers"),
+        ({"Attachments": [{"Name": "a", "Content": "%"}]}, "Attachments[0].content"),
+    ],
+)
+async def test_refused_fields_are_named_and_nothing_is_stored(
+    drop_in: DropIn, change: dict[str, Any], field: str
+) -> None:
+    headers = {"X-Postmark-Server-Token": drop_in.key}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        answer = await client.post("/email", json=an_email(**change))
+    assert (answer.status_code, answer.json()["ErrorCode"]) == (422, 300)
+    assert answer.json()["Message"].startswith(f"{field}: ")
+    assert await drop_in.is_empty()
+
+
+async def test_token_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
+    for key, status in (("mw_" + "x" * 43, 401), (await drop_in.key_with(Scope.READ), 403)):
+        async with client_of(drop_in, key) as client:
+            with pytest.raises(PostmarkException) as refused:
+                await client.outbound.send(an_email())
+        assert (refused.value.error_code, refused.value.http_status) == (10, status)
+    async with httpx.AsyncClient(base_url=drop_in.url) as client:
+        assert (await client.post("/email", json=an_email())).json()["ErrorCode"] == 10
+        refused = await client.post("/email", content="{", headers={"X-Postmark-Server-Token": drop_in.key})
+        assert (refused.status_code, refused.json()["ErrorCode"]) == (415, 409)
+    assert await drop_in.is_empty()
