@@ -444,10 +444,10 @@ def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "There is no such thing.\n"
 
 
-# Modules of services, migrations, message rendering and the other database engine.
+# Modules of services, migrations, message rendering, the whole engine and the other database engine.
 HEAVY = """
-alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mrml opentelemetry redis rich.live
-sqlalchemy.dialects.postgresql structlog uvicorn yaml
+alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mailwright.app.wiring mrml opentelemetry redis
+rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml
 """
 LIGHT = f"""
 import sys
@@ -455,8 +455,9 @@ from mailwright.cli import app
 heavy = {HEAVY.split()}
 for words, too_much in (
     (["--help"], [*heavy, "asyncio", "pydantic", "sqlalchemy"]),
-    (["tenant", "list"], heavy),
+    (["tenant", "list"], [*heavy, "mailwright.outbox.accept", "prometheus_client"]),
     (["campaign", "list"], heavy),
+    (["forecast"], heavy),
 ):
     try:
         app(words)
@@ -470,10 +471,11 @@ async def test_help_is_fast_and_lists_exit_codes(here: Commands) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", LIGHT], cwd=here.folder, capture_output=True, text=True, check=True, timeout=60
     )
-    helped, tenants, campaigns, nothing = ended.stdout.split("0 []\n")
+    helped, tenants, campaigns, forecast, nothing = ended.stdout.split("0 []\n")
     assert "Exit codes" in helped
     assert "default" in tenants
     assert "no campaign" in campaigns
+    assert "No campaign" in forecast
     assert nothing == ""
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.permits import LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.working_hours import parse_working_hours

@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from mailwright.access.users import Users
 from mailwright.app.addresses import located
 from mailwright.app.databases import open_database
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
+from mailwright.app.limits import defaults_of, domain_limits, guard_rails
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.restore_checks import require_known_file
@@ -36,9 +37,8 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.guard_rails import GuardRails
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
-from mailwright.domain.permits import DomainLimits, Limits, SendRate
+from mailwright.domain.permits import SendRate
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
@@ -64,9 +64,7 @@ from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
 from mailwright.pipeline.tracking import TrackingSettings
-from mailwright.policies.domains import parse_domain_limits
 from mailwright.policies.pacing import throttled_rate
-from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.api.emails import ApiEmails
@@ -498,52 +496,6 @@ def preview_identity(settings: Settings) -> SenderIdentity:
     tokens = UnsubscribeTokens("preview")
     postal = settings.postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
-
-
-def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> DefaultLimits:
-    domains = domain_limits(settings) or DomainLimits()
-    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains)
-
-
-def default_limits(settings: Settings) -> Limits:
-    return Limits(
-        rate_per_second=settings.rate_per_second,
-        rate_per_hour=settings.rate_per_hour or _default_hourly_limit(settings),
-        daily_limit=settings.daily_limit,
-        working_hours=settings.working_hours,
-        timezone=settings.timezone,
-        sliding_hour=settings.sliding_hour,
-        warmup_since=settings.warmup_since,
-        warmup_start=settings.warmup_start,
-        warmup_factor=settings.warmup_factor,
-        interval_ms=settings.interval_ms,
-        reserve_percent=settings.reserve_percent,
-    )
-
-
-def guard_rails(settings: Settings) -> GuardRails:
-    return GuardRails(
-        complaint_warn_percent=settings.guard_complaint_warn,
-        complaint_stop_percent=settings.guard_complaint_stop,
-        hard_bounce_warn_percent=settings.guard_bounce_warn,
-        hard_bounce_stop_percent=settings.guard_bounce_stop,
-        min_messages=settings.guard_min_messages,
-        at_warning=settings.guard_at_warning,
-        slow_per_hour=settings.guard_slow_per_hour,
-    )
-
-
-def _default_hourly_limit(settings: Settings) -> int | None:
-    """Return the provider's default hourly limit if the route has only one provider."""
-    match list(providers_of(settings)):
-        case [only]:
-            return DEFAULT_HOURLY_LIMITS.get(only)
-        case _:
-            return None
-
-
-def domain_limits(settings: Settings) -> DomainLimits | None:
-    return None if settings.domain_limits is None else parse_domain_limits(settings.domain_limits)
 
 
 def lifetimes(settings: Settings) -> Lifetimes:

@@ -550,8 +550,8 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
     """Explain why a campaign has not been sent yet, until when it waits, and what you can do."""
 
     # Imported here because it is slow and no other campaign command needs it.
+    from mailwright.app.limits import defaults_of  # noqa: PLC0415
     from mailwright.app.providers import providers_of  # noqa: PLC0415
-    from mailwright.app.wiring import defaults_of  # noqa: PLC0415
 
     async def work(at: Installation) -> CampaignExplanation:
         defaults = defaults_of(at.settings, providers_of(at.settings))
@@ -671,7 +671,7 @@ def _guard(at: Installation) -> CampaignGuardActions:
 
 
 def _guard_rails(at: Installation) -> InstallationRails:
-    from mailwright.app.wiring import guard_rails  # noqa: PLC0415 - as above
+    from mailwright.app.limits import guard_rails  # noqa: PLC0415 - as above
 
     return guard_rails(at.settings)
 
@@ -704,8 +704,8 @@ async def _what_happens_next(at: Installation, view: View) -> str:
         return deferral
     if not await list_present(at.database, view.now):
         return "no worker is running, start one with `mailwright worker`"
+    from mailwright.app.limits import defaults_of  # noqa: PLC0415
     from mailwright.app.providers import providers_of  # noqa: PLC0415 - as above
-    from mailwright.app.wiring import defaults_of  # noqa: PLC0415
     from mailwright.sources.campaigns.forecast import forecast  # noqa: PLC0415
 
     defaults = defaults_of(at.settings, providers_of(at.settings))
@@ -743,7 +743,7 @@ async def _enqueue(at: Installation, campaign: Campaign) -> None:
 
 
 async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple[str, ...] = ()) -> CampaignCheck:
-    from mailwright.app.wiring import default_limits  # noqa: PLC0415 - as above
+    from mailwright.app.limits import default_limits  # noqa: PLC0415 - as above
 
     return await check_campaign(
         at.database,

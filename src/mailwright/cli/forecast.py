@@ -6,8 +6,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mailwright.app.limits import defaults_of
 from mailwright.app.providers import providers_of
-from mailwright.app.wiring import defaults_of
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json

@@ -15,7 +15,6 @@ from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox import tenants
-from mailwright.outbox.sending_hold import find_hold
 from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import known_revision
 
@@ -68,6 +67,8 @@ async def show_zone_of(at: Installation, tenant_id: int) -> None:
 
 async def warn_if_held(at: Installation) -> None:
     """Warn on stderr if all sending is on hold, because then a message that was just accepted is not sent yet."""
+    from mailwright.outbox.sending_hold import find_hold  # noqa: PLC0415 - slow to import
+
     if (hold := await find_hold(at.database)) is not None:
         from mailwright.schemas.explanation_text import hold_text  # noqa: PLC0415 - slow to import
 

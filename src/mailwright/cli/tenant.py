@@ -226,7 +226,7 @@ def _value(name: str, value: Any) -> Any:
 
 def _defaults(at: Installation) -> Limits:
     """Return the default limits, for tenants without their own limits."""
-    from mailwright.app.wiring import default_limits  # noqa: PLC0415 - slow to import
+    from mailwright.app.limits import default_limits  # noqa: PLC0415 - slow to import
 
     return default_limits(at.settings)
 

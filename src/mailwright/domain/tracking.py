@@ -5,9 +5,10 @@ restriction. Transactional messages are tracked only if they request it, and ind
 """
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mailwright.domain.message import Claimed
+if TYPE_CHECKING:
+    from mailwright.domain.message import Claimed  # Slow to import, and the settings need only the modes.
 
 
 class TrackingMode(StrEnum):
@@ -34,7 +35,7 @@ def strictest(installation: TrackingMode, *others: TrackingMode | None) -> Track
     return min((installation, *(mode for mode in others if mode is not None)), key=_STRICTNESS.__getitem__)
 
 
-def tracking_of(installation: TrackingMode, claimed: Claimed) -> TrackingMode:
+def tracking_of(installation: TrackingMode, claimed: "Claimed") -> TrackingMode:
     """Return the tracking mode of this message. A recipient who refused gets the author's unchanged links."""
     own = parse_mode(claimed.payload.get("tracking"))
     if (own is None and not claimed.is_bulk) or claimed.consents_to_tracking is False:
@@ -46,6 +47,6 @@ def tracking_of(installation: TrackingMode, claimed: Claimed) -> TrackingMode:
     return mode if claimed.campaign_key is not None else TrackingMode.OFF
 
 
-def _has_copies(claimed: Claimed) -> bool:
+def _has_copies(claimed: "Claimed") -> bool:
     """Return whether others receive copies with the same links; their clicks must not count as the recipient's."""
     return any(claimed.payload.get(kind) for kind in ("cc", "bcc", "copy"))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.cli.actions import commands
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus

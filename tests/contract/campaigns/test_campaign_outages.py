@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.campaign import PAUSED
 from mailwright.domain.clock import SECOND
 from mailwright.domain.explanation import CampaignState, Remedy

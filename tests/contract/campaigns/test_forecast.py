@@ -9,7 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import insert, select, update
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.campaign import INDEFINITELY, PAUSED, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.ids import uuid7

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from mailwright.app.limits import defaults_of
 from mailwright.app.quotas import QuotaSync
-from mailwright.app.wiring import defaults_of
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant, ManualClock
 from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.providers.protocol import AccountQuota

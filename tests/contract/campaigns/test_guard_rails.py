@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.campaign import NEXT_WAVE, CampaignStatus
 from mailwright.domain.clock import HOUR, MINUTE, Instant
 from mailwright.domain.errors import NotPossibleNow

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mailwright.app.wiring import default_limits
+from mailwright.app.limits import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitWindow, QuotaSnapshot
