@@ -45,6 +45,7 @@ PAGES: Final = {
     "campaign-compose": "/campaigns/{A/B test of two subjects}/edit",
     "campaign-recipients": "/campaigns/{Spring catalogue}/recipients",
     "campaign-report": "/campaigns/{Thanks to collectors}/report",
+    "reports": "/reports",
     "campaign-content": "/campaigns/{Spring catalogue}/content",
     "campaign-excluded": "/campaigns/{Spring catalogue}/excluded",
     "templates": "/templates",

@@ -12,13 +12,16 @@ from typing import Any, Final
 import httpx
 from sqlalchemy import update
 
+from mailwright.access.roles import Role
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.events.tracking.drain import SpoolDrain
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts
-from tests.api import Api, an_api
+from mailwright.web.app import create_app
+from tests.api import Api, an_api, an_engine
 from tests.builders import Bench
 from tests.campaigns import CampaignHarness, join
+from tests.pages import HOME, PASSWORD, Visit, a_visit
 from tests.standins.provider import ScriptedProvider
 
 BROWSER: Final = (
@@ -61,7 +64,9 @@ class Tracking:
 
     async def send(self, *addresses: str, consents: bool | None = True, **changes: Any) -> str:
         """Send a campaign to new subscribers with this consent, and return its ID."""
-        await join(self.bench.database, addresses, **({} if consents is None else {"consents_to_tracking": consents}))
+        consent = {} if consents is None else {"consents_to_tracking": consents, "tracking_consent_at": 0}
+        if addresses:
+            await join(self.bench.database, addresses, **consent)
         content = {"subject": "News", "body": changes.pop("body", BODY)}
         campaign_id = await self.campaigns.start(content=content, **changes)
         await self.campaigns.run_scheduler()
@@ -89,13 +94,25 @@ class Tracking:
     async def consent(self, address: str, *, given: bool) -> None:
         async with self.bench.database.write() as tx:
             changed = update(contacts).where(contacts.c.email == address)
-            await tx.execute(changed.values(consents_to_tracking=given))
+            await tx.execute(changed.values(consents_to_tracking=given, tracking_consent_at=self.clock.now()))
 
     async def report(self, campaign_id: str) -> dict[str, Any]:
         answer = await self.api.client.get(f"/v1/campaigns/{campaign_id}/report")
         assert answer.status_code == 200, answer.text
         report: dict[str, Any] = answer.json()
         return report
+
+
+@asynccontextmanager
+async def a_tracking_dashboard(tracking: Tracking, folder: Path, role: Role = Role.VIEWER) -> AsyncIterator[Visit]:
+    """Sign in to the dashboard of the same database."""
+    engine = an_engine(
+        tracking.bench.database, tracking.clock, base_url=HOME, tracking="individual", tracking_spool=folder
+    )
+    await engine.users.create("ada", PASSWORD, role, actor="test")
+    async with a_visit(create_app(engine)) as visit:
+        yield visit
+    await engine.close()
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, sele
 from mailwright.audience import filters
 from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
+from mailwright.audience.responses import responded_between, responses, was_not_opened
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.expressions import (
@@ -71,8 +72,15 @@ def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> Colu
             return _occurs_often_enough(_messages_with_event(EventType.OPENED, activity, now), activity, tenant_id)
         case filters.HasClicked(clicked=activity):
             return _occurs_often_enough(_messages_with_event(EventType.CLICKED, activity, now), activity, tenant_id)
+        case filters.DidNotOpen(did_not_open=reference):
+            return _occurs_often_enough(_unopened_messages(), MessageActivity(campaign=reference.campaign), tenant_id)
         case filters.HasBounced(bounced=activity):
             return _occurs_often_enough(_messages_with_event(EventType.BOUNCED, activity, now), activity, tenant_id)
+        case filters.HasComplained(complained=activity):
+            return _occurs_often_enough(_messages_with_event(EventType.COMPLAINED, activity, now), activity, tenant_id)
+        case filters.HasUnsubscribed(unsubscribed=activity):
+            found = _messages_with_event(EventType.UNSUBSCRIBED, activity, now)
+            return _occurs_often_enough(found, activity, tenant_id)
     raise AssertionError(condition)
 
 
@@ -115,13 +123,25 @@ def _sent_messages(activity: MessageActivity, now: Instant) -> Select[Any]:
 
 
 def _messages_with_event(type_: EventType, activity: MessageActivity, now: Instant) -> Select[Any]:
-    """Select the messages that have an event of this type. Opens and clicks by machines do not count."""
-    by_person = events.c.metadata.not_like('%"isMachine"_true%')
-    is_type = and_(events.c.type == type_.value, by_person)
+    """Select the messages that have a response of this type. Opens and clicks by machines do not count."""
+    url = activity.url if isinstance(activity, filters.ClickActivity) else None
+    response = responses(type_, url).where(*_since(events.c.created_at, activity, now)).correlate(messages).exists()
+    found = select(messages.c.id).where(response)
+    if isinstance(activity, filters.OpenActivity):
+        after, before = activity.after_minutes, activity.before_minutes
+        if after is not None or before is not None:
+            joined = found.join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
+            found = joined.where(responded_between(type_, url, after, before))
+    return found
+
+
+def _unopened_messages() -> Select[Any]:
+    """Select the messages that a contact who can be tracked did not open. The contact is the row of the outer query."""
     return (
         select(messages.c.id)
-        .join_from(messages, events, events.c.message_key == messages.c.id)
-        .where(is_type, *_since(events.c.created_at, activity, now))
+        .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
+        .where(was_not_opened())
+        .correlate(contacts)
     )
 
 

@@ -230,20 +230,55 @@ class MessageActivity(BaseModel):
     campaign: Annotated[str, AfterValidator(_campaign)] | None = None
 
 
+class OpenActivity(MessageActivity):
+    """Also bounds for the time between sending and the first open or click."""
+
+    after_minutes: Annotated[StrictInt, Field(ge=0, le=1_000_000)] | None = None
+    before_minutes: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = None
+
+
+class ClickActivity(OpenActivity):
+    """Also the link."""
+
+    url: Text | None = None
+
+
+class CampaignReference(BaseModel):
+    model_config = MessageActivity.model_config
+
+    campaign: Annotated[str, AfterValidator(_campaign)]
+
+
 class WasSent(FilterCondition):
     sent: MessageActivity
 
 
 class HasOpened(FilterCondition):
-    opened: MessageActivity
+    opened: OpenActivity
 
 
 class HasClicked(FilterCondition):
-    clicked: MessageActivity
+    clicked: ClickActivity
+
+
+class DidNotOpen(FilterCondition):
+    """The contact received the campaign, could be tracked, and certainly did not open it."""
+
+    did_not_open: CampaignReference
 
 
 class HasBounced(FilterCondition):
     bounced: MessageActivity
+
+
+class HasComplained(FilterCondition):
+    complained: MessageActivity
+
+
+class HasUnsubscribed(FilterCondition):
+    """The contact unsubscribed through a link of a message."""
+
+    unsubscribed: MessageActivity
 
 
 CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
@@ -262,7 +297,10 @@ CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
     "sent": WasSent,
     "opened": HasOpened,
     "clicked": HasClicked,
+    "didNotOpen": DidNotOpen,
     "bounced": HasBounced,
+    "complained": HasComplained,
+    "unsubscribed": HasUnsubscribed,
 }
 
 
@@ -290,7 +328,10 @@ Filter: TypeAlias = Annotated[
     | Annotated[WasSent, Tag("sent")]
     | Annotated[HasOpened, Tag("opened")]
     | Annotated[HasClicked, Tag("clicked")]
-    | Annotated[HasBounced, Tag("bounced")],
+    | Annotated[DidNotOpen, Tag("didNotOpen")]
+    | Annotated[HasBounced, Tag("bounced")]
+    | Annotated[HasComplained, Tag("complained")]
+    | Annotated[HasUnsubscribed, Tag("unsubscribed")],
     Discriminator(
         _condition_name,
         custom_error_type="unknown_condition",
@@ -301,7 +342,7 @@ Filter: TypeAlias = Annotated[
 for _model in (AllOf, AnyOf, Not):
     _model.model_rebuild()
 _FILTER: TypeAdapter[Any] = TypeAdapter(Filter)
-_MODELS: Final[tuple[type[BaseModel], ...]] = (*CONDITION_TYPES.values(), MessageActivity)
+_MODELS: Final[tuple[type[BaseModel], ...]] = (*CONDITION_TYPES.values(), ClickActivity, CampaignReference)
 _FIELDS: Final = {field.alias for model in _MODELS for field in model.model_fields.values() if field.alias}
 
 

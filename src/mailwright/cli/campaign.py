@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from mailwright.app.templates import make_templates
-from mailwright.cli import campaign_input
+from mailwright.cli import campaign_input, campaign_reports
 from mailwright.cli.actions import commands, print_explanation
 from mailwright.cli.campaign_excluded import excluded_command
 from mailwright.cli.campaign_options import (
@@ -67,6 +67,7 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
+from mailwright.schemas.campaign_reports import RecipientQuery
 from mailwright.schemas.campaigns import (
     CampaignRequest,
     campaign_check_response,
@@ -573,11 +574,15 @@ def report_command(
     ] = None,
     _as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV (the default).")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines.")] = False,
+    show: Annotated[
+        str, typer.Option(help="Only these recipients, for example opened, clicked, did_not_open or bounced.")
+    ] = "all",
 ) -> None:
     """Write the result for every recipient: email, status, error_message, message_id, sent_at."""
 
     async def work(at: Installation) -> None:
-        rows = report.report_rows(at.database, (await _found(at, campaign_id)).key)
+        shown = parse_strict(RecipientQuery, {"show": show}).filter
+        rows = report.report_rows(at.database, (await _found(at, campaign_id)).key, shown)
         parts = report_json(rows) if as_json else report_csv(rows)
         await write_parts(parts, file)
 
@@ -602,6 +607,10 @@ def failures(
 
 
 app.command("excluded")(excluded_command)
+app.command("figures")(campaign_reports.figures_command)
+app.command("history")(campaign_reports.history_command)
+app.command("segment")(campaign_reports.segment_command)
+app.command("resend")(campaign_reports.resend_command)
 
 
 @in_doubt.command("list")

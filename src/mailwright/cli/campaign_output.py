@@ -148,6 +148,8 @@ def _audience(campaign: Campaign) -> Iterable[str]:
         yield f"segment {definition.segment}"
     if definition.filter is not None:
         yield "a filter"
+    if definition.resend_of is not None:
+        yield f"those who did not open campaign {definition.resend_of}"
 
 
 def _figures(counts: CampaignMessageCounts) -> str:

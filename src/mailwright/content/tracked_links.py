@@ -22,6 +22,8 @@ _TAG: Final = re.compile(r"<(?:a|area)(?=[\s/])", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(
     rf"""[\s/]*+([^\s"'<>/=]++)(?:\s*+=\s*+(?:"([^"]{{0,{_MAX_VALUE}}}+)"|'([^']{{0,{_MAX_VALUE}}}+)'|([^\s"'=<>`]++)))?+"""
 )
+# The rest of a tag after the value of an attribute: the closing quote, further attributes and the end.
+_TAG_END: Final = re.compile(rf"""["']?(?:[^<>"']|"[^"]{{0,{_MAX_VALUE}}}+"|'[^']{{0,{_MAX_VALUE}}}+')*+>""")
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
 # Browsers remove these characters from a URL, and control characters and spaces around it.
 _REMOVED: Final = dict.fromkeys(map(ord, "\t\r\n"))
@@ -67,6 +69,18 @@ def replace_hrefs(html: str, replacement: Callable[[str], str | None]) -> str:
         if new is not None:
             pieces += [html[position : href.start], new]
             position = href.end
+    return "".join([*pieces, html[position:]])
+
+
+def insert_in_links(html: str, content: Callable[[str], str]) -> str:
+    """Insert HTML at the beginning of every link with an absolute http or https URL."""
+    pieces, position = [], 0
+    for href in find_hrefs(html):
+        end = _TAG_END.match(html, href.end)
+        url = url_of(href.value)
+        if end is not None and _ABSOLUTE.match(url):
+            pieces += [html[position : end.end()], content(url)]
+            position = end.end()
     return "".join([*pieces, html[position:]])
 
 

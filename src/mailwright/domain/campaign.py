@@ -42,6 +42,7 @@ class CampaignAction(StrEnum):
     OVERRIDE_RULES = "override_sender_rules"
     ACCEPT_INCIDENTS = "accept_incidents"
     OPEN_WAVE = "open_wave"
+    RESEND = "resend"
 
 
 ALLOWED_STATUSES = {
@@ -64,6 +65,7 @@ ALLOWED_STATUSES = {
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
     CampaignAction.OPEN_WAVE: frozenset({CampaignStatus.SENDING}),
+    CampaignAction.RESEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
 }
 
 # Reason codes of lane deferrals. The policies define further codes.

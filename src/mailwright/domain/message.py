@@ -183,6 +183,7 @@ class Delivered:
     provider_message_id: str | None
     note: str | None = None  # The provider's remark, for example about a rejected copy.
     deferred_recipients: tuple[str, ...] = ()  # Recipients of copies that must be retried.
+    is_tracked: bool = False  # Whether opens and clicks of the recipient are recorded.
 
     @property
     def duration_ms(self) -> int:

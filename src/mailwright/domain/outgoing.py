@@ -21,3 +21,5 @@ class OutgoingMessage:
     uses_default_sender: bool = True
     # False if the request chose the From header, which SES and SendGrid check.
     uses_default_from: bool = True
+    # True if the links and the pixel of the email identify its recipient.
+    is_tracked: bool = False

@@ -360,6 +360,8 @@ def _sent_events(
         "providerMessageId": delivered.provider_message_id,
         "durationMs": delivered.duration_ms,
     }
+    if delivered.is_tracked:
+        outcome["isTracked"] = True
     if delivered.note:
         outcome["message"] = delivered.note
     if key in copies:

@@ -208,7 +208,10 @@ async def load_buckets(
 
 @dataclass(frozen=True, slots=True)
 class CampaignTally:
-    """A campaign's events of one type in one minute or hour. `unique_messages` counts only a message's first event."""
+    """A campaign's events of one type in one minute or hour. `unique_messages` counts only a message's first event.
+
+    Of SENT, it counts the messages whose recipients are tracked individually.
+    """
 
     begins_at: Instant
     type: str
@@ -227,12 +230,31 @@ async def load_campaign_tallies(
 
 
 async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[str, int]:
-    """Return the number of messages with each type of event. Events that are not tallied yet are not included."""
+    """Return the number of messages with each type of event; of SENT, those that are tracked individually.
+
+    Events that are not tallied yet are not included.
+    """
     c = campaign_tallies.c
     query = select(c.type, func.sum(c.unique_messages).label("unique_messages")).where(
         c.campaign_key == campaign_key, c.bucket_ms == HOUR
     )
     return {row.type: int(row.unique_messages) for row in await tx.execute(query.group_by(c.type))}
+
+
+async def count_messages_of_campaigns(tx: Transaction, campaign_keys: Collection[int]) -> dict[int, Counter[str]]:
+    """Return the number of messages with each type of event by campaign, including events that are not tallied yet."""
+    position = await _position(tx, CAMPAIGNS) or 0
+    c = campaign_tallies.c
+    query = select(c.campaign_key, c.type, func.sum(c.unique_messages).label("unique_messages")).where(
+        c.campaign_key.in_(campaign_keys), c.bucket_ms == HOUR
+    )
+    rows = [*await tx.execute(query.group_by(c.campaign_key, c.type))]
+    rows += await tx.run(TALLY_CAMPAIGNS, after=position, up_to=2**62)
+    counts: dict[int, Counter[str]] = {key: Counter() for key in campaign_keys}
+    for row in rows:
+        if row.campaign_key in counts:
+            counts[row.campaign_key][row.type] += int(row.unique_messages)
+    return counts
 
 
 async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str, int]:

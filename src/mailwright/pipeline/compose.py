@@ -246,6 +246,7 @@ class Composer:
             is_canonical=True,
             uses_default_sender="from" not in payload or self._identity.bounce_address is not None,
             uses_default_from="from" not in payload,
+            is_tracked=self._tracker.is_individual(claimed),
         )
 
     def _outgoing_raw(self, claimed: Claimed, sender: Mailbox, to: Mailbox) -> OutgoingMessage:

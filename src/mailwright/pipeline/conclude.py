@@ -97,6 +97,7 @@ def conclude(
                 result.provider_message_id,
                 result.message,
                 result.deferred_recipients,
+                ready.outgoing.is_tracked,
             )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)

@@ -56,6 +56,11 @@ class MessageTracker:
     def mode_of(self, claimed: Claimed) -> TrackingMode:
         return TrackingMode.OFF if self._settings is None else tracking_of(self._settings.mode, claimed)
 
+    def is_individual(self, claimed: Claimed) -> bool:
+        """Return whether the email identifies its recipient. Emails without HTML have no links and no pixel."""
+        has_html = claimed.template_key is not None or bool(claimed.payload.get("html"))
+        return self._settings is not None and has_html and self.mode_of(claimed) is TrackingMode.INDIVIDUAL
+
     def recipient(self, claimed: Claimed, mode: TrackingMode) -> TrackedRecipient | None:
         """Return the recipient that the tracked links identify; None in anonymous mode."""
         if mode is not TrackingMode.INDIVIDUAL or self._settings is None:

@@ -186,24 +186,6 @@ class AbTestResponse(ResponseModel):
     results: list[VariantEvidenceResponse]
 
 
-class CampaignReportResponse(ResponseModel):
-    """All figures of the report page, null before the start. `links`: the most clicked link first.
-
-    `tracked`: the number of recipients whose opens and clicks Mailwright tracks individually.
-    """
-
-    campaign_id: str
-    name: str
-    status: CampaignStatus
-    counts: CampaignCountsResponse | None
-    results: CampaignResultsResponse | None
-    opens: EngagementCountsResponse | None
-    clicks: EngagementCountsResponse | None
-    tracked: int
-    links: list[LinkEngagementResponse]
-    ab_test: AbTestResponse | None
-
-
 class CampaignSummaryResponse(ResponseModel):
     """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait."""
 
@@ -408,31 +390,13 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         queue_status=numbers.position.status if numbers else None,
         counts=numbers.counts if numbers else None,
         results=numbers.results if numbers else None,
-        ab_test=_ab_test(numbers.ab_test) if numbers else None,
+        ab_test=ab_test_response(numbers.ab_test) if numbers else None,
         percent=numbers.counts.percent if numbers else None,
         failed_count=numbers.counts.failed if numbers else 0,
     )
 
 
-def campaign_report_response(
-    campaign: Campaign, numbers: CampaignNumbers | None, tracked: int
-) -> CampaignReportResponse:
-    engagement = numbers.engagement if numbers else None
-    return CampaignReportResponse(
-        campaign_id=campaign.campaign_id,
-        name=campaign.name,
-        status=campaign.status,
-        counts=numbers.counts if numbers else None,
-        results=numbers.results if numbers else None,
-        opens=engagement.opens if engagement else None,
-        clicks=engagement.clicks if engagement else None,
-        tracked=tracked,
-        links=engagement.links if engagement else [],
-        ab_test=_ab_test(numbers.ab_test) if numbers else None,
-    )
-
-
-def _ab_test(report: AbTestReport | None) -> AbTestResponse | None:
+def ab_test_response(report: AbTestReport | None) -> AbTestResponse | None:
     if report is None:
         return None
     return AbTestResponse(

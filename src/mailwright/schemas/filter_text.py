@@ -57,6 +57,17 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
             return _describe_activity("clicked in", "did not click in", activity, yes=yes)
         case filters.HasBounced(bounced=activity):
             return _describe_activity("bounced", "did not bounce", activity, yes=yes)
+        case filters.HasComplained(complained=activity):
+            return _describe_activity("complained about", "did not complain about", activity, yes=yes)
+        case filters.HasUnsubscribed(unsubscribed=activity):
+            return _describe_activity("unsubscribed through", "did not unsubscribe through", activity, yes=yes)
+        case filters.DidNotOpen(did_not_open=reference):
+            which = f"the campaign {reference.campaign}"
+            return (
+                f"who received {which} and did not open it"
+                if yes
+                else f"who may have opened {which} or did not receive it"
+            )
     raise AssertionError(condition)
 
 
@@ -110,4 +121,23 @@ def _describe_activity(done: str, not_done: str, activity: MessageActivity, *, y
             what = f"who {done} fewer than {times} emails"
     campaign = f" of the campaign {activity.campaign}" if activity.campaign else ""
     within = f" within the last {activity.within_days} days" if activity.within_days else ""
-    return f"{what}{campaign}{within}"
+    return f"{what}{_describe_link(activity)}{campaign}{within}{_describe_delay(activity)}"
+
+
+def _describe_link(activity: MessageActivity) -> str:
+    url = activity.url if isinstance(activity, filters.ClickActivity) else None
+    return f" with a click on {url}" if url else ""
+
+
+def _describe_delay(activity: MessageActivity) -> str:
+    if not isinstance(activity, filters.OpenActivity):
+        return ""
+    match activity.after_minutes, activity.before_minutes:
+        case None, None:
+            return ""
+        case ((None | 0), before):
+            return f" less than {before} minutes after it was sent"
+        case after, None:
+            return f" at least {after} minutes after it was sent"
+        case after, before:
+            return f" {after} to {before} minutes after it was sent"

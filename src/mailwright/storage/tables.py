@@ -414,6 +414,8 @@ deliveries = Table(
     ),
 )
 
+_RESPONSES = text("type IN ('open', 'click', 'bounce', 'complaint', 'unsubscribe')")
+
 events = Table(
     "events",
     metadata,
@@ -424,6 +426,8 @@ events = Table(
     Column("created_at", Timestamp, nullable=False),
     Column("metadata", Text, nullable=False),
     Index("ix_events_message_key", "message_key"),
+    # Responses of recipients. They are few, so that a report reads them without the other events.
+    partial_index("ix_events_responses", "message_key", where=_RESPONSES),
 )
 
 _SOFT = text("verdict = 'soft_bounce'")
@@ -514,6 +518,8 @@ installation = Table(
     Column("value", Text, nullable=False),
 )
 
+_IS_RESEND = text("resend_of IS NOT NULL AND (status <> 'CANCELLED' OR started_at IS NOT NULL)")
+
 # Campaigns. The content is frozen at the start: `queue_entries` holds the template versions.
 campaigns = Table(
     "campaigns",
@@ -533,7 +539,11 @@ campaigns = Table(
     Column("archived_at", Timestamp),
     # The newest message key when the campaign started: its messages have larger keys.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
+    # The key of the campaign that this one sends again to those who did not open it.
+    Column("resend_of", BigInteger),
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
+    # A campaign is sent again at most once. A draft that was cancelled before its start does not count.
+    partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
 )
 
 # The files that every message of a campaign carries. A row never changes; a draft adds and removes rows.
@@ -1001,7 +1011,8 @@ campaign_tallies = Table(
     Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    Column("unique_messages", BigInteger, nullable=False),  # Messages with their first event of this type.
+    # Messages with their first event of this type; of SENT, messages that are tracked individually.
+    Column("unique_messages", BigInteger, nullable=False),
 )
 
 # Results of the A/B test variants of each campaign. A variant has a template per locale.

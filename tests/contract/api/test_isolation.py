@@ -33,6 +33,8 @@ BODIES: dict[str, Any] = {
     "CampaignDuplicateRequest": {},
     "CampaignExtendRequest": {},
     "CampaignWinnerRequest": {"version": "A"},
+    "CampaignSegmentRequest": {"of": "opened"},
+    "CampaignResendRequest": {"subject": "Theirs again"},
     "CampaignScheduleRequest": {"scheduledAt": None},
     "CampaignMoveRequest": {"position": 1},
     "ContactRequest": {"name": "Theirs"},

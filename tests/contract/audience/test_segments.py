@@ -80,7 +80,7 @@ def a_contact(chance: random.Random, number: int) -> SampleContact:
                 campaign,
                 chance.choice([None, a_time()]),
                 [
-                    (chance.choice(["open", "click", "bounce", "delivered"]), a_time())
+                    (chance.choice(["open", "click", "bounce", "complaint", "unsubscribe", "delivered"]), a_time())
                     for _ in range(chance.randrange(3))
                 ],
             )
@@ -131,6 +131,14 @@ def matches(condition: FilterCondition, sample: SampleContact) -> bool:
         case filters.HasBounced(bounced=activity):
             return often_enough(
                 sample, activity, lambda message: [at for type_, at in message.reports if type_ == "bounce"]
+            )
+        case filters.HasComplained(complained=activity):
+            return often_enough(
+                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "complaint"]
+            )
+        case filters.HasUnsubscribed(unsubscribed=activity):
+            return often_enough(
+                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "unsubscribe"]
             )
     raise AssertionError(condition)
 
@@ -208,6 +216,9 @@ ACTIVITIES = st.fixed_dictionaries(
 )
 
 
+FILTERED_ACTIVITIES = ("sent", "opened", "clicked", "bounced", "complained", "unsubscribed")
+
+
 def an_attribute(name: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({"attribute": st.sampled_from([*KEYS, "nobody_has_it"]), name: values})
 
@@ -237,7 +248,7 @@ UNSUBSCRIBE = st.one_of(
             {"createdBefore": "2027-01-01"},
         ]
     ),
-    *(st.fixed_dictionaries({name: ACTIVITIES}) for name in ("sent", "opened", "clicked", "bounced")),
+    *(st.fixed_dictionaries({name: ACTIVITIES}) for name in FILTERED_ACTIVITIES),
 )
 FILTERS = st.recursive(
     UNSUBSCRIBE,

@@ -1,16 +1,14 @@
 """Opens and clicks from the email to the report."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
-from mailwright.access.roles import Role
 from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
@@ -23,13 +21,12 @@ from mailwright.outbox.tenants import change as change_tenant
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaigns, contacts, events, lists, tenants
+from mailwright.storage.tables import campaigns, contacts, events, lists, messages, templates, tenants
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
-from tests.pages import HOME, PASSWORD, Visit, a_visit
 from tests.standins.http import HttpStandIn
-from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, links_of, pixel_of
+from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, a_tracking_dashboard, links_of, pixel_of
 
 ANN = "ann@example.com"
 
@@ -217,6 +214,20 @@ async def test_link_expires_after_more_than_a_year(tracking: Tracking) -> None:
     assert (await tracking.request(link)).status_code == 404
 
 
+@pytest.mark.promise("tracking-link-lives")
+@pytest.mark.parametrize("mode", ["individual", "anonymous"])
+async def test_link_of_a_deleted_campaign_works_for_a_year(tracking: Tracking, mode: str) -> None:
+    await tracking.send(ANN, tracking=mode)
+    link = links_of(tracking.content_to(ANN))[0]
+    async with tracking.bench.database.write() as tx:
+        for table in (campaigns, messages, events, templates, contacts):
+            await tx.execute(delete(table))
+    for days in (1, 364):
+        tracking.clock.advance(days * DAY)
+        assert (await tracking.request(link)).headers["location"] == SHOP
+        assert await tracking.drain() == 1  # It belongs to nothing, and nothing fails.
+
+
 async def test_transactional_message_is_tracked_only_on_request(tracking: Tracking) -> None:
     await join(tracking.bench.database, [ANN], consents_to_tracking=True)
     html = f'<p><a href="{SHOP}">Offers</a></p>'
@@ -373,7 +384,7 @@ async def test_report_page_says_what_was_tracked(
     campaign_id = await tracking.send(ANN, tracking=mode)
     await tracking.visit(links_of(tracking.content_to(ANN))[0])
     assert (await tracking.report(campaign_id))["tracked"] == tracked
-    async with _a_dashboard(tracking, tmp_path) as visit:
+    async with a_tracking_dashboard(tracking, tmp_path) as visit:
         words = (await visit.open(f"/campaigns/{campaign_id}/report/figures")).words()
     assert [each for each in expected if each not in words] == []
     assert "Deliveries and bounces come from the provider." in words
@@ -397,7 +408,7 @@ async def test_machine_click_is_marked_in_timeline_and_history(tracking: Trackin
     assert (click["what"], click["isMachine"]) == ("email click by a machine", True)
     assert [each for each in history if each["isMachine"]] == [click]
     [sent] = tracking.provider.messages
-    async with _a_dashboard(tracking, tmp_path) as visit:
+    async with a_tracking_dashboard(tracking, tmp_path) as visit:
         assert "Link clicked by a machine" in (await visit.open(f"/messages/{sent.outbox_id}")).words()
         assert "Email click by a machine" in (await visit.open(f"/contacts/{ANN}")).words()
 
@@ -418,16 +429,6 @@ async def test_webhook_receives_opens_and_clicks(tracking: Tracking, agent: str,
         received = {each.json()["type"]: each.json()["metadata"] for each in receiver.requests}
     assert {type_: each["isMachine"] for type_, each in received.items()} == {"open": is_machine, "click": is_machine}
     assert received["click"]["url"] == SHOP
-
-
-@asynccontextmanager
-async def _a_dashboard(tracking: Tracking, tmp_path: Path, role: Role = Role.VIEWER) -> AsyncIterator[Visit]:
-    database, clock = tracking.bench.database, tracking.clock
-    engine = an_engine(database, clock, base_url=HOME, tracking="individual", tracking_spool=tmp_path)
-    await engine.users.create("ada", PASSWORD, role, actor="test")
-    async with a_visit(create_app(engine)) as visit:
-        yield visit
-    await engine.close()
 
 
 def _unavailable(*_arguments: object) -> NoReturn:

@@ -4,7 +4,7 @@ FROM (
   SELECT e.created_at - e.created_at % 60000 AS minute,
     CASE WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type ELSE e.type END AS type,
     CASE
-      WHEN e.type = 'SENT' THEN 0
+      WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id

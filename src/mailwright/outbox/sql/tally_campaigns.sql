@@ -1,5 +1,5 @@
 -- Counts the events of campaigns between two keys, by template and minute. Also counts the messages that had an event of
--- this type for the first time, and those that a person opened or clicked for the first time. Opens and clicks by
+-- this type for the first time (of SENT: those that are tracked individually), and those that a person opened or clicked for the first time. Opens and clicks by
 -- machines have separate types. In the LIKE pattern, `_` matches the colon of the JSON. The query must start with the
 -- events: CROSS JOIN fixes that order for SQLite, and `+ 0` keeps PostgreSQL from using the index of campaigns.
 SELECT n.campaign_key, n.template_key, n.minute, n.type, count(*) AS events,
@@ -8,7 +8,7 @@ FROM (
   SELECT m.campaign_key, COALESCE(m.template_key, 0) AS template_key, e.created_at - e.created_at % 60000 AS minute,
     CASE WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type ELSE e.type END AS type,
     CASE
-      WHEN e.type = 'SENT' THEN 0
+      WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id

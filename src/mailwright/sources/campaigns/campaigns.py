@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.mime import EmailAttachment
 from mailwright.content.presend_checks import PresendContext, PresendIssue
@@ -58,6 +59,7 @@ from mailwright.sources.campaigns.records import (
     find_campaign,
     lock_campaign,
 )
+from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.sources.campaigns.snapshot import freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
@@ -93,21 +95,7 @@ class Campaigns:
         """Create a draft with new attachments, or with those of another campaign."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            rows = await tx.execute(
-                insert(campaigns)
-                .values(
-                    campaign_id=uuid7(now),
-                    tenant_id=tenant_id,
-                    name=definition.name,
-                    status=CampaignStatus.DRAFT,
-                    definition=as_text(definition),
-                    scheduled_at=definition.scheduled_at,
-                    created_at=now,
-                    updated_at=now,
-                )
-                .returning(campaigns)
-            )
-            campaign = campaign_of_row(rows[0])
+            campaign = await _insert_draft(tx, tenant_id, definition, now)
             await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
             if copy_of is not None:
                 await copy_attachments(tx, copy_of.key, campaign.key, now)
@@ -130,6 +118,7 @@ class Campaigns:
     async def edit(self, actor: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EDIT)
+            definition = _with_same_original(definition, campaign.definition)
             changes = {
                 "name": definition.name,
                 "definition": as_text(definition),
@@ -344,6 +333,8 @@ class Campaigns:
             entry = await entry_of(tx, campaign)
             if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
                 raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
+            if segment is not None and campaign.definition.resend_of is not None:
+                raise NotPossibleNow("The campaign goes only to those who did not open another one.")
             if segment is not None:
                 wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
                 entry = replace(entry, content=replace(entry.content, filter=wider))
@@ -394,6 +385,32 @@ def with_send_time(
     if not send_now and send_at is None:
         return definition
     return definition.model_copy(update={"scheduled_at": None if send_now else send_at})
+
+
+async def _insert_draft(tx: Transaction, tenant_id: int, definition: CampaignDefinition, now: Instant) -> Campaign:
+    values = {
+        "campaign_id": uuid7(now),
+        "tenant_id": tenant_id,
+        "name": definition.name,
+        "status": CampaignStatus.DRAFT,
+        "definition": as_text(definition),
+        "scheduled_at": definition.scheduled_at,
+        "created_at": now,
+        "updated_at": now,
+        "resend_of": await find_resent(tx, tenant_id, definition),
+    }
+    try:
+        rows = await tx.execute(insert(campaigns).values(**values).returning(campaigns))
+    except IntegrityError as error:  # A unique index allows one campaign for each original.
+        raise AlreadyResent from error
+    return campaign_of_row(rows[0])
+
+
+def _with_same_original(definition: CampaignDefinition, saved: CampaignDefinition) -> CampaignDefinition:
+    """Keep the campaign that a draft sends again, because its audience depends on it."""
+    if definition.resend_of not in (None, saved.resend_of):
+        raise InvalidInput("cannot be changed; send that campaign again instead", field="resendOf")
+    return definition.model_copy(update={"resend_of": saved.resend_of})
 
 
 async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:

@@ -234,13 +234,19 @@ async def _hours_warnings(
 async def _load_filter(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> dict[str, Any] | None:
-    if definition.segment is None:
-        return definition.filter
-    saved = await _load_segment(tx, tenant_id, definition.segment)
-    if saved is None:
-        problems.append(CampaignProblem("segment", UNKNOWN_SEGMENT, f"There is no segment {definition.segment}"))
-        return None
-    return saved if definition.filter is None else {"all": [saved, definition.filter]}
+    """Return the segment, the filter, and the condition of a resend, all of which must match."""
+    conditions = [] if definition.filter is None else [definition.filter]
+    if definition.resend_of is not None:
+        conditions.append({"didNotOpen": {"campaign": definition.resend_of}})
+    if definition.segment is not None:
+        saved = await _load_segment(tx, tenant_id, definition.segment)
+        if saved is None:
+            problems.append(CampaignProblem("segment", UNKNOWN_SEGMENT, f"There is no segment {definition.segment}"))
+            return None
+        conditions.insert(0, saved)
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return {"all": conditions}
 
 
 async def _load_segment(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any] | None:
@@ -253,7 +259,8 @@ async def _load_segment(tx: Transaction, tenant_id: int, segment: str) -> dict[s
 async def _check_lists(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> None:
-    if not definition.lists and definition.segment is None and definition.filter is None:
+    narrowing = (definition.segment, definition.filter, definition.resend_of)
+    if not definition.lists and all(each is None for each in narrowing):
         problems.append(CampaignProblem("lists", "NO_AUDIENCE", "choose a list, a segment or a filter"))
     wanted = set(definition.lists) - {GENERAL}
     known = await tx.execute(

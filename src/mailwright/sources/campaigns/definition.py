@@ -179,6 +179,8 @@ class CampaignDefinition(DefinitionPart):
     tracking: TrackingMode | None = None  # None: use the mode of the lists, the tenant and the installation
     utm: UtmParameters | None = None
     waves: Waves | None = None
+    # The ID of an earlier campaign; this one goes to those who did not open it.
+    resend_of: Annotated[str | None, Field(pattern=r"^[0-9a-f-]{36}$")] = None
 
     @model_validator(mode="after")
     def _waves_or_ab_test(self) -> "CampaignDefinition":

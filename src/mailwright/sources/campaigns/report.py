@@ -1,16 +1,18 @@
-"""The report of a campaign: every recipient's message with its bucket, or the messages of one bucket."""
+"""The report of a campaign: every recipient's message with its bucket, or those of one bucket or with one response."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, TextClause, func, select, text, tuple_
 
+from mailwright.audience.responses import responses, was_not_opened
 from mailwright.domain.buckets import SUPPRESSED_CODES, Bucket, bucket_of
 from mailwright.domain.clock import Instant
-from mailwright.domain.states import Status
+from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Database
-from mailwright.storage.tables import deliveries, messages
+from mailwright.storage.tables import contacts, deliveries, messages
 
 PAGE = 5_000
 
@@ -49,12 +51,33 @@ class ReportRow:
     failed_at: Instant | None = None
 
 
-async def report_rows(database: Database, campaign_key: int) -> AsyncIterator[ReportRow]:
-    """Yield all rows. They are read page by page to limit the memory, and each page has the latest state."""
+class RecipientResponse(StrEnum):
+    """Recipients who responded, or who certainly did not open. Opens and clicks by machines do not count."""
+
+    OPENED = "opened"
+    CLICKED = "clicked"
+    DID_NOT_OPEN = "did_not_open"
+    COMPLAINED = "complained"
+    UNSUBSCRIBED = "unsubscribed"
+
+
+RecipientFilter = Bucket | RecipientResponse
+_EVENTS: Final = {
+    RecipientResponse.OPENED: EventType.OPENED,
+    RecipientResponse.CLICKED: EventType.CLICKED,
+    RecipientResponse.COMPLAINED: EventType.COMPLAINED,
+    RecipientResponse.UNSUBSCRIBED: EventType.UNSUBSCRIBED,
+}
+
+
+async def report_rows(
+    database: Database, campaign_key: int, show: RecipientFilter | None = None
+) -> AsyncIterator[ReportRow]:
+    """Yield all rows, or those of a filter. They are read page by page, and each page has the latest state."""
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:
-            found = await tx.execute(_by_address(campaign_key, last).limit(PAGE))
+            found = await tx.execute(_shown(_by_address(campaign_key, last), show).limit(PAGE))
         for row in found:
             yield _row(row)
         if len(found) < PAGE:
@@ -63,18 +86,28 @@ async def report_rows(database: Database, campaign_key: int) -> AsyncIterator[Re
 
 
 async def report_page(
-    database: Database, campaign_key: int, *, limit: int, after: str = "", bucket: Bucket | None = None
+    database: Database, campaign_key: int, *, limit: int, after: str = "", show: RecipientFilter | None = None
 ) -> list[ReportRow]:
     """Return a page in the order of addresses; `after` is the last address of the previous page.
 
-    A `bucket` must contain most of the recipients, because the rows of other buckets are read and dropped.
+    The rows of other recipients are read and dropped, so prefer `bucket_page` for a bucket with few recipients.
     """
     # A campaign has one message for each address, so an address is a unique position.
-    query = _by_address(campaign_key, (after, 2**63 - 1)).limit(limit)
-    if bucket is not None:
-        query = query.where(*_CONDITIONS[bucket])
+    query = _shown(_by_address(campaign_key, (after, 2**63 - 1)), show).limit(limit)
     async with database.read() as tx:
         return [_row(row) for row in await tx.execute(query)]
+
+
+def _shown(query: Select[Any], show: RecipientFilter | None) -> Select[Any]:
+    match show:
+        case None:
+            return query
+        case Bucket():
+            return query.where(*_CONDITIONS[show])
+        case RecipientResponse.DID_NOT_OPEN:
+            return query.join(contacts, contacts.c.id == messages.c.contact_key).where(was_not_opened())
+        case _:
+            return query.where(responses(_EVENTS[show]).correlate(messages).exists())
 
 
 async def bucket_page(database: Database, lane: int, bucket: Bucket, *, limit: int, after: int = 0) -> list[ReportRow]:

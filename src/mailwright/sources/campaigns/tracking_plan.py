@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from sqlalchemy import Select, func, select
 
-from mailwright.domain.states import Status
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.sources.campaigns.definition import MANUAL, CampaignDefinition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import contacts, deliveries, lists, messages, tenants
+from mailwright.storage.tables import contacts, lists, tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +61,11 @@ async def plan_tracking(
     return TrackingPlan(mode, int((await tx.execute(consenting))[0][0]))
 
 
-async def load_tracking(tx: Transaction, campaign: Campaign, installation: TrackingMode) -> TrackingPlan:
-    """Return how a started campaign is tracked, with the number of sent messages whose recipients consent."""
-    mode = await _find_mode(tx, campaign.tenant_id, campaign.definition, installation)
-    if mode is not TrackingMode.INDIVIDUAL:
-        return TrackingPlan(mode)
-    query = (
-        select(func.count())
-        .select_from(messages)
-        .join(contacts, contacts.c.id == messages.c.contact_key)
-        .join(deliveries, deliveries.c.message_key == messages.c.id)
-        .where(messages.c.campaign_key == campaign.key, deliveries.c.status == Status.SENT)
-        .where(contacts.c.consents_to_tracking.is_(True))
-    )
-    return TrackingPlan(mode, int((await tx.execute(query))[0][0]))
+async def load_tracking(tx: Transaction, campaign: Campaign, installation: TrackingMode, tracked: int) -> TrackingPlan:
+    """Return how a started campaign was tracked. `tracked` is the number of its emails that identify a recipient."""
+    if tracked:
+        return TrackingPlan(TrackingMode.INDIVIDUAL, tracked)
+    return TrackingPlan(await _find_mode(tx, campaign.tenant_id, campaign.definition, installation))
 
 
 async def _find_mode(

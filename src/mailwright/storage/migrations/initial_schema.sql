@@ -285,6 +285,8 @@ CREATE TABLE events (
   CONSTRAINT pk_events PRIMARY KEY ($events_key)
 ) $events_partitioning;
 CREATE INDEX ix_events_message_key ON events (message_key);
+CREATE INDEX ix_events_responses ON events (message_key)
+  WHERE type IN ('open', 'click', 'bounce', 'complaint', 'unsubscribe');
 
 CREATE TABLE reports (
   id $identity NOT NULL,
@@ -371,10 +373,13 @@ CREATE TABLE campaigns (
   finished_at BIGINT,
   archived_at BIGINT,
   messages_after_key BIGINT DEFAULT 0 NOT NULL,
+  resend_of BIGINT,
   CONSTRAINT pk_campaigns PRIMARY KEY (id),
   CONSTRAINT uq_campaigns_campaign_id UNIQUE (campaign_id)
 );
 CREATE INDEX ix_campaigns_tenant_id_id ON campaigns (tenant_id, id);
+CREATE UNIQUE INDEX uq_campaigns_resend_of ON campaigns (resend_of)
+  WHERE resend_of IS NOT NULL AND (status <> 'CANCELLED' OR started_at IS NOT NULL);
 
 CREATE TABLE campaign_attachments (
   id $identity NOT NULL,

@@ -7,7 +7,7 @@ from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine
@@ -23,7 +23,6 @@ from mailwright.schemas.campaigns import (
     CampaignMoveRequest,
     CampaignMoveResponse,
     CampaignRefused,
-    CampaignReportResponse,
     CampaignRequest,
     CampaignResolveResponse,
     CampaignResponse,
@@ -37,7 +36,6 @@ from mailwright.schemas.campaigns import (
     FailedRecipientListResponse,
     InDoubtListResponse,
     campaign_check_response,
-    campaign_report_response,
     campaign_response,
     campaign_summary_response,
     failed_recipient_response,
@@ -46,18 +44,16 @@ from mailwright.schemas.campaigns import (
 )
 from mailwright.schemas.messages import ResolveRequest
 from mailwright.schemas.paging import decode_cursor
-from mailwright.schemas.recipient_report import report_csv as csv_lines
 from mailwright.sources.api.validation import parse, parse_strict
-from mailwright.sources.campaigns import progress, report
+from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_existing
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
-from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep, actor_of
-from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -366,28 +362,6 @@ async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
             next_cursor=page.next_cursor("failure", [recipient.message_key for recipient in failed]),
         )
     )
-
-
-@router.get(
-    "/{campaignId}/report",
-    responses=describe_responses({HTTPStatus.OK: CampaignReportResponse}, HTTPStatus.NOT_FOUND),
-)
-async def show_report(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show the figures of a campaign: recipients by result, opens and clicks of people and machines, and each link."""
-    campaign = await _find(engine, caller, campaignId)
-    numbers = await load_numbers(engine.database, campaign, engine.clock.now())
-    async with engine.database.read() as tx:
-        tracking = await load_tracking(tx, campaign, engine.settings.tracking)
-    return json_response(campaign_report_response(campaign, numbers, tracking.consenting))
-
-
-@router.get("/{campaignId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
-async def report_csv(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Download the result of every recipient as CSV, by address."""
-    campaign = await _find(engine, caller, campaignId)
-    lines = csv_lines(report.report_rows(engine.database, campaign.key))
-    headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
-    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _actor(caller: Caller) -> Actor:

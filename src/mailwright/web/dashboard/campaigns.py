@@ -1,13 +1,13 @@
-"""Campaign pages: list, progress, forecast, recipients, report and actions."""
+"""Campaign pages: list, progress, forecast, recipients and actions."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import segments
@@ -15,33 +15,29 @@ from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTE
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
-from mailwright.domain.clock import HOUR, Instant
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.schedule import parse_time
-from mailwright.domain.states import Resolution
+from mailwright.domain.states import EventType, Resolution
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
+from mailwright.schemas.campaign_reports import RecipientShow, parse_recipient_filter
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import with_send_time
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
-from mailwright.sources.campaigns.engagement import load_engagement
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
-from mailwright.sources.campaigns.numbers import load_ab_test
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Actor, Campaign
-from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, campaign_statistics
+from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
-from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
-from mailwright.web.dashboard.axis import round_number
 from mailwright.web.dashboard.campaigns_forms import (
     field_errors_of,
     fields_from,
@@ -58,29 +54,14 @@ from mailwright.web.state import EngineDep, result_cache_of
 router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 25
-MAX_SHOWN_LINKS: Final = 100
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
 _ACTIVITY_SHOWN: Final = 20
-_MAX_AXIS_LABELS: Final = 4
 _RESOLVED: Final = {
     Resolution.SENT: "Unconfirmed emails marked as sent.",
     Resolution.RESEND: "Unconfirmed emails queued to be sent again.",
     Resolution.CLOSE: "Unconfirmed emails closed as unknown.",
 }
-
-RecipientFilter = Literal[
-    "all",
-    "sent",
-    "bounced",
-    "failed",
-    "suppressed",
-    "in_doubt",
-    "closed_unknown",
-    "cancelled",
-    "sending",
-    "waiting",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +142,15 @@ async def show_forecasts(request: Request, engine: EngineDep, visitor: ViewerDep
 @router.get("/{campaign_id}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
     """Show a draft with its pre-send check, or a started campaign with its progress."""
-    return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id))
+    return await _page(request, engine, visitor, await find_visible(engine, visitor, campaign_id))
 
 
 @router.get("/{campaign_id}/stream")
 async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    await _found(engine, visitor, campaign_id)
+    await find_visible(engine, visitor, campaign_id)
 
     async def render_parts() -> dict[str, str]:
-        line = await _row(engine, await _found(engine, visitor, campaign_id))
+        line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
         values = {"line": line, "rate": await _rate(engine, line)}
         return {
             name: render_part(request, visitor, f"campaigns/{name}.html", **values) for name in ("header", "progress")
@@ -202,7 +183,7 @@ async def check(
     scheduledAt: str = "",  # noqa: N803 - the name of the form field
 ) -> Response:
     """Run the pre-send check with the send time of the form. Loaded after the page, because it counts the audience."""
-    campaign = await _found(engine, visitor, campaign_id)
+    campaign = await find_visible(engine, visitor, campaign_id)
     send_at = None
     if when == "later":
         with suppress(InvalidInput):  # Ignore an invalid time. Starting the campaign reports it.
@@ -243,7 +224,7 @@ async def show_mail(
     contact: str = "",
 ) -> Response:
     """Render the email for the preview frame."""
-    campaign = await _found(engine, visitor, campaign_id)
+    campaign = await find_visible(engine, visitor, campaign_id)
     trial = CampaignTestSend(campaign_id, visitor.tenant_id, campaign.definition, (), contact.strip() or None)
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
@@ -258,10 +239,10 @@ async def show_content(
     request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, *, version: str = "", contact: str = ""
 ) -> Response:
     """Show recipients, limits and a preview of the email."""
-    line = await _row(engine, await _found(engine, visitor, campaign_id))
+    line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
     shown = await _mail_values(engine, line.campaign, version, contact)
     form = fields_from(line.campaign.definition, visitor.zone)
-    values: dict[str, Any] = {"line": line, "tabs": _tabs(line), "form": form, "errors": Errors(), **shown}
+    values: dict[str, Any] = {"line": line, "tabs": tabs_of(line), "form": form, "errors": Errors(), **shown}
     return await page(request, visitor, "campaigns/content.html", **values)
 
 
@@ -272,29 +253,31 @@ async def show_recipients(
     visitor: ViewerDep,
     campaign_id: str,
     *,
-    show: RecipientFilter = "all",
+    show: RecipientShow = "all",
     cursor: str = "",
 ) -> Response:
-    """List the recipients who have a message: all or sent ones by address, other buckets in the order of creation."""
-    line = await _row(engine, await _found(engine, visitor, campaign_id))
-    bucket = None if show == "all" else Bucket(show)
-    if bucket is None or bucket is Bucket.SENT:
-        found = await report.report_page(
-            engine.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320], bucket=bucket
-        )
-        following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
-    else:
+    """List the recipients who have a message: by address, or rare buckets in the order of creation."""
+    line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
+    wanted = parse_recipient_filter(show)
+    if isinstance(wanted, Bucket) and wanted is not Bucket.SENT:
         after = decode_cursor(show, cursor)[0] if cursor else 0
         lane = line.place.lane if line.place else 0
-        found = await report.bucket_page(engine.database, lane, bucket, limit=RECIPIENTS_PAGE, after=after)
+        found = await report.bucket_page(engine.database, lane, wanted, limit=RECIPIENTS_PAGE, after=after)
         following = encode_cursor(show, found[-1].key) if len(found) == RECIPIENTS_PAGE else None
+    else:
+        found = await report.report_page(
+            engine.database, line.campaign.key, limit=RECIPIENTS_PAGE, after=cursor[:320], show=wanted
+        )
+        following = found[-1].email if len(found) == RECIPIENTS_PAGE else None
+    async with engine.database.read() as tx:
+        reported = await count_results(tx, line.campaign.key)
     values: dict[str, Any] = {
         "line": line,
         "found": found,
         "following": following,
         "shown": show,
-        "filters": _recipient_filters(line),
-        "tabs": _tabs(line),
+        "filters": _recipient_filters(line, reported),
+        "tabs": tabs_of(line),
         "decisions": RESOLUTIONS,
     }
     return await page(request, visitor, "campaigns/recipients.html", **values)
@@ -304,46 +287,6 @@ async def show_recipients(
 async def show_in_doubt(visitor: ViewerDep, campaign_id: str) -> Response:
     """Redirect to the unconfirmed emails, which the API and the command line call `in-doubt`."""
     return RedirectResponse(f"/campaigns/{campaign_id}/recipients?show={Bucket.IN_DOUBT}", HTTPStatus.SEE_OTHER)
-
-
-@router.get("/{campaign_id}/report")
-async def show_report(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    line = await _row(engine, await _found(engine, visitor, campaign_id))
-    return await page(request, visitor, "campaigns/report.html", line=line, tabs=_tabs(line))
-
-
-@router.get("/{campaign_id}/report/figures")
-async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Show the statistics. Loaded after the page, because they read all events of the campaign."""
-    line = await _row(engine, await _found(engine, visitor, campaign_id))
-    found = await campaign_statistics(engine.database, line.campaign.key)
-    async with engine.database.read() as tx:
-        tested = await load_ab_test(tx, line.campaign)
-        engagement = await load_engagement(tx, line.campaign.key, found.messages)
-        tracking = await load_tracking(tx, line.campaign, engine.settings.tracking)
-    values: dict[str, Any] = {
-        "line": line,
-        "figures": found,
-        "series": [each.value for each in CHARTED_EVENTS],
-        "top": round_number(found.largest),
-        "marks": _marks(found),
-        "has_days": _has_days(found),
-        "ab_test": tested,
-        "engagement": engagement,
-        "tracking": tracking,
-        "links": engagement.links[:MAX_SHOWN_LINKS],
-        "may_choose": tested is not None and tested.can_choose and line.may(CampaignAction.CHOOSE_WINNER),
-    }
-    return fragment(request, visitor, "campaigns/figures.html", **values)
-
-
-@router.get("/{campaign_id}/report.csv")
-async def download_report(engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Download the same report file as the API."""
-    campaign = await _found(engine, visitor, campaign_id)
-    lines = report_csv(report.report_rows(engine.database, campaign.key))
-    headers = {"Content-Disposition": f'attachment; filename="campaign-{campaign.campaign_id}.csv"'}
-    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 # Actions.
@@ -363,7 +306,7 @@ async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaig
             send_at=_send_time(form, visitor) if is_later else None,
         )
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
-        campaign = await _found(engine, visitor, campaign_id)
+        campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
     words = "Campaign scheduled." if is_later else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
@@ -383,7 +326,9 @@ async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, ca
     try:
         await engine.campaigns.reschedule(_acting(visitor), campaign_id, None if is_now else _send_time(form, visitor))
     except (InvalidInput, NotPossibleNow) as error:
-        return await _page(request, engine, visitor, await _found(engine, visitor, campaign_id), error=error, form=form)
+        return await _page(
+            request, engine, visitor, await find_visible(engine, visitor, campaign_id), error=error, form=form
+        )
     words = "The campaign will be sent now." if is_now else "Send time changed."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
@@ -479,7 +424,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
             _acting(visitor), campaign_id, addresses, as_contact=form["asContact"] or None
         )
     except (InvalidInput, CampaignNotStartable) as error:
-        campaign = await _found(engine, visitor, campaign_id)
+        campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
     words = "1 test email sent." if len(sent) == 1 else f"{len(sent)} test emails sent."
     return redirect(request, f"/campaigns/{campaign_id}", words)
@@ -492,11 +437,11 @@ async def edit_limits(request: Request, engine: EngineDep, visitor: EditorDep, c
     try:
         await engine.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
-        line = await _row(engine, await _found(engine, visitor, campaign_id))
+        line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
         shown = await _mail_values(engine, line.campaign, "", "")
         values: dict[str, Any] = {
             "line": line,
-            "tabs": _tabs(line),
+            "tabs": tabs_of(line),
             "form": form,
             "errors": field_errors_of(error),
             **shown,
@@ -538,11 +483,11 @@ async def _page(
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    line = await _row(engine, campaign)
+    line = await load_row(engine, campaign)
     values: dict[str, Any] = {
         "line": line,
         "rate": await _rate(engine, line),
-        "tabs": _tabs(line),
+        "tabs": tabs_of(line),
         "errors": field_errors_of(error) if error is not None else Errors(),
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, visitor.zone)),
@@ -577,7 +522,7 @@ async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact
     return {**values, "email": found, "versions": list(versions), "has_dark": has_dark}
 
 
-def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
+def tabs_of(line: CampaignRow) -> list[tuple[str, str]]:
     if line.campaign.status is CampaignStatus.DRAFT:
         return []
     path = f"/campaigns/{line.campaign.campaign_id}"
@@ -585,18 +530,26 @@ def _tabs(line: CampaignRow) -> list[tuple[str, str]]:
     return [*places, (f"{path}/content", "Content and limits")] if line.place else [(f"{path}/content", "Content")]
 
 
-def _recipient_filters(line: CampaignRow) -> list[tuple[str, str, int]]:
-    """Return each filter with its label and number. Buckets without recipients are left out, except failures."""
+def _recipient_filters(line: CampaignRow, reported: Mapping[str, int]) -> list[tuple[str, str, int | None]]:
+    """Return each filter with its label and number. Filters without recipients are left out, except failures."""
     counts = line.counts
     if counts is None:
         return [("all", "All", 0)]
-    shown = [
+    shown: list[tuple[str, str, int | None]] = [
         (bucket.value, label, counts.buckets[bucket])
         for bucket, label in BUCKET_LABELS.items()
         if bucket not in WITHOUT_MESSAGE
         and (counts.buckets[bucket] or bucket in (Bucket.SENT, Bucket.FAILED, Bucket.IN_DOUBT))
     ]
-    return [("all", "All", counts.recipients), *shown]
+    opened, clicked = reported.get(EventType.OPENED, 0), reported.get(EventType.CLICKED, 0)
+    responses: list[tuple[str, str, int | None]] = []
+    if opened or clicked or reported.get(EventType.SENT):  # Of SENT, only emails that are tracked are counted.
+        responses = [
+            ("opened", "Opened", opened),
+            ("clicked", "Clicked", clicked),
+            ("did_not_open", "Did not open", None),
+        ]
+    return [("all", "All", counts.recipients), *shown, *responses]
 
 
 async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:
@@ -608,7 +561,7 @@ async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:
     return [CampaignRow(each, *known.get(each.campaign_id, (None, None))) for each in found]
 
 
-async def _row(engine: Engine, campaign: Campaign) -> CampaignRow:
+async def load_row(engine: Engine, campaign: Campaign) -> CampaignRow:
     [line] = await _rows(engine, [campaign])
     return line
 
@@ -619,21 +572,7 @@ async def _rate(engine: Engine, line: CampaignRow) -> float:
     return await sending_rate(engine.database, engine.clock.now()) if is_moving else 0.0
 
 
-def _has_days(found: CampaignStatistics) -> bool:
-    return found.length >= 24 * HOUR or len(found.intervals) * found.length > 24 * HOUR
-
-
-def _marks(found: CampaignStatistics) -> list[Instant]:
-    """Return the times to label along the axis, including the first and the last."""
-    if not found.intervals:
-        return []
-    number = len(found.intervals)
-    parts = min(_MAX_AXIS_LABELS, number)
-    begins_at = [found.intervals[number * part // parts].begins_at for part in range(parts)]
-    return [*begins_at, found.intervals[-1].begins_at + found.length]
-
-
-async def _found(engine: Engine, visitor: Visitor, campaign_id: str) -> Campaign:
+async def find_visible(engine: Engine, visitor: Visitor, campaign_id: str) -> Campaign:
     return await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
 
 

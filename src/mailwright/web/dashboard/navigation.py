@@ -21,6 +21,7 @@ class NavItem:
 NAVIGATION: Final = (
     NavItem("Overview", "/", "overview", ""),
     NavItem("Campaigns", "/campaigns", "campaigns", "Sending"),
+    NavItem("Reports", "/reports", "chart", "Sending"),
     NavItem("Articles", "/articles", "articles", "Sending"),
     NavItem("Mailouts", "/mailouts", "mailouts", "Sending"),
     NavItem("Notifications", "/notifications", "notifications", "Sending"),

@@ -1,0 +1,74 @@
+"""Conditions on the responses to a message, for a row of `messages`."""
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, select, text
+
+from mailwright.domain.clock import MINUTE
+from mailwright.domain.states import EventType, Status
+from mailwright.outbox.tallies import MAX_URL_CHARACTERS
+from mailwright.storage.expressions import json_text
+from mailwright.storage.tables import contacts, deliveries, events, messages
+
+# Must be exactly the condition of the partial index of responses, or SQLite does not use the index.
+IS_RESPONSE: Final = text("events.type IN ('open', 'click', 'bounce', 'complaint', 'unsubscribe')")
+IS_MACHINE: Final[ColumnElement[bool]] = events.c.metadata.like('%"isMachine"_true%')
+IS_BY_PERSON: Final[ColumnElement[bool]] = events.c.metadata.not_like('%"isMachine"_true%')
+_ENGAGEMENT: Final = (EventType.OPENED, EventType.CLICKED)
+
+
+def responses(type_: EventType, url: str | None = None) -> Select[Any]:
+    """Select the responses of people to a row of `messages`; of clicks, only those of a link if it is given.
+
+    Long URLs are compared by their beginning, because tallies contain only this part.
+    """
+    found = select(events.c.created_at).where(
+        events.c.message_key == messages.c.id, IS_RESPONSE, events.c.type == type_.value, IS_BY_PERSON
+    )
+    if url is not None:
+        target = func.substr(json_text(events.c.metadata, "url"), 1, MAX_URL_CHARACTERS)
+        found = found.where(target == url[:MAX_URL_CHARACTERS])
+    return found
+
+
+def responses_of_machines() -> Select[Any]:
+    """Select the opens and clicks of a row of `messages` by programs."""
+    is_engagement = events.c.type.in_(_ENGAGEMENT)
+    return select(events.c.id).where(events.c.message_key == messages.c.id, IS_RESPONSE, is_engagement, IS_MACHINE)
+
+
+def responded_between(
+    type_: EventType, url: str | None, after_minutes: int | None, before_minutes: int | None
+) -> ColumnElement[bool]:
+    """Match messages whose first response came this long after sending. `deliveries` must be joined."""
+    found = responses(type_, url)
+    first = found.with_only_columns(func.min(events.c.created_at)).correlate(messages).scalar_subquery()
+    delay = first - func.coalesce(deliveries.c.sent_at, deliveries.c.attempted_at)
+    bounds = [delay >= after_minutes * MINUTE] if after_minutes is not None else []
+    bounds += [delay < before_minutes * MINUTE] if before_minutes is not None else []
+    return and_(*bounds)
+
+
+def was_not_opened() -> ColumnElement[bool]:
+    """Match messages that were certainly not opened. `deliveries` and `contacts` must be joined.
+
+    The email must contain the open pixel, and the contact must have consented ever since, because nothing is recorded
+    otherwise. Opens by machines count as opens, because a person may be behind them: Gmail loads images through its
+    proxy when a person opens an email.
+    """
+    engaged = select(events.c.id).where(
+        events.c.message_key == messages.c.id, IS_RESPONSE, events.c.type.in_(_ENGAGEMENT)
+    )
+    tracked = select(events.c.id).where(
+        events.c.message_key == messages.c.id,
+        events.c.type == EventType.SENT.value,
+        events.c.metadata.like('%"isTracked"_true%'),
+    )
+    return and_(
+        deliveries.c.status == Status.SENT.value,
+        deliveries.c.bounced_at.is_(None),
+        contacts.c.consents_to_tracking.is_(True),
+        contacts.c.tracking_consent_at <= deliveries.c.attempted_at,
+        tracked.correlate(messages).exists(),
+        ~engaged.correlate(messages).exists(),
+    )
