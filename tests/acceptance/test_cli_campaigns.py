@@ -251,3 +251,26 @@ async def test_attachments_are_given_shown_and_removed(here: Commands) -> None:
     await here.ok("worker", "--drain")
     emails = [path.read_text() for path in (here.folder / "var/mailbox/new").iterdir()]
     assert [text.count('filename="plan.txt"') for text in emails] == [1, 1, 1]
+
+
+async def test_report_is_read_and_used_at_the_command_line(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    assert (await here.ok("campaign", "figures", campaign_id, "--json")).json["counts"] is None
+    await here.ok("campaign", "start", campaign_id)
+    await here.ok("worker", "--drain")
+    figures = (await here.ok("campaign", "figures", campaign_id, "--json")).json
+    assert (figures["counts"]["sent"], figures["domains"][0]["name"]) == (3, "example.com")
+    shown = (await here.ok("campaign", "figures", campaign_id)).out
+    assert "3 sent, 0 of them tracked individually" in shown
+    rows = list(csv.reader(io.StringIO((await here.ok("campaign", "figures", campaign_id, "--csv")).out)))
+    assert ["domains", "example.com", "sent", "3"] in rows
+    [result] = (await here.ok("campaign", "history", "--json")).json
+    assert (result["campaignId"], result["sent"]) == (campaign_id, 3)
+    assert (await here.ok("campaign", "history", "--csv")).out.splitlines()[0].startswith("started_at,campaign_id,name")
+    key = (await here.ok("campaign", "segment", campaign_id, "--of", "sent", "--domain", "example.com")).out.strip()
+    assert (await here.ok("segment", "show", key, "--json")).json["count"] == 3
+    assert (await here.ok("campaign", "report", campaign_id, "--show", "opened")).out.count("\n") == 1
+    refused = await here.run("campaign", "resend", campaign_id, "--subject", "Again")
+    assert refused.code != 0
+    assert "not recorded individually" in refused.err
+    assert (await here.ok("campaign", "winner", campaign_id)).out == "The campaign has no A/B test.\n"
