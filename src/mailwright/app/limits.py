@@ -30,6 +30,7 @@ def default_limits(settings: Settings) -> Limits:
         warmup_factor=settings.warmup_factor,
         interval_ms=settings.interval_ms,
         reserve_percent=settings.reserve_percent,
+        frequency_cap=settings.frequency_cap,
     )
 
 

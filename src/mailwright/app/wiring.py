@@ -36,7 +36,8 @@ from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
+from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import SendRate
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
@@ -332,6 +333,7 @@ def verify(settings: Settings) -> None:
         verify_providers,
         domain_limits,
         lifetimes,
+        _frequency_cap,
         verify_inbound,
         verify_mailouts,
     )
@@ -377,6 +379,7 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             if (domains := domain_limits(settings))
             else None,
             throttled_rate=partial(_throttled_rate, route, name),
+            lifetimes=lifetimes(settings),
         ),
         route=route,
         maintenance=Maintenance(clock, duties, lease),
@@ -500,6 +503,13 @@ def preview_identity(settings: Settings) -> SenderIdentity:
 
 def lifetimes(settings: Settings) -> Lifetimes:
     return Lifetimes() if settings.lifetimes is None else parse_lifetimes(settings.lifetimes)
+
+
+def _frequency_cap(settings: Settings) -> None:
+    try:
+        parse_frequency_cap(settings.frequency_cap)
+    except InvalidInput as error:
+        raise ConfigurationInvalid(f"MAILWRIGHT_FREQUENCY_CAP: {error}") from error
 
 
 def _database_address(settings: Settings) -> None:

@@ -49,6 +49,7 @@ class Contact:
     tracking_consent_wording: str | None
     tracking_consent_source: str | None
     tracking_consent_at: Instant | None
+    snoozed_until: Instant | None
 
     @property
     def is_deleted(self) -> bool:

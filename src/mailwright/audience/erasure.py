@@ -27,6 +27,7 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
     audit_log,
+    bulk_sends,
     contact_tags,
     contacts,
     dead_letters,
@@ -239,7 +240,8 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
     about_them = ("name", "locale", "timezone", "bounce_type", "bounce_subtype")
     basis = ("legal_basis", "legal_basis_source", "legal_basis_by", "legal_basis_at")
     consent = ("tracking_consent_wording", "tracking_consent_source", "tracking_consent_at", "consents_to_tracking")
-    nothing = dict.fromkeys((*about_them, *basis, *consent))
+    nothing = dict.fromkeys((*about_them, *basis, *consent, "snoozed_until"))
+    await tx.execute(delete(bulk_sends).where(bulk_sends.c.tenant_id == tenant_id, bulk_sends.c.email == contact.email))
     await tx.execute(
         update(contacts)
         .where(contacts.c.id == contact.id)

@@ -29,7 +29,18 @@ from mailwright.storage.expressions import json_members
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
 PAGE: Final = 2_000
-FIELDS: Final = ("email", "name", "locale", "timezone", "status", "lists", "tags", "tracking_consent", "created_at")
+FIELDS: Final = (
+    "email",
+    "name",
+    "locale",
+    "timezone",
+    "status",
+    "lists",
+    "tags",
+    "tracking_consent",
+    "snoozed_until",
+    "created_at",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class ExportedContact:
     created_at: Instant
     attributes: dict[str, Any]
     tracking_consent: TrackingConsent | None
+    snoozed_until: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +116,15 @@ def as_json(contact: ExportedContact) -> dict[str, Any]:
         "lists": list(contact.lists),
         "tags": list(contact.tags),
         "trackingConsent": consent_json(contact.tracking_consent),
+        "snoozedUntil": isoformat(contact.snoozed_until),
         "createdAt": isoformat(contact.created_at),
         "attributes": contact.attributes,
     }
 
 
 async def _page(tx: Transaction, selection: ExportSelection, now: Instant, after: str) -> list[ExportedContact]:
-    names = ("id", "email", "name", "locale", "timezone", "status", "created_at", "attributes", *CONSENT_COLUMNS)
+    own = ("id", "email", "name", "locale", "timezone", "status", "snoozed_until", "created_at", "attributes")
+    names = (*own, *CONSENT_COLUMNS)
     query = select(*(contacts.c[name] for name in names)).where(_conditions(selection, now), contacts.c.email > after)
     rows = await tx.execute(query.order_by(contacts.c.email).limit(PAGE))
     keys = [row.id for row in rows]
@@ -128,6 +142,7 @@ async def _page(tx: Transaction, selection: ExportSelection, now: Instant, after
             row.created_at,
             orjson.loads(row.attributes),
             consent_of_row(row),
+            row.snoozed_until,
         )
         for row in rows
     ]
@@ -167,6 +182,7 @@ def _row(contact: ExportedContact, attributes: Sequence[str]) -> list[str]:
         ", ".join(contact.lists),
         ", ".join(contact.tags),
         consent_cell(contact.tracking_consent),
+        isoformat(contact.snoozed_until) or "",
         isoformat(contact.created_at) or "",
         *("" if (value := contact.attributes.get(name)) is None else as_text(value) for name in attributes),
     )

@@ -69,6 +69,7 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         "legalBasisBy": contact.legal_basis_by,
         "legalBasisAt": isoformat(contact.legal_basis_at),
         "trackingConsent": consent_json(contact.tracking_consent),
+        "snoozedUntil": isoformat(contact.snoozed_until),
         "createdAt": isoformat(contact.created_at),
         "lists": [
             {

@@ -6,6 +6,7 @@ from sqlalchemy import update
 
 from mailwright.audience import subscription_events
 from mailwright.audience.lists import GENERAL
+from mailwright.audience.snooze import set_snooze
 from mailwright.audience.status import (
     ContactPreferences,
     SuppressionReason,
@@ -17,7 +18,7 @@ from mailwright.audience.status import (
 )
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.tracking_consent import TrackingConsent, discard_requests, set_consent
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
 
@@ -29,6 +30,7 @@ class PreferenceChoice:
     locale: str | None  # None keeps the language
     unsubscribe_all: bool = False
     tracking_consent: TrackingConsent | None = None  # None if the page did not ask
+    snooze_days: int | None = None  # how long to pause bulk email; 0 ends the pause, None keeps it
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ async def update_preferences(
             await set_consent(tx, tenant_id, email, consent, now)
         if consent is not None and not consent.is_given:
             await discard_requests(tx, tenant_id, email)
+        if choice.snooze_days is not None:
+            until = now + choice.snooze_days * DAY if choice.snooze_days else None
+            await set_snooze(tx, tenant_id, email, until, now, actor=source)
         after = await load_preferences(tx, tenant_id, email)
         await subscription_events.record_changes(
             tx,

@@ -258,6 +258,7 @@ class ContactPreferences:
     scopes: Mapping[str, str]  # suppressed scopes with their reasons
     lists: tuple[ListPreference, ...]
     consents_to_tracking: bool | None = None
+    snoozed_until: Instant | None = None  # a time in the past is a pause that has ended
 
     @property
     def receives_bulk_email(self) -> bool:
@@ -282,7 +283,9 @@ async def load_preferences(tx: Runner, tenant_id: int, email: str) -> ContactPre
         return ContactPreferences(contact["email"], ContactStatus.ACTIVE, None, scopes, states)
     [row] = known
     consents = None if row.consents_to_tracking is None else bool(row.consents_to_tracking)
-    return ContactPreferences(contact["email"], ContactStatus(row.status), row.locale, scopes, states, consents)
+    return ContactPreferences(
+        contact["email"], ContactStatus(row.status), row.locale, scopes, states, consents, row.snoozed_until
+    )
 
 
 async def lock_contact(tx: Runner, tenant_id: int, email: str, now: Instant) -> None:

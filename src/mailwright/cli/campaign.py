@@ -22,6 +22,7 @@ from mailwright.cli.campaign_options import (
     GuardRails,
     Hours,
     IfUndecided,
+    IgnoreCap,
     Interval,
     Lists,
     MinConfidence,
@@ -149,6 +150,7 @@ def create(
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
     guard_rails: GuardRails = None,
+    ignore_frequency_cap: IgnoreCap = None,
     variants: Variants = None,
     test_percent: TestPercent = None,
     wait_minutes: WaitMinutes = None,
@@ -506,6 +508,7 @@ def limits_command(
     interval_ms: Interval = None,
     one_at_a_time: Alone = None,
     guard_rails: GuardRails = None,
+    ignore_frequency_cap: IgnoreCap = None,
     as_json: Json = False,
 ) -> None:
     """Show or edit a campaign's own limits. Options that are not given stay as they are."""

@@ -30,6 +30,7 @@ LIMITS: Final = (
     "interval_ms",
     "one_at_a_time",
     "guard_rails",
+    "ignore_frequency_cap",
 )
 
 

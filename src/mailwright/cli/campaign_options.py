@@ -134,4 +134,12 @@ GuardRails = Annotated[
         show_default="the tenant's",
     ),
 ]
+IgnoreCap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REASON|none",
+        help="Send regardless of the tenant's frequency cap, for this reason.",
+        show_default=False,
+    ),
+]
 Alone = Annotated[bool | None, typer.Option("--one-at-a-time/--side-by-side", help="Send one message at a time.")]

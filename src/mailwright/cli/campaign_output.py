@@ -121,6 +121,8 @@ def limits(campaign: Campaign) -> Iterable[str]:
         yield "one at a time"
     if own.in_readers_time_zone:
         yield "in recipients' time zones"
+    if own.ignore_frequency_cap is not None:
+        yield f"no frequency cap ({own.ignore_frequency_cap})"
     if own.guard_rails is not None:
         yield f"guard rails {own.guard_rails.model_dump_json(by_alias=True, exclude_none=True)}"
 

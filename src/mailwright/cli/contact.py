@@ -11,6 +11,8 @@ from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
 from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
+from mailwright.audience.snooze import MAX_DAYS
+from mailwright.audience.snooze import snooze as set_pause
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import make_consent
@@ -19,6 +21,7 @@ from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
+from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.contacts import (
@@ -115,6 +118,29 @@ def activate(email: Email, tenant: Tenant = tenants.DEFAULT) -> None:
 
     run(work)
     out.print(f"{email} is active again.", markup=False)
+
+
+@app.command()
+def snooze(
+    email: Email,
+    days: Annotated[
+        str, typer.Argument(metavar="DAYS|off", help="How long to pause bulk email; off ends it.", show_default=False)
+    ],
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Pause bulk email to a contact for some days, or end the pause. Transactional email is still sent."""
+    if days != "off" and not (days.isascii() and days.isdecimal() and 1 <= int(days) <= MAX_DAYS):
+        raise typer.BadParameter(f"give a number of days from 1 to {MAX_DAYS}, or off", param_hint="DAYS")
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        person = await contacts.find_by_email(at.database, owner.id, email)
+        until = None if days == "off" else at.clock.now() + int(days) * DAY
+        await set_pause(at.database, at.clock, owner.id, person.email, until, actor=CONSOLE)
+
+    run(work)
+    done = "receives bulk email again" if days == "off" else f"receives no bulk email for {days} days"
+    out.print(f"{email} {done}.", markup=False)
 
 
 @app.command("tracking-consent")
@@ -248,6 +274,7 @@ def _header(person: Contact) -> Table:
         ("Time zone", person.timezone),
         ("Legal basis", _legal_basis(person)),
         ("Tracking", _tracking_consent(person)),
+        ("Snoozed until", None if person.snoozed_until is None else clock_time(person.snoozed_until)),
     ):
         if value:
             made.add_row(name, value)

@@ -73,6 +73,14 @@ GuardRails = Annotated[
         show_default=False,
     ),
 ]
+FrequencyCap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CAP|off|none",
+        help="Bulk emails that one contact receives at most, for example `3 per 7 days`.",
+        show_default=False,
+    ),
+]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 _YES_NO = {"yes": True, "no": False}
@@ -95,6 +103,7 @@ def create(
     tracking: Tracking = None,
     tracking_host: TrackingHost = None,
     guard_rails: GuardRails = None,
+    frequency_cap: FrequencyCap = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -111,6 +120,7 @@ def create(
         tracking=tracking,
         tracking_host=tracking_host,
         guard_rails=guard_rails,
+        frequency_cap=frequency_cap,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -178,6 +188,7 @@ def edit(
     tracking: Tracking = None,
     tracking_host: TrackingHost = None,
     guard_rails: GuardRails = None,
+    frequency_cap: FrequencyCap = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
@@ -194,6 +205,7 @@ def edit(
         tracking=tracking,
         tracking_host=tracking_host,
         guard_rails=guard_rails,
+        frequency_cap=frequency_cap,
     )
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")

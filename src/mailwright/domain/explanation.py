@@ -136,6 +136,7 @@ class MessageExplanation(Explanation):
     state: ExplanationState
     tenant: str
     recipient: str
+    contact_name: str | None = None
     contact_status: str | None = None  # None if the address is not a contact
     is_suppressed: bool = False  # the recipient gets no messages at all
     bounce: str | None = None  # the report after the send: hard_bounce, soft_bounce, bounce or complaint

@@ -34,6 +34,11 @@ class Lifetimes:
             return int(own) * MINUTE
         return self.sources.get(claimed.source, self.bulk if claimed.is_bulk else self.transactional)
 
+    def end_of(self, claimed: Claimed, now: Instant) -> Instant:
+        """Return when a message that is deferred now has no use any more."""
+        ends_at = now + self.of(claimed) if claimed.retry_until is None else claimed.retry_until
+        return ends_at if claimed.expires_at is None else min(ends_at, claimed.expires_at)
+
 
 def parse_lifetimes(text: str) -> Lifetimes:
     """Parse `transactional=24h, bulk=72h, notification=30m`; report all problems together."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
+from mailwright.domain.frequency import FrequencyCap
 from mailwright.domain.lanes import priority_of
 from mailwright.domain.permits import PacingRules
 from mailwright.domain.results import ErrorCategory
@@ -127,6 +128,7 @@ class Claimed:
     list_tracking: str | None = None
     tracking_host: str | None = None
     consents_to_tracking: bool | None = None  # None if the contact has not decided
+    snoozed_until: Instant | None = None  # Until when the contact has paused bulk email; None for transactional email.
 
     @property
     def priority(self) -> int:
@@ -157,6 +159,7 @@ class Admitted:
     pacing: PacingRules | None = None  # Set if the send must start at a booked time.
     lane_limit: int | None = None  # How many messages of its lane may be in flight.
     domain_limit: int | None = None  # How many messages to the recipient's domain may be in flight.
+    frequency_cap: FrequencyCap | None = None  # How many bulk emails the recipient may receive.
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from datetime import date
 from enum import StrEnum
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.frequency import FREQUENCY_CAP
 
 
 class DeferReason(StrEnum):
@@ -20,6 +21,9 @@ class DeferReason(StrEnum):
     ONE_AT_A_TIME = "one_at_a_time"
     RESEND_TURN = "resend_turn"  # Messages that were in doubt are resent one at a time.
     RECIPIENT_HOURS = "outside_hours"  # Outside working hours in the recipient's time zone.
+    # The recipient has received as many bulk emails as the tenant allows. The detail is the cap.
+    FREQUENCY_CAP = FREQUENCY_CAP
+    SNOOZED = "snoozed"  # The recipient has paused bulk email.
 
 
 def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
@@ -54,6 +58,7 @@ class Limits:
     one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
     # The part of the hourly and daily limits that bulk messages leave for transactional messages.
     reserve_percent: int = 0
+    frequency_cap: str | None = None  # Bulk emails to one contact: `3 per 7 days`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +183,4 @@ class Deferral:
 
     until: Instant
     reason: str
+    give_up_at: Instant | None = None  # When the message fails if it is still deferred then; None: not decided here.

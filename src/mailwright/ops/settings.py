@@ -452,6 +452,13 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    frequency_cap: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_FREQUENCY_CAP",
+            description="Bulk emails that one contact receives at most, for example `3 per 7 days`.",
+        ),
+    ] = None
     guard_complaint_warn: Annotated[
         float,
         Field(

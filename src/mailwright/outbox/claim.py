@@ -181,6 +181,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         list_tracking=row.list_tracking,
         tracking_host=row.tracking_host,
         consents_to_tracking=None if row.consents_to_tracking is None else bool(row.consents_to_tracking),
+        snoozed_until=row.snoozed_until,
     )
 
 

@@ -46,6 +46,7 @@ async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]])
             "claim_token": claimed.claim_token,
             "due_at": held.until,
             "reason": held.reason,
+            "retry_until": held.give_up_at,
         }
         for claimed, held in waiting
     ]

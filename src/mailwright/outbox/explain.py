@@ -30,6 +30,7 @@ from mailwright.domain.explanation import (
     ReachedLimit,
     Remedy,
 )
+from mailwright.domain.frequency import cap_of_detail
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import (
     PROVIDER_RATE,
@@ -41,6 +42,7 @@ from mailwright.domain.permits import (
 )
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
+from mailwright.outbox.frequency import RECENT_BULK_SENDS
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of
@@ -78,6 +80,7 @@ class MessageFacts:
     workers: list[WorkerPresence]
     ahead: int
     hold: SendingHold | None = None
+    recent_sends: tuple[Instant, ...] = ()  # the bulk messages that a frequency cap counts
 
     @property
     def is_expired(self) -> bool:
@@ -98,7 +101,17 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         if not rows:
             raise NotFound
         ahead, hold = await _ahead(tx, rows[0], now), await load_hold(tx)
-    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold))
+        sends = await _recent_sends(tx, rows[0], now)
+    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold, sends))
+
+
+async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
+    cap = cap_of_detail(split_defer_reason(message.defer_reason)[1])
+    if cap is None:
+        return ()
+    recipients = [(message.tenant_id, message.to_email)]
+    rows = await tx.run(RECENT_BULK_SENDS, recipients=recipients, since=now - cap.window)
+    return tuple(row.sent_at for row in rows if row.message_key != message.id)
 
 
 async def _ahead(tx: Transaction, message: Any, now: Instant) -> int:
@@ -249,6 +262,8 @@ def _not_due(facts: MessageFacts) -> MessageExplanation:
         return _explain(facts, ExplanationState.CLAIMED, reason=reason, until=until, remedy=Remedy.CANCEL)
     if message.defer_reason in _DEFERRED:
         return _DEFERRED[message.defer_reason](facts)
+    if split_defer_reason(message.defer_reason)[0] == DeferReason.FREQUENCY_CAP:
+        return _frequency_cap(facts)
     if message.scheduled_at is not None and message.scheduled_at > facts.now:
         until = message.scheduled_at
         return _explain(facts, ExplanationState.SCHEDULED, reason="scheduled_at", until=until, remedy=Remedy.CANCEL)
@@ -288,6 +303,23 @@ def _domain_limit(facts: MessageFacts) -> MessageExplanation:
     return _deferred(facts, ExplanationState.DOMAIN_LIMIT, remedy=remedy, limit=limit)
 
 
+def _frequency_cap(facts: MessageFacts) -> MessageExplanation:
+    message = facts.message
+    cap = cap_of_detail(split_defer_reason(message.defer_reason)[1])
+    used = len(facts.recent_sends)
+    limit = ReachedLimit(
+        DeferReason.FREQUENCY_CAP, LimitScope.TENANT, message.tenant, used, cap.limit if cap is not None else used
+    )
+    return _deferred(
+        facts,
+        ExplanationState.HELD,
+        remedy=_remedy(facts, Remedy.CANCEL),
+        limit=limit,
+        contact_name=message.contact_name,
+        occurred_at=min(facts.recent_sends, default=None),
+    )
+
+
 def _retrying(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     return _explain(
@@ -310,6 +342,12 @@ _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
     DeferReason.ONE_AT_A_TIME: lambda facts: _deferred(facts, ExplanationState.IN_LINE, remedy=Remedy.WAIT),
     DeferReason.RESEND_TURN: lambda facts: _deferred(facts, ExplanationState.IN_LINE, remedy=Remedy.CANCEL),
+    DeferReason.SNOOZED: lambda facts: _deferred(
+        facts,
+        ExplanationState.HELD,
+        remedy=_remedy(facts, Remedy.CANCEL),
+        contact_name=facts.message.contact_name,
+    ),
     DeferReason.RECIPIENT_HOURS: lambda facts: _deferred(
         facts, ExplanationState.HELD, remedy=_remedy(facts, Remedy.CANCEL)
     ),

@@ -22,6 +22,7 @@ from mailwright.domain.campaign import (
     UNDECIDED,
 )
 from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
@@ -40,6 +41,7 @@ LIMIT_COLUMNS = (
     "warmup_since",
     "interval_ms",
     "one_at_a_time",
+    "frequency_cap",
 )
 # Deferral reasons that are not limits. A changed limit does not end these deferrals.
 NON_LIMIT_REASONS = (
@@ -86,6 +88,14 @@ class LimitRules:
         tenant = LimitLevel(str(tenant_id), limits)
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
+
+    @property
+    def has_frequency_caps(self) -> bool:
+        return any(limits.frequency_cap is not None for limits in (self.default, *self.tenants.values()))
+
+    def frequency_cap(self, tenant_id: int, lane: int) -> FrequencyCap | None:
+        """Return how many bulk emails the recipients of a lane may receive. Transactional email has no cap."""
+        return parse_frequency_cap(self.levels(tenant_id, lane)[-1].limits.frequency_cap)
 
     def order_of(self, lane: int) -> int:
         """Return the sort key by which lanes take turns: the lane number, with the queue position that a user set."""
@@ -171,6 +181,7 @@ def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Lim
         in_recipient_zone=bool(own.get("in_readers_time_zone")),
         interval_ms=own.get("interval_ms"),
         one_at_a_time=bool(own.get("one_at_a_time")),
+        frequency_cap=None if own.get("ignore_frequency_cap") else tenant.frequency_cap,
         reserve_percent=0,  # Campaigns have no transactional messages, so they need no reserve.
     )
 

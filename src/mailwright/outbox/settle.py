@@ -1,18 +1,20 @@
 """Record the results of attempts with their events, and the start of the next attempts, in one transaction."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import orjson
 
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import HOUR, Clock, Instant
+from mailwright.domain.frequency import CapReached
 from mailwright.domain.ids import token
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, NewMessage, Outcome, Settlement
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.accept import accept
 from mailwright.outbox.copies import deferred_copies
+from mailwright.outbox.frequency import reached_caps, record_sends
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -57,6 +59,7 @@ class BegunAttempts:
     attempted_at: Instant
     over_domain_limit: frozenset[int] = frozenset()  # Messages whose recipient domain has reached its limit.
     held_lanes: frozenset[int] = frozenset()  # Lanes that were paused, cancelled or closed since the claim.
+    reached_caps: Mapping[int, CapReached] = field(default_factory=dict)  # Messages over a frequency cap.
 
 
 class NextAttempt(Protocol):
@@ -132,14 +135,17 @@ async def settle_and_begin(
     within_limit = [attempt for attempt in next_up if attempt.claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)
     not_now = over_domain_limit | await _newly_suppressed_copies(tx, within_limit)
+    possible = [attempt for attempt in within_limit if attempt.claimed.message_key not in not_now]
+    caps = await reached_caps(tx, [attempt.admitted for attempt in possible], now)
     attempts = [
         _attempt_row(attempt.claimed, attempt.provider)
-        for attempt in within_limit
-        if attempt.claimed.message_key not in not_now
+        for attempt in possible
+        if attempt.claimed.message_key not in caps
     ]
     begun = await _begin(tx, attempts, now)
+    await record_sends(tx, [each.admitted for each in possible if each.claimed.message_key in begun], now)
     held_lanes = await _held_lanes(tx, attempts, now) if len(begun) < len(attempts) else frozenset()
-    return BegunAttempts(begun, over_limit, now, over_domain_limit, held_lanes)
+    return BegunAttempts(begun, over_limit, now, over_domain_limit, held_lanes, caps)
 
 
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
@@ -345,6 +351,7 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
         "list_key": claimed.list_key,
         "provider": provider,
         "lane": claimed.lane,
+        "is_bulk": int(claimed.is_bulk),
     }
 
 

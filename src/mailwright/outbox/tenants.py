@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.tracking import TrackingMode
@@ -60,6 +61,7 @@ class Tenant:
     tracking: str | None = None  # The most tracking that the tenant's messages may use.
     tracking_host: str | None = None  # The base URL of tracked links.
     guard_rails: str | None = None  # The tenant's own thresholds, as JSON.
+    frequency_cap: str | None = None  # `3 per 7 days`, or `off`.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -76,6 +78,7 @@ class TenantChanges(TypedDict, total=False):
     tracking: str | None
     tracking_host: str | None
     guard_rails: str | None
+    frequency_cap: str | None
 
 
 async def create(
@@ -181,6 +184,7 @@ def _check(changes: TenantChanges) -> None:
         _check_host(host)
     if (rails := changes.get("guard_rails")) is not None:
         _check_guard_rails(rails)
+    parse_frequency_cap(changes.get("frequency_cap"))
 
 
 def _check_hours(text: str) -> None:

@@ -7,6 +7,8 @@ from enum import StrEnum
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.domain import address
+from mailwright.domain.clock import isoformat
+from mailwright.domain.frequency import CapReached
 from mailwright.domain.message import Claimed
 
 
@@ -75,9 +77,7 @@ def check_recipient(claimed: Claimed) -> ValidationFailure | None:
     if not local.isascii():
         reason = "The address has characters before the @ that not all mail servers accept. Use another address."
         return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", reason)
-    if claimed.suppressed_because is not None:
-        return suppressed(claimed.suppressed_because)
-    return None
+    return _refused_by_recipient(claimed)
 
 
 def check_template(claimed: Claimed) -> ValidationFailure | None:
@@ -99,10 +99,28 @@ CHECKS: tuple[Callable[[Claimed], ValidationFailure | None], ...] = (
 )
 
 
+def _refused_by_recipient(claimed: Claimed) -> ValidationFailure | None:
+    """Check that the address is not suppressed, and has not paused bulk email beyond the message's lifetime."""
+    if claimed.suppressed_because is not None:
+        return suppressed(claimed.suppressed_because)
+    if claimed.snoozed_until is None or claimed.snoozed_until <= claimed.received_at:
+        return None
+    until = isoformat(claimed.snoozed_until)
+    reason = f"The recipient has paused bulk email until {until}, which is after the end of this message's lifetime."
+    return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_SNOOZED", reason)
+
+
 def suppressed(reason: str) -> ValidationFailure:
     return ValidationFailure(
         ValidationKind.RECIPIENT, "RECIPIENT_SUPPRESSED", f"The recipient is on the suppression list: {reason}."
     )
+
+
+def over_frequency_cap(reached: CapReached) -> ValidationFailure:
+    cap, until = reached.cap, isoformat(reached.until)
+    received = f"The recipient has received {cap.limit} of {cap.limit} bulk emails within {cap.days} days."
+    reason = f"{received} The next one is possible at {until}, after the end of this message's lifetime."
+    return ValidationFailure(ValidationKind.RECIPIENT, "FREQUENCY_CAP", reason)
 
 
 def _normal(text: str) -> str | None:

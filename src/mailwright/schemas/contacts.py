@@ -69,6 +69,12 @@ class ContactRequest(RequestModel):
         return ContactChange(self.name, self.locale, self.timezone, self.attributes, self.tags, basis, consent)
 
 
+class SnoozeRequest(RequestModel):
+    """Until when the contact receives no bulk email. Null ends the pause."""
+
+    until: RequestTime | None
+
+
 class TrackingConsentResponse(ResponseModel):
     is_given: bool
     wording: str | None
@@ -95,6 +101,7 @@ class ContactSummaryResponse(ResponseModel):
     legal_basis_by: str | None
     legal_basis_at: Time | None
     tracking_consent: TrackingConsentResponse | None
+    snoozed_until: Time | None
     created_at: Time
 
 

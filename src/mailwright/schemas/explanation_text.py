@@ -86,6 +86,8 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     ONE_AT_A_TIME: "one message at a time",
     "max_in_flight": "limit of messages in flight",
     "domain_limit": "domain limit",
+    DeferReason.FREQUENCY_CAP: "frequency cap",
+    DeferReason.SNOOZED: "pause by the recipient",
     QUOTA_EXHAUSTED: "provider quota",
     PROVIDER_RATE: "provider send rate",
     DeferReason.PROVIDER_THROTTLED: "throttling by the provider",
@@ -312,6 +314,14 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
         case "sender_rules":
             again = f"Mailwright checks them again at {times.at(message.until)}."
             return f"Campaign {message.campaign} does not meet the rules of the large mailbox providers. {again}"
+        case DeferReason.FREQUENCY_CAP if message.limit is not None:
+            who, limit = message.contact_name or message.recipient, message.limit
+            received = f"{who} has received {limit.used} of {limit.allowed} bulk emails"
+            since = f" since {times.at(message.occurred_at)}" if message.occurred_at else ""
+            return f"{received}{since}. This email can be sent from {times.at(message.until)}."
+        case DeferReason.SNOOZED:
+            who = message.contact_name or message.recipient
+            return f"{who} has paused bulk email until {times.at(message.until)}. This email can be sent then."
         case "outside_hours" if message.limit is None:
             return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."
         case _:
@@ -434,13 +444,16 @@ _MESSAGE_DEFERRALS: Final[Mapping[str, str]] = {
     DeferReason.ONE_AT_A_TIME: "Messages are sent one at a time, and one is being sent.",
     DeferReason.RESEND_TURN: "Unconfirmed messages are sent again one at a time.",
     DeferReason.RECIPIENT_HOURS: "Outside working hours in the time zones of all remaining recipients.",
+    DeferReason.SNOOZED: "All remaining recipients have paused bulk email.",
+    DeferReason.FREQUENCY_CAP: "All remaining recipients have received as many bulk emails as the cap allows.",
     RETRY_SCHEDULED: "All remaining messages failed temporarily and will be tried again.",
 }
 
 
 def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
     code = campaign.reason if campaign.detail is None else f"{campaign.reason}:{campaign.detail}"
-    why = _MESSAGE_DEFERRALS.get(code or "", "All remaining messages are deferred.")
+    general = _MESSAGE_DEFERRALS.get(campaign.reason or "", "All remaining messages are deferred.")
+    why = _MESSAGE_DEFERRALS.get(code or "", general)
     left = f"{count_text(campaign.unsent, 'message')} left."
     if campaign.held_since is not None:
         return f"{_hold_sentence(times, campaign.reason or '', campaign.held_since)} {left}"
@@ -629,6 +642,8 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     ONE_AT_A_TIME: DeferralLabel("One message at a time"),
     "max_in_flight": DeferralLabel("Limit of messages in flight reached"),
     "domain_limit": DeferralLabel("Domain limit reached"),
+    DeferReason.FREQUENCY_CAP: DeferralLabel("Frequency cap reached"),
+    DeferReason.SNOOZED: DeferralLabel("Paused by the recipient"),
     QUOTA_EXHAUSTED: DeferralLabel("Provider quota used up"),
     PROVIDER_RATE: DeferralLabel("Provider send rate reached"),
     DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel("Provider unavailable, next attempt", "at"),

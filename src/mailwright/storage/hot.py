@@ -124,6 +124,8 @@ class _SqliteRunner:
         self._queries = queries
 
     async def run(self, statement: Statement, **parameters: Any) -> Sequence[Any]:
+        if statement.is_lock:
+            return ()
         text, values = self._bound(statement, parameters)
         if not statement.is_query:
             return _named(self._connection.execute(text, values))

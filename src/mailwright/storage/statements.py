@@ -1,11 +1,12 @@
 """Load SQL statements from files. Each file holds one statement, written once for both engines.
 
-Three constructs hide the differences between the engines:
+Four constructs hide the differences between the engines:
 
 - `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
   with one parameter. A column of the type `bytea` takes bytes.
 - `for update` locks the selected rows on PostgreSQL and waits for rows that another transaction has locked;
   `skip locked` skips such rows instead. SQLite has one writer and needs neither.
+- `transaction_lock(number)` waits on PostgreSQL until no other transaction holds the lock of this number.
 
 Only the package that contains an `sql` folder, including its subpackages, runs the statements of that folder. Other
 packages call the package's functions.
@@ -26,6 +27,7 @@ Dialect = Literal["sqlite", "postgresql"]
 _ROWS: Final = re.compile(r"rows\(:(?P<name>\w+):\s*(?P<columns>[^)]*)\)\s+AS\s+(?P<alias>\w+)")
 _SKIP_LOCKED: Final = re.compile(r"\bskip locked\b")
 _FOR_UPDATE: Final = re.compile(r"\bfor update\b")
+_LOCK: Final = re.compile(r"\btransaction_lock\(")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
 _PLACEHOLDER: Final = "{rows}"
@@ -64,7 +66,7 @@ class RowsParameter(NamedTuple):
 class Statement:
     """A SQL text. It is compiled for each engine and way of passing rows, at the first use of each."""
 
-    __slots__ = ("_compiled", "is_query", "name", "rows_parameter", "text")
+    __slots__ = ("_compiled", "is_lock", "is_query", "name", "rows_parameter", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -72,6 +74,7 @@ class Statement:
         match = _ROWS.search(self.text)
         self.rows_parameter = _rows_parameter(name, match) if match else None
         self.is_query = not _CHANGES.search(self.text)
+        self.is_lock = bool(_LOCK.search(self.text))  # SQLite has one writer and skips it.
         self._compiled: dict[str | int, CompiledStatement] = {}
 
     def on(self, dialect: Dialect) -> CompiledStatement:
@@ -119,9 +122,9 @@ def statement(package: str, name: str) -> Statement:
 
 def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
     if dialect == "postgresql":
-        text, sign = _SKIP_LOCKED.sub("FOR UPDATE SKIP LOCKED", text), "$"
+        text, sign = _LOCK.sub("pg_advisory_xact_lock(", _SKIP_LOCKED.sub("FOR UPDATE SKIP LOCKED", text)), "$"
     else:
-        text, sign = _FOR_UPDATE.sub("", _SKIP_LOCKED.sub("", text)), "?"
+        text, sign = _LOCK.sub("abs(", _FOR_UPDATE.sub("", _SKIP_LOCKED.sub("", text))), "?"
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:

@@ -69,6 +69,7 @@ tenants = Table(
     Column("tracking", Text),
     Column("tracking_host", Text),  # The URL of tracked links; None for the public URL.
     Column("guard_rails", Text),  # The tenant's own thresholds, as JSON.
+    Column("frequency_cap", Text),  # At most this many bulk emails to a contact: `3 per 7 days`, or `off`.
 )
 
 api_keys = Table(
@@ -120,7 +121,11 @@ contacts = Table(
     Column("tracking_consent_wording", Text),
     Column("tracking_consent_source", Text),
     Column("tracking_consent_at", Timestamp),
+    # Until when the contact has paused bulk email.
+    Column("snoozed_until", Timestamp),
     UniqueConstraint("tenant_id", "email"),
+    # Few contacts have a pause, so that looking for one costs almost nothing.
+    partial_index("ix_contacts_snoozed", "tenant_id", "email", where=text("snoozed_until IS NOT NULL")),
     # Contacts that bounced or unsubscribed, for the sync with other systems.
     partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),
     # Lists the newest contacts without a sort. Lookups by address do not use it.
@@ -484,6 +489,18 @@ lane_deferrals = Table(
     Column("lane", BigInteger, primary_key=True, autoincrement=False),
     Column("defer_reason", Text, nullable=False),
     Column("deferred_until", Timestamp, nullable=False),
+)
+
+# When bulk messages of tenants with a frequency cap began their attempts, by recipient. Whether one counts depends on
+# its delivery: a message that was rejected does not.
+bulk_sends = Table(
+    "bulk_sends",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("email", Text, primary_key=True),
+    Column("message_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("sent_at", Timestamp, nullable=False),
+    Index("ix_bulk_sends_sent_at", "sent_at"),
 )
 
 counters = Table(

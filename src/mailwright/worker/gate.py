@@ -1,12 +1,13 @@
 """The gate between claim and build: apply the policies, reserve permits and defer messages that may not be sent yet."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
+from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed
-from mailwright.domain.permits import Deferral, LimitLevel, LimitWindow, SendRate
+from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.defer import defer, defer_lane, end_lane_deferral
@@ -25,6 +26,7 @@ log = logger(__name__)
 
 # A worker reads the limits again after this time, so that a change takes effect soon.
 LIMITS_TTL: Instant = 1_000
+DEFAULT_LIFETIMES = Lifetimes()
 # Shorter deferrals are normal pacing and are logged at debug level only.
 LOGGED_DEFERRAL: Instant = 5 * SECOND
 
@@ -56,10 +58,12 @@ class Gate:
         destinations: Destinations | None = None,
         *,
         throttled_rate: Callable[[], SendRate | None] = lambda: None,
+        lifetimes: Lifetimes = DEFAULT_LIFETIMES,
     ) -> None:
         self._database = database
         self._clock = clock
         self._ledger = ledger
+        self._lifetimes = lifetimes
         self._defaults = defaults
         self._rules = LimitRules(defaults.limits)
         self._limits_read_at: Instant | None = None
@@ -87,25 +91,33 @@ class Gate:
         await self._refresh_limits(lanes)
         self.has_deferred = False
         now = self._clock.now()
-        unsendable = [claimed for claimed in batch if _is_unsendable(claimed, now)]
+        lifetimes = self._lifetimes
+        unsendable = [claimed for claimed in batch if _is_unsendable(claimed, lifetimes, now)]
         # Reserve no permits for unsendable messages, so that others can use them.
-        sendable = [claimed for claimed in batch if not _is_unsendable(claimed, now)] if unsendable else batch
+        sendable = (
+            [claimed for claimed in batch if not _is_unsendable(claimed, lifetimes, now)] if unsendable else batch
+        )
         admitted: list[Admitted] = []
         closed: dict[int, Deferral] = {}
         in_order = sorted(sendable, key=lambda claimed: self._rules.order_of(claimed.lane))
         for lane, group in groupby(in_order, key=_lane):
-            decision = await self._decide(await self._within_recipient_hours(list(group)))
+            decision = await self._decide(await self._without_deferred(list(group)))
             admitted += decision.admitted
             if decision.deferral is not None and not self._are_limits_new:
                 # If the limit was just lifted, the lane must not be deferred because of the old limit.
                 await self._read_limits(lanes)
-                decision = await self._decide(await self._within_recipient_hours(decision.waiting))
+                decision = await self._decide(await self._without_deferred(decision.waiting))
                 admitted += decision.admitted
             if decision.deferral is not None:
                 closed[lane] = decision.deferral
                 await self._close_lane(claims, lanes, decision, now)
         if self._destinations is not None:
             admitted = await self._admit_to_domains(self._destinations, admitted, closed)
+        if self._rules.has_frequency_caps:
+            lanes_of = {message.claimed.lane: message.claimed.tenant_id for message in admitted}
+            caps = {lane: self._rules.frequency_cap(tenant_id, lane) for lane, tenant_id in lanes_of.items()}
+            for message in admitted:
+                message.frequency_cap = caps[message.claimed.lane] if message.claimed.is_bulk else None
         return admitted + [Admitted(claimed, claimed.tenant_limit) for claimed in unsendable]
 
     def is_still_open(self, claimed: Claimed, now: Instant) -> bool:
@@ -178,23 +190,25 @@ class Gate:
         async with self._database.write() as tx:
             await end_lane_deferral(tx, lane, but=NON_LIMIT_REASONS)
 
-    async def _within_recipient_hours(self, waiting: list[Claimed]) -> list[Claimed]:
-        """Defer messages outside working hours of their recipients, if the campaign uses recipients' time zones."""
+    async def _without_deferred(self, waiting: list[Claimed]) -> list[Claimed]:
+        """Defer messages outside working hours of their recipients, and to contacts who have paused bulk email."""
         if not waiting:
             return waiting
         levels, now = self._rules.levels(waiting[0].tenant_id, waiting[0].lane), self._clock.now()
-        if not any(level.limits.in_recipient_zone for level in levels):
+        by_key = {claimed.message_key: (claimed, held) for claimed, held in _snoozed(waiting, self._lifetimes, now)}
+        if any(level.limits.in_recipient_zone for level in levels):
+            zones = {claimed.recipient_zone for claimed in waiting}
+            by_zone = {zone: recipient_outside_hours(levels, zone, now) for zone in zones}
+            for claimed in waiting:
+                if (deferral := by_zone[claimed.recipient_zone]) is not None:
+                    by_key.setdefault(claimed.message_key, (claimed, deferral))
+        if not by_key:
             return waiting
-        zones = {claimed.recipient_zone for claimed in waiting}
-        by_zone = {zone: recipient_outside_hours(levels, zone, now) for zone in zones}
-        deferred = [
-            (claimed, deferral) for claimed in waiting if (deferral := by_zone[claimed.recipient_zone]) is not None
-        ]
-        if deferred:
-            self.has_deferred = True
-            self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in deferred))
-            await defer(self._database, deferred)
-        return [claimed for claimed in waiting if by_zone[claimed.recipient_zone] is None]
+        deferred = list(by_key.values())
+        self.has_deferred = True
+        self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in deferred))
+        await defer(self._database, deferred)
+        return [claimed for claimed in waiting if claimed.message_key not in by_key]
 
     async def _decide(self, waiting: list[Claimed]) -> _LaneDecision:
         """Decide about the messages of one lane and reserve permits for those that may be sent."""
@@ -315,8 +329,17 @@ def _log_deferral(first: Claimed, deferral: Deferral, now: Instant) -> None:
     write("lane_deferred", companyId=first.tenant_name, reason=deferral.reason, until=isoformat(deferral.until))
 
 
-def _is_unsendable(claimed: Claimed, now: Instant) -> bool:
+def _is_unsendable(claimed: Claimed, lifetimes: Lifetimes, now: Instant) -> bool:
     """Return whether the claimed data already shows that the message cannot be sent."""
     is_gone = bool(claimed.recipient_id) and (claimed.contact_email is None or claimed.is_contact_deleted)
     has_expired = claimed.expires_at is not None and now >= claimed.expires_at
-    return claimed.suppressed_because is not None or is_gone or has_expired
+    is_snoozed = claimed.snoozed_until is not None and claimed.snoozed_until > lifetimes.end_of(claimed, now)
+    return claimed.suppressed_because is not None or is_gone or has_expired or is_snoozed
+
+
+def _snoozed(waiting: Sequence[Claimed], lifetimes: Lifetimes, now: Instant) -> Iterator[tuple[Claimed, Deferral]]:
+    """Yield the messages to contacts who have paused bulk email, with the deferral until the pause ends."""
+    for claimed in waiting:
+        if claimed.snoozed_until is not None and claimed.snoozed_until > now:
+            ends_at = lifetimes.end_of(claimed, now)
+            yield claimed, Deferral(claimed.snoozed_until, DeferReason.SNOOZED, give_up_at=ends_at)

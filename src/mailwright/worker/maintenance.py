@@ -9,6 +9,7 @@ from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.events.reports import MOST_FORGOTTEN, forget
 from mailwright.outbox.claim import Claims
+from mailwright.outbox.frequency import delete_old_sends
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
@@ -59,6 +60,7 @@ class Maintenance:
             await self.services.ledger.forget_expired()
             await self.services.registry.delete_lost()
             await self._forget_reports()
+            await delete_old_sends(self.services.database, self._clock.now())
             await ensure_event_partitions(self.services.database, self._clock.now())
 
     async def recover_lost_work(self) -> None:

@@ -94,6 +94,8 @@ class Sender:
         if not attempts and not self._queues.has_results():
             return
         begun = await self._settler.commit(attempts)
+        if begun.reached_caps:
+            attempts = await self._settler.apply_caps(attempts, begun, self._settings.lifetimes)
         for ready in attempts:
             self._start(ready, begun)
 

@@ -4,11 +4,14 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.frequency import cap_reason
+from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Claimed, Delivered, Outcome
 from mailwright.domain.permits import Deferral
 from mailwright.ops import tracing
 from mailwright.outbox.settle import BegunAttempts
-from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.pipeline.conclude import ReadyMessage, fail_validation
+from mailwright.pipeline.validate import over_frequency_cap
 from mailwright.worker.parts import WorkerParts
 from mailwright.worker.queues import Queues
 from mailwright.worker.report_outcomes import report_outcomes
@@ -113,6 +116,25 @@ class ResultSettler:
         self.deferred_until = max(self.deferred_until, deferral.until)
         self._queues.deferrals.append((claimed, deferral))
         self._queues.send_event.set()
+
+    async def apply_caps(
+        self, attempts: Sequence[ReadyMessage], begun: BegunAttempts, lifetimes: Lifetimes
+    ) -> list[ReadyMessage]:
+        """Defer messages over a frequency cap, or fail those that would be sent after their lifetime."""
+        now, dropped = begun.attempted_at, []
+        for ready in attempts:
+            claimed = ready.claimed
+            if (reached := begun.reached_caps.get(claimed.message_key)) is None:
+                continue
+            ends_at = lifetimes.end_of(claimed, now)
+            if reached.until <= ends_at:
+                self.defer(claimed, Deferral(reached.until, cap_reason(reached.cap), give_up_at=ends_at))
+            else:
+                self._queues.pacing.drop(claimed)
+                self._queues.outcomes.append(fail_validation(claimed, over_frequency_cap(reached), now))
+                dropped.append(claimed)
+        await self._parts.gate.give_back(dropped)
+        return [ready for ready in attempts if ready.claimed.message_key not in begun.reached_caps]
 
     def give_back_unsent(self) -> None:
         """Release every message whose attempt has not begun."""

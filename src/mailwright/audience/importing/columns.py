@@ -64,7 +64,7 @@ _TITLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "tracking_consent": ("tracking consent", "trackingConsent"),
     # Exports contain these columns, but imports ignore them.
-    SKIPPED: ("status", "lists", "created at", "contact id"),
+    SKIPPED: ("status", "lists", "created at", "contact id", "snoozed until"),
 }  # fmt: skip
 
 

@@ -5,5 +5,5 @@ SELECT count(*) AS messages FROM (
   JOIN messages AS m ON m.id = d.message_key
   WHERE d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND d.tenant_id = :tenant_id
     AND d.status = 'FAILED' AND d.message_key > :after AND m.created_at >= :since
-    AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+    AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED')
   LIMIT :most) AS f

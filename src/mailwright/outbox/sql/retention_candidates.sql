@@ -4,7 +4,7 @@ SELECT m.id AS message_key, d.lane, d.resends, m.content_digest,
   CASE WHEN m.campaign_key IS NULL THEN 0 ELSE 1 END AS is_of_campaign,
   CASE
     WHEN d.status = 'SENT' AND d.bounced_at IS NOT NULL THEN 'bounced'
-    WHEN d.status = 'FAILED' AND d.error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND') THEN 'suppressed'
+    WHEN d.status = 'FAILED' AND d.error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED') THEN 'suppressed'
     ELSE lower(d.status)
   END AS bucket,
   CASE CAST(:kind AS text)

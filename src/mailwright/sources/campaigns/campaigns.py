@@ -220,7 +220,9 @@ class Campaigns:
                 started_at=now,
                 messages_after_key=await newest_message_key(tx),
             )
-            await self._changes.record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned)
+            exempt = definition.limits.ignore_frequency_cap
+            noted = {} if exempt is None else {"ignoreFrequencyCap": exempt}
+            await self._changes.record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned, **noted)
             if overrides_rules:
                 unmet = list(frozen.unmet_rules)
                 await self._changes.record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign, unmet=unmet)

@@ -92,6 +92,7 @@ class CampaignLimits(DefinitionPart):
     interval_ms: Positive | None = None  # minimum time between the starts of two sends
     one_at_a_time: bool = False  # each send starts after the previous one has finished
     guard_rails: GuardRailSettings | None = None  # None: those of the tenant
+    ignore_frequency_cap: SingleLine | None = None  # the reason why the cap does not apply; None: it applies
 
 
 class AbTestVariant(DefinitionPart):

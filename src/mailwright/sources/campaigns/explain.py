@@ -315,6 +315,8 @@ _MESSAGE_REMEDIES: Mapping[str, Remedy] = {
     DeferReason.ONE_AT_A_TIME: Remedy.WAIT,
     DeferReason.RESEND_TURN: Remedy.WAIT,
     DeferReason.RECIPIENT_HOURS: Remedy.CHANGE_LIMIT,
+    DeferReason.FREQUENCY_CAP: Remedy.WAIT,
+    DeferReason.SNOOZED: Remedy.WAIT,
     RETRY_SCHEDULED: Remedy.WAIT,
 }
 

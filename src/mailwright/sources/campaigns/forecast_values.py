@@ -86,6 +86,7 @@ class ForecastGroup:
     recipients: int
     levels: tuple[LimitLevel, ...] = ()  # with the group's time zone; empty if the sender's hours apply
     per_second: float | None = None  # the limit of their domain
+    deferral: Deferral | None = None  # of their messages, by a frequency cap or a snooze
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from mailwright.audience.segments import audience
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import Instant
-from mailwright.domain.permits import DomainLimits, LimitLevel
+from mailwright.domain.permits import Deferral, DomainLimits, LimitLevel
 from mailwright.policies.hours import is_zone
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast_values import ONE_AT_A_TIME_RATE, ForecastGroup, QueuedCampaign
@@ -18,6 +18,7 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts
 
+COUNT_DEFERRED = statement(__package__, "count_deferred")
 LIST_UNSENT_ADDRESSES = statement(__package__, "list_unsent_addresses")
 
 # The groups of a larger campaign are estimated from this many recipients.
@@ -33,13 +34,23 @@ async def load_groups(
 ) -> tuple[ForecastGroup, ...]:
     """Return the groups of a queue entry; none if the same hours and limits apply to all recipients."""
     follows_zones = queued.follows_zones
-    if not queued.remaining or not (follows_zones or domains):
+    if not queued.remaining:
         return ()
+    if not (follows_zones or domains):
+        deferred = await _deferred_groups(tx, row, now)
+        others = queued.remaining - sum(group.recipients for group in deferred)
+        return (*deferred, ForecastGroup(others)) if deferred else ()
     counted: Counter[_Group] = Counter()
     for address, zone in await _recipients(tx, row, now):
         domain = domain_of(address) if domains.of(domain_of(address)) is not None else None
         counted[zone if follows_zones and zone and is_zone(zone) else None, domain] += 1
     return tuple(_groups(counted, queued.levels if follows_zones else (), domains, queued.remaining))
+
+
+async def _deferred_groups(tx: Transaction, row: Any, now: Instant) -> list[ForecastGroup]:
+    """Group the messages that a frequency cap or a snooze defers by the time when they are due."""
+    rows = await tx.run(COUNT_DEFERRED, lane=row.lane, now=now, most=_MAX_GROUPS)
+    return [ForecastGroup(each.messages, deferral=Deferral(each.until, each.reason)) for each in rows]
 
 
 async def _recipients(tx: Transaction, row: Any, now: Instant) -> list[tuple[str, str | None]]:

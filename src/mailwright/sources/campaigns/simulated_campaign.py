@@ -69,11 +69,14 @@ class SimulatedGroup:
         self.remaining = float(group.recipients)
         self.per_second = group.per_second
         self._levels = group.levels
+        self._own_deferral = group.deferral
         self._deferral: Deferral | None = None
         self._changes_at: Instant | None = 0  # when its hours next open or close; None: never
 
     def deferral(self, now: Instant) -> Deferral | None:
-        """Return the deferral until its working hours open; None while they are open."""
+        """Return the deferral until its messages are due and its working hours open; None while they are open."""
+        if self._own_deferral is not None and now < self._own_deferral.until:
+            return self._own_deferral
         if self._changes_at is not None and now >= self._changes_at:
             self._deferral = lane_outside_hours(self._levels, is_bulk=True, now=now)
             closing = [end for level in self._levels if (end := closes_at(level.limits, now)) is not None]

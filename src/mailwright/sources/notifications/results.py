@@ -18,7 +18,7 @@ from mailwright.sources.notifications.tables import QueueStatements
 from mailwright.storage.hot import Runner
 
 # Error codes that need no action, because the recipient has unsubscribed.
-SKIPPED = frozenset({"RECIPIENT_SUPPRESSED"})
+SKIPPED = frozenset({"RECIPIENT_SUPPRESSED", "FREQUENCY_CAP", "RECIPIENT_SNOOZED"})
 EXPIRED = "EXPIRED"
 _OTHER_END_ERRORS = {
     Status.CANCELLED: ("CANCELLED", "The message was cancelled."),

@@ -18,6 +18,7 @@ CREATE TABLE tenants (
   tracking TEXT,
   tracking_host TEXT,
   guard_rails TEXT,
+  frequency_cap TEXT,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );
@@ -62,11 +63,13 @@ CREATE TABLE contacts (
   tracking_consent_wording TEXT,
   tracking_consent_source TEXT,
   tracking_consent_at BIGINT,
+  snoozed_until BIGINT,
   CONSTRAINT pk_contacts PRIMARY KEY (id),
   CONSTRAINT uq_contacts_contact_id UNIQUE (contact_id),
   CONSTRAINT uq_contacts_tenant_id_email UNIQUE (tenant_id, email)
 );
 CREATE INDEX ix_contacts_inactive ON contacts (tenant_id, id) WHERE status <> 'active';
+CREATE INDEX ix_contacts_snoozed ON contacts (tenant_id, email) WHERE snoozed_until IS NOT NULL;
 CREATE INDEX ix_contacts_not_deleted ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
 
 CREATE TABLE contact_tags (
@@ -332,6 +335,15 @@ CREATE TABLE lane_deferrals (
   deferred_until BIGINT NOT NULL,
   CONSTRAINT pk_lane_deferrals PRIMARY KEY (lane)
 );
+
+CREATE TABLE bulk_sends (
+  tenant_id BIGINT NOT NULL,
+  email TEXT NOT NULL,
+  message_key BIGINT NOT NULL,
+  sent_at BIGINT NOT NULL,
+  CONSTRAINT pk_bulk_sends PRIMARY KEY (tenant_id, email, message_key)
+);
+CREATE INDEX ix_bulk_sends_sent_at ON bulk_sends (sent_at);
 
 CREATE TABLE counters (
   name TEXT NOT NULL,
@@ -861,4 +873,4 @@ SELECT m.outbox_id AS id, r.tenant_id, 'send' AS topic, m.to_email AS email, r.c
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
-WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND');
+WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED');

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
 from mailwright.audience.export import ExportSelection
+from mailwright.audience.snooze import snooze as set_pause
 from mailwright.audience.status import ContactStatusService
 from mailwright.outbox.audit_log import API
 from mailwright.schemas.contacts import (
@@ -18,6 +19,7 @@ from mailwright.schemas.contacts import (
     ContactRequest,
     ContactResponse,
     ExportQuery,
+    SnoozeRequest,
     contact_response,
 )
 from mailwright.sources.api.validation import parse
@@ -89,6 +91,21 @@ async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response
     """
     status = ContactStatusService(engine.database, engine.clock)
     await status.activate(caller.tenant_id, email, source="api", actor=actor_of(caller))
+    return await _contact(engine, caller, email)
+
+
+@router.post(
+    "/{email:path}/snooze",
+    openapi_extra=describe_body(SnoozeRequest),
+    responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
+)
+async def snooze(request: Request, email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Pause bulk messages to a contact until a time, or end the pause. Transactional messages are still sent."""
+    wanted = parse(SnoozeRequest, await read_json(request))
+    contact = await contacts.find_by_email(engine.database, caller.tenant_id, email)
+    await set_pause(
+        engine.database, engine.clock, caller.tenant_id, contact.email, wanted.until, actor=actor_of(caller)
+    )
     return await _contact(engine, caller, email)
 
 

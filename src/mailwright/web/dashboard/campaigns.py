@@ -24,6 +24,7 @@ from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
 from mailwright.schemas.campaign_reports import RecipientShow, parse_recipient_filter
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
+from mailwright.schemas.explanation_text import GUARD_ACTIONS, guard_finding_text
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
@@ -503,6 +504,9 @@ async def _page(
     if is_draft:
         query = request.query_params
         values |= await _mail_values(engine, campaign, query.get("version", ""), query.get("contact", ""))
+    else:
+        guard = await engine.campaign_guard.report(campaign.campaign_id, tenant_id=visitor.tenant_id)
+        values |= {"guard": guard, "guard_finding_text": guard_finding_text, "guard_actions": GUARD_ACTIONS}
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, template, status=status, **values)

@@ -19,7 +19,7 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 
 NUMERIC_LIMITS: Final = ("ratePerSecond", "ratePerHour", "dailyLimit", "intervalMs")
-TEXT_LIMITS: Final = ("workingHours", "timezone")
+TEXT_LIMITS: Final = ("workingHours", "timezone", "ignoreFrequencyCap")
 BOOLEAN_LIMITS: Final = ("warmup", "inReadersTimeZone", "oneAtATime")
 GUARD_RAILS: Final = tuple(field.alias or name for name, field in GuardRailSettings.model_fields.items())
 MAX_VARIANTS: Final = 5

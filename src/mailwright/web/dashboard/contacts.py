@@ -18,9 +18,11 @@ from mailwright.audience.export import ExportSelection
 from mailwright.audience.legal_basis import NO_BASIS
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
+from mailwright.audience.snooze import snooze
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.audience.tracking_consent import TrackingConsent
+from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
@@ -179,6 +181,17 @@ async def withdraw_tracking(request: Request, engine: EngineDep, visitor: Editor
     change = ContactChange(tracking_consent=consent)
     await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change, actor=visitor.actor)
     return redirect(request, to_contact(email), "Consent withdrawn. Opens and clicks are no longer recorded.")
+
+
+@router.post("/{email:path}/snooze")
+async def change_snooze(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
+    """Pause bulk email on behalf of a contact who asked for it, or end the pause."""
+    contact = await contacts.find_by_email(engine.database, visitor.tenant_id, email)
+    days = (await read_fields(request)).number("days") or 0
+    until = engine.clock.now() + days * DAY if days else None
+    await snooze(engine.database, engine.clock, visitor.tenant_id, contact.email, until, actor=visitor.actor)
+    words = "Bulk email paused." if days else "The pause has ended."
+    return redirect(request, to_contact(email), words)
 
 
 @router.post("/{email:path}/reactivate")

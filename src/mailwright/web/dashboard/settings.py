@@ -227,7 +227,7 @@ async def change_limits(request: Request, engine: EngineDep, visitor: AdminDep) 
     form = await read_fields(request)
     try:
         changes: Any = {name: form.number(name) for name in _NUMBERS}
-        changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since")}
+        changes |= {name: form[name] or None for name in ("working_hours", "timezone", "warmup_since", "frequency_cap")}
         changes["weight"] = form.number("weight") or 1
         changes["guard_rails"] = tenant_rails_of(form)
         await tenants.change(engine.database, visitor.tenant, **changes)
@@ -247,7 +247,8 @@ async def _limits_page(
 ) -> Response:
     tenant = await tenants.find(engine.database, visitor.tenant)
     shown = form or {
-        name: getattr(tenant, name) for name in (*_NUMBERS, "working_hours", "timezone", "warmup_since", "weight")
+        name: getattr(tenant, name)
+        for name in (*_NUMBERS, "working_hours", "timezone", "warmup_since", "frequency_cap", "weight")
     } | tenant_rails_fields(tenant.guard_rails)
     may_change = visitor.user.tenant_id is None
     limits = engine.defaults.limits

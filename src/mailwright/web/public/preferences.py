@@ -1,6 +1,7 @@
 """The preferences page: lists and language of a subscriber."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
@@ -15,8 +16,10 @@ from mailwright.audience.preferences import (
     subscribed_lists,
     update_preferences,
 )
+from mailwright.audience.snooze import OFFERED_DAYS
 from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.audience.tracking_consent import TrackingConsent, can_track
+from mailwright.domain.clock import Instant
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, supported_language, usual_language
 from mailwright.web.public.pages import filled
@@ -55,6 +58,7 @@ async def save(request: Request, engine: EngineDep) -> Response:
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,
         tracking_consent=_consent(form, usual_language(request, about.locale)) if asks else None,
+        snooze_days=_snooze_days(form),
     )
     outcome = await update_preferences(
         engine.database,
@@ -96,6 +100,7 @@ def preferences_page(
         changes=changes,
         asks_for_consent=asks,
         consents=bool(about.consents_to_tracking),
+        snoozed_until=_day(about.snoozed_until, engine.clock.now()),
     )
 
 
@@ -110,12 +115,27 @@ def _consent(form: Mapping[str, Sequence[str]], language: str) -> TrackingConsen
     return TrackingConsent("tracking" in form, LANGUAGES[shown].tracking_consent, CONSENT_SOURCE)
 
 
+def _snooze_days(form: Mapping[str, Sequence[str]]) -> int | None:
+    """Return the pause that was chosen, 0 to end it, or None. Other values than the page offers are ignored."""
+    chosen = form.get("snooze", [""])[0]
+    offered = {str(days): days for days in (0, *OFFERED_DAYS)}
+    return offered.get(chosen)
+
+
+def _day(until: Instant | None, now: Instant) -> str | None:
+    """Return the day on which a pause ends; None without a pause."""
+    return None if until is None or until <= now else datetime.fromtimestamp(until / 1000, UTC).date().isoformat()
+
+
 def _describe_changes(outcome: PreferenceUpdate, language: str) -> list[Markup]:
     texts = LANGUAGES[language]
     if outcome.unsubscribed_from_all:
         return [filled(texts.unsubscribed_all_change)]
     changes = [filled(texts.subscribed_change, list=name) for name in outcome.subscribed]
     changes += [filled(texts.unsubscribed_change, list=name) for name in outcome.unsubscribed]
+    if outcome.after.snoozed_until != outcome.before.snoozed_until:
+        day = _day(outcome.after.snoozed_until, 0)
+        changes.append(filled(texts.snooze_ended_change) if day is None else filled(texts.snoozed_change, day=day))
     if outcome.after.locale != outcome.before.locale:
         changes.append(filled(texts.language_changed, language=texts.name))
     if bool(outcome.after.consents_to_tracking) != bool(outcome.before.consents_to_tracking):

@@ -53,6 +53,15 @@ class Texts:
     no_subscriptions: str
     language: str
     save: str
+    snooze_title: str
+    snooze_explained: str
+    snoozed_until: str  # `{day}` is the day on which the pause ends
+    snooze_week: str
+    snooze_month: str
+    snooze_quarter: str
+    snooze_end: str
+    snoozed_change: str
+    snooze_ended_change: str
     unsubscribe_all_title: str
     unsubscribe_all_explained: str
     unsubscribe_all_button: str
@@ -144,6 +153,17 @@ ENGLISH = Texts(
     no_subscriptions="You are unsubscribed from everything. To receive a newsletter again, select it and save.",
     language="Language",
     save="Save",
+    snooze_title="Take a break",
+    snooze_explained=(
+        "Receive no newsletters for a while. You stay subscribed, and emails about your orders or account still arrive."
+    ),
+    snoozed_until="You receive no newsletters until {day}.",
+    snooze_week="Pause for 1 week",
+    snooze_month="Pause for 1 month",
+    snooze_quarter="Pause for 3 months",
+    snooze_end="End the pause",
+    snoozed_change="No newsletters until {day}.",
+    snooze_ended_change="The pause has ended. You receive newsletters again.",
     unsubscribe_all_title="Unsubscribe from everything",
     unsubscribe_all_explained=(
         "You will receive no more newsletters. You will still receive emails about your account, such as receipts."
@@ -238,6 +258,17 @@ RUSSIAN = Texts(
     no_subscriptions="Вы отписаны от всех рассылок. Чтобы снова получать рассылку, отметьте её и сохраните.",
     language="Язык",
     save="Сохранить",
+    snooze_title="Сделать паузу",
+    snooze_explained=(
+        "Не получать рассылки какое-то время. Подписка сохранится, а письма о заказах и учётной записи будут приходить."
+    ),
+    snoozed_until="Рассылки приостановлены до {day}.",
+    snooze_week="Пауза на 1 неделю",
+    snooze_month="Пауза на 1 месяц",
+    snooze_quarter="Пауза на 3 месяца",
+    snooze_end="Закончить паузу",
+    snoozed_change="Рассылки приостановлены до {day}.",
+    snooze_ended_change="Пауза закончена. Вы снова получаете рассылки.",
     unsubscribe_all_title="Отписаться от всех рассылок",
     unsubscribe_all_explained="Рассылки больше не будут приходить. Письма о вашем аккаунте, например чеки, останутся.",
     unsubscribe_all_button="Отписаться от всех",
@@ -331,6 +362,17 @@ PORTUGUESE = Texts(
     no_subscriptions="Você não está inscrito em nenhuma newsletter. Para voltar a receber uma, marque-a e salve.",
     language="Idioma",
     save="Salvar",
+    snooze_title="Fazer uma pausa",
+    snooze_explained=(
+        "Não receber boletins por algum tempo. A inscrição continua, e e-mails sobre pedidos ou a conta ainda chegam."
+    ),
+    snoozed_until="Você não recebe boletins até {day}.",
+    snooze_week="Pausar por 1 semana",
+    snooze_month="Pausar por 1 mês",
+    snooze_quarter="Pausar por 3 meses",
+    snooze_end="Encerrar a pausa",
+    snoozed_change="Sem boletins até {day}.",
+    snooze_ended_change="A pausa terminou. Você recebe boletins novamente.",
     unsubscribe_all_title="Cancelar todas as inscrições",
     unsubscribe_all_explained=(
         "Você deixará de receber newsletters. E-mails sobre a sua conta, como recibos, continuarão a chegar."

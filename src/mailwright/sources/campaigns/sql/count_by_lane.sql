@@ -8,11 +8,11 @@ SELECT l.lane,
     + (SELECT CAST(COALESCE(sum(deleted), 0) AS bigint) FROM retention_tombstones WHERE lane = l.lane AND bucket = 'bounced') AS bounced,
   (SELECT count(*) FROM deliveries
    WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
-     AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND'))
+     AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED'))
     + (SELECT CAST(COALESCE(sum(deleted), 0) AS bigint) FROM retention_tombstones WHERE lane = l.lane AND bucket = 'failed') AS failed,
   (SELECT count(*) FROM deliveries
    WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'FAILED'
-     AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND'))
+     AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED'))
     + (SELECT CAST(COALESCE(sum(deleted), 0) AS bigint) FROM retention_tombstones WHERE lane = l.lane AND bucket = 'suppressed') AS suppressed,
   (SELECT count(*) FROM deliveries
    WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = l.lane AND status = 'IN_DOUBT'

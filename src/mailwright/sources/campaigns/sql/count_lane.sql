@@ -11,9 +11,9 @@ FROM
   (SELECT count(*) AS bounced FROM deliveries
    WHERE bounced_at IS NOT NULL AND lane = :lane AND status = 'SENT') AS bounced,
   (SELECT
-     count(CASE WHEN status = 'FAILED' AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+     count(CASE WHEN status = 'FAILED' AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED')
            THEN 1 END) AS failed,
-     count(CASE WHEN status = 'FAILED' AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+     count(CASE WHEN status = 'FAILED' AND error_code IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED')
            THEN 1 END) AS suppressed,
      count(CASE WHEN status = 'IN_DOUBT' THEN 1 END) AS in_doubt,
      count(CASE WHEN status = 'CLOSED_UNKNOWN' THEN 1 END) AS closed_unknown,

@@ -8,7 +8,7 @@ SELECT count(*) AS messages,
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key
 WHERE d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND d.lane = :lane AND d.status = 'FAILED'
-  AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+  AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED')
   AND EXISTS (
     SELECT 1 FROM suppressions AS s
     WHERE s.tenant_id = m.tenant_id AND s.email = m.to_email AND s.list_key IN ('*', 'general', m.list_key)

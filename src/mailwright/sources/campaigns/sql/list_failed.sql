@@ -4,6 +4,6 @@ SELECT d.message_key, m.to_email, m.outbox_id, d.error_code, d.error_reason, d.a
 FROM deliveries AS d
 JOIN messages AS m ON m.id = d.message_key
 WHERE d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND d.lane = :lane AND d.status = 'FAILED'
-  AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND') AND d.message_key > :after
+  AND COALESCE(d.error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED') AND d.message_key > :after
 ORDER BY d.message_key
 LIMIT :limit

@@ -4,7 +4,7 @@
 WITH failed AS MATERIALIZED (
   SELECT message_key FROM deliveries
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED') AND lane = :lane AND status = 'FAILED'
-    AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND')
+    AND COALESCE(error_code, '') NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED')
     AND NOT EXISTS (
       SELECT 1 FROM messages AS m
       JOIN suppressions AS s ON s.tenant_id = m.tenant_id AND s.email = m.to_email

@@ -8,7 +8,7 @@ WHERE e.campaign_key = CAST(:campaign_key AS bigint)
   AND d.status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')
   AND (
     d.status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
-    OR (d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND'))
+    OR (d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED'))
   )
   AND NOT EXISTS (
     SELECT 1 FROM mailout_errors AS r

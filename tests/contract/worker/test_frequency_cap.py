@@ -1,0 +1,197 @@
+"""Frequency caps: exact with several workers, never for transactional email, explained and foreseen."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mailwright.app.limits import default_limits
+from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
+from mailwright.domain.states import Status
+from mailwright.outbox.explain import explain
+from mailwright.outbox.frequency import delete_old_sends, free_at
+from mailwright.outbox.limits import DefaultLimits
+from mailwright.schemas.explanation_text import message_text
+from mailwright.sources.campaigns.forecast import forecast
+from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, Bench, a_bench, a_message, a_newsletter, change_tenant
+from tests.campaigns import CampaignHarness, address_of, join
+from tests.conftest import DatabaseAddress
+from tests.standins.provider import ScriptedProvider
+
+ADA = "ada@example.com"
+
+
+async def states(bench: Bench, ids: list[str]) -> Counter[str]:
+    return Counter([(await bench.record(outbox_id)).summary.status for outbox_id in ids])
+
+
+async def newsletters(bench: Bench, count: int, email: str = ADA, **changes: Any) -> list[str]:
+    return await bench.accept(*(a_newsletter(to=email, **changes) for _ in range(count)))
+
+
+@pytest.mark.promise("frequency-cap")
+async def test_two_workers_never_exceed_the_cap(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="3 per 7 days")
+    people = [f"reader{number}@example.com" for number in range(20)]
+    ids = [outbox_id for _ in range(5) for email in people for outbox_id in await newsletters(bench, 1, email)]
+    provider = ScriptedProvider()
+    await asyncio.gather(*(bench.drain(provider) for _ in range(2)))
+    received = Counter(message.recipients[0] for message in provider.messages)
+    assert received == Counter(dict.fromkeys(people, 3))
+    assert await states(bench, ids) == {Status.SENT: 60, Status.FAILED: 40}
+
+
+@pytest.mark.promise("frequency-cap")
+async def test_transactional_email_is_neither_capped_nor_counted(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    before = await bench.accept(*(a_message(to=ADA) for _ in range(3)))
+    await bench.drain(ScriptedProvider())
+    ids = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    after = await bench.accept(a_message(to=ADA))
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, [*before, *ids, *after]) == {Status.SENT: 5}
+
+
+async def test_message_waits_for_the_cap_and_says_until_when(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="2 per 2 days")
+    first = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(HOUR)
+    second = await newsletters(bench, 2)
+    await bench.drain(ScriptedProvider())
+    until = bench.clock.now() + 2 * DAY - HOUR
+    [waiting] = [each for each in second if (await bench.record(each)).summary.status == Status.PENDING]
+    found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert (found.state, found.reason, found.until) == ("held", "frequency_cap", until)
+    sentence = message_text(found).sentence
+    assert "has received 2 of 2 bulk emails since " in sentence
+    assert "This email can be sent from " in sentence
+    bench.clock.advance(2 * DAY - HOUR)
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, [*first, *second]) == {Status.SENT: 3}
+
+
+@pytest.mark.promise("frequency-cap")
+async def test_message_that_would_be_too_late_fails_with_the_reason(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    [late] = await newsletters(bench, 1)
+    [expiring] = await newsletters(bench, 1, expires_at=bench.clock.now() + HOUR)
+    await bench.drain(ScriptedProvider())
+    for each in (late, expiring):
+        summary = (await bench.record(each)).summary
+        assert (summary.status, summary.error_code) == (Status.FAILED, "FREQUENCY_CAP")
+        assert "received 1 of 1 bulk emails within 7 days" in (summary.error_reason or "")
+
+
+async def test_rejected_message_does_not_count(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    rejected = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider(REFUSAL))
+    sent = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, rejected) == {Status.FAILED: 1}
+    assert await states(bench, sent) == {Status.SENT: 1}
+
+
+async def test_retried_message_counts_once(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="2 per 7 days")
+    ids = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider(FAULT))
+    bench.clock.advance(HOUR)
+    await bench.drain(ScriptedProvider())
+    ids += await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, ids) == {Status.SENT: 2}
+
+
+async def test_cap_is_per_tenant_and_can_be_turned_off(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with a_bench(engine.url, clock, frequency_cap="1 per 7 days") as bench:
+        assert await states(bench, await sent_twice(bench)) == {Status.SENT: 1, Status.FAILED: 1}
+        await change_tenant(bench.database, frequency_cap="off")
+        assert await states(bench, await sent_twice(bench)) == {Status.SENT: 2}
+
+
+async def sent_twice(bench: Bench) -> list[str]:
+    ids = await newsletters(bench, 2)
+    await bench.drain(ScriptedProvider())
+    return ids
+
+
+async def test_exempt_campaign_ignores_the_cap_with_its_reason(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    await desk.start(5)
+    await bench.drain(ScriptedProvider())
+    exempt = await desk.start(name="Recall", limits={"ignoreFrequencyCap": "product recall"})
+    capped = await desk.start(name="Offer")
+    await bench.drain(ScriptedProvider())
+    assert (await desk.counts(exempt)).sent == 5
+    counts = await desk.counts(capped)
+    assert (counts.sent, counts.suppressed, counts.failed) == (0, 5, 0)
+    assert await desk.status(capped) == CampaignStatus.SENT
+
+
+@pytest.mark.promise("forecast-comes-true")
+async def test_workers_follow_the_forecast_of_capped_messages(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    await change_tenant(bench.database, frequency_cap="1 per 2 days")
+    await join(bench.database, [address_of(number) for number in range(20)])
+    await newsletters(bench, 1, address_of(1))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(5 * HOUR)
+    await newsletters(bench, 1, address_of(2))
+    await bench.drain(ScriptedProvider())
+    campaign_id = await desk.start()
+    await bench.drain(ScriptedProvider())
+    assert (await desk.counts(campaign_id)).sent == 18
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    found = await forecast(bench.database, bench.clock, defaults, tenant_id=None, measured_rate=1e6)
+    [course] = found.campaigns
+    assert course.segments[0].reason == "frequency_cap"
+    expected = [bench.clock.now() + 2 * DAY - 5 * HOUR, bench.clock.now() + 2 * DAY]
+    for until, sent in zip(expected, (19, 20), strict=True):
+        bench.clock.advance(until - bench.clock.now())
+        await bench.drain(ScriptedProvider())
+        assert (await desk.counts(campaign_id)).sent == sent
+    assert course.finishes_at is not None
+    assert abs(course.finishes_at - bench.clock.now()) <= MINUTE
+
+
+async def test_old_sends_are_deleted(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 90 days")
+    await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(92 * DAY)
+    await delete_old_sends(bench.database, bench.clock.now())
+    ids = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, ids) == {Status.SENT: 1}
+
+
+@pytest.mark.parametrize(
+    "text", ["3", "0 per 7 days", "3 per 91 days", "3 per week", "2000 per 1 day", "-1 per 2 days"]
+)
+def test_invalid_cap_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_frequency_cap(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "cap"), [("3 per 7 days", FrequencyCap(3, 7)), ("1 per day", FrequencyCap(1, 1)), ("off", None)]
+)
+def test_cap_is_parsed(text: str, cap: FrequencyCap | None) -> None:
+    assert parse_frequency_cap(text) == cap
+
+
+def test_place_is_free_when_the_oldest_counted_send_leaves() -> None:
+    cap = FrequencyCap(2, 1)
+    assert free_at(cap, [], 5 * DAY) is None
+    assert free_at(cap, [4 * DAY, 5 * DAY], 5 * DAY) is None
+    assert free_at(cap, [4 * DAY + 1, 4 * DAY + 9, 5 * DAY], 5 * DAY) == 5 * DAY + 9
