@@ -90,6 +90,8 @@ PAGES: Final = {
     "settings-tracking": "/settings/tracking",
     "settings-providers": "/settings/providers",
     "settings-domain": "/settings/domain",
+    "settings-health": "/settings/health",
+    "settings-retention": "/settings/retention",
     "settings-audit-log": "/settings/audit-log",
 }
 # Pages without navigation, for visitors who are not signed in.

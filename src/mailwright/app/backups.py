@@ -15,6 +15,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.installation import get_or_create_secret
+from mailwright.outbox.recorded_facts import RecordedBackup, record_backup
 from mailwright.outbox.restore_guard import DATABASE_ID
 from mailwright.storage.backup import load_tables, write_tables
 from mailwright.storage.backup_encryption import can_decrypt, decrypted, encrypted, is_backup
@@ -72,8 +73,10 @@ async def back_up(
         if found is not None and not found.ok:
             raise BackupInvalid("The audit of the backup failed. Run `mailwright audit` on the database.")
         _publish(partial, file, force=force)
+    size = file.stat().st_size
+    await record_backup(database, RecordedBackup(now, str(file), size))
     deleted = _rotate(target, keep) if keep is not None and file != target else []
-    return Backup(file, file.stat().st_size, writer.contents, found, deleted)
+    return Backup(file, size, writer.contents, found, deleted)
 
 
 async def audit_of(file: Path, key: Path | None) -> Audit:

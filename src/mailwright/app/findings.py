@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from mailwright.domain.clock import Instant, isoformat
+
 
 class Verdict(StrEnum):
     OK = "ok"
@@ -26,9 +28,10 @@ class Finding:
     summary: str
     advice: str | None = None
     publish: TxtRecord | None = None
+    since: Instant | None = None  # When it began, if that is known.
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "since": isoformat(self.since)}
 
 
 def ok(name: str, summary: str) -> Finding:

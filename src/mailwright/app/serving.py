@@ -24,6 +24,7 @@ from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
 from mailwright.app.retention import run_retention
+from mailwright.app.size_recorder import run_size_recorder
 from mailwright.app.submission import SubmissionSockets, run_submission
 from mailwright.app.wiring import Engine, make_worker
 from mailwright.domain.errors import NotDurable
@@ -213,13 +214,14 @@ async def _look_after(api: Any) -> None:
 
 
 async def _run_background_duties(engine: Engine) -> None:
-    """Poll inbound reports, sync provider quotas, dispatch webhooks, process mailouts and delete old data."""
+    """Run the work that does not depend on messages: reports, quotas, webhooks, mailouts, retention and sizes."""
     await asyncio.gather(
         poll_inbound_sources(engine.settings, engine.reports, engine.clock),
         run_quota_sync(engine.settings, engine.database, engine.clock),
         run_webhook_dispatcher(engine.settings, engine.database, engine.clock),
         run_mailouts(engine.mailouts, engine.database, engine.clock),
         run_retention(engine.settings, engine.database, engine.clock),
+        run_size_recorder(engine.database, engine.clock),
     )
 
 

@@ -8,13 +8,13 @@ from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.wiring import verify
+from mailwright.checks.health import check_health
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.domain.clock import DAY, Clock, SystemClock, isoformat
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.ops.unknown_settings import find_unknown_settings
-from mailwright.outbox.sending_hold import find_hold
 from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
@@ -70,9 +70,12 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
         if found.verdict is Verdict.OK:
             async for unsafe in _server_settings(database):
                 yield unsafe
-            async for held in _hold(database, clock):
-                yield held
-            yield await _workers(database, clock)
+            async for unknown in _unknown_sends(database, clock):
+                yield unknown
+            async for unavailable in _unavailable_providers(database, clock):
+                yield unavailable
+            for finding in await check_health(settings, database, clock):
+                yield finding
             async for finding in check_mailout_list(settings, database):
                 yield finding
     finally:
@@ -110,14 +113,7 @@ async def _server_settings(database: Database) -> AsyncIterator[Finding]:
         )
 
 
-async def _hold(database: Database, clock: Clock) -> AsyncIterator[Finding]:
-    if (hold := await find_hold(database)) is not None:
-        summary = f"all sending has been on hold since {isoformat(hold.since)} ({hold.reason}): {hold.detail}"
-        yield problem(
-            "sending",
-            summary,
-            "review the messages with `mailwright quarantine list`, then run `mailwright db release`",
-        )
+async def _unknown_sends(database: Database, clock: Clock) -> AsyncIterator[Finding]:
     unknown = await find_unknown_sends(database)
     if unknown is not None and clock.now() - unknown.latest < UNKNOWN_SENDS_SHOWN:
         yield warning(
@@ -128,23 +124,14 @@ async def _hold(database: Database, clock: Clock) -> AsyncIterator[Finding]:
         )
 
 
-async def _workers(database: Database, clock: Clock) -> Finding:
-    now = clock.now()
-    found = await list_present(database, now)
-    if not found:
-        return warning(
-            "workers", "none is running, so nothing is sent", "start `mailwright serve` or `mailwright worker`"
-        )
-    for presence in found:
+async def _unavailable_providers(database: Database, clock: Clock) -> AsyncIterator[Finding]:
+    for presence in await list_present(database, clock.now()):
         if presence.is_unavailable:
             why = presence.unavailable_reason or "no response"
-            return problem(
+            yield problem(
                 "workers", f"do not use {presence.provider} at present: {why}", "see the result for the provider below"
             )
-    providers = sorted({presence.provider for presence in found})
-    word = "provider" if len(providers) == 1 else "providers"
-    count = len({presence.worker for presence in found})
-    return ok("workers", f"{count} running, with the {word} {', '.join(providers)}")
+            return
 
 
 async def _valkey(url: str) -> Finding:

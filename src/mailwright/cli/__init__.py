@@ -26,6 +26,7 @@ COMMANDS: Final = (
     ("Run", "worker", "Send due messages until stopped or drained."),
     ("Run", "smtp", "Accept email over SMTP in a separate process."),
     ("Run", "mcp", "Serve an AI agent over standard input and output."),
+    ("Run", "health", "Show what is wrong now, since when, and what to do."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "backup", "Back up the installation while it runs."),

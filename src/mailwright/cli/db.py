@@ -75,7 +75,8 @@ def status(as_json: Json = False) -> None:
     if hold is not None and not as_json:
         out.print(
             f"✗ Sending has been on hold since {isoformat(hold.since)}: {hold.detail} "
-            "Resume it with `mailwright db release`."
+            "See what may have been sent with `mailwright quarantine list`, then resume with `mailwright quarantine "
+            "release`, `mailwright quarantine drop` or `mailwright db release`."
         )
     if current != newest or hold is not None:
         raise SystemExit(1)

@@ -53,6 +53,11 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+def created_at(uuid: str) -> Instant:
+    """Return the time that a version 7 UUID contains."""
+    return int(uuid[:8] + uuid[9:13], 16)
+
+
 def token() -> int:
     """Create a random token for a claim or a settlement. It is positive and fits a bigint column on both engines."""
     return secrets.randbits(62) | 1

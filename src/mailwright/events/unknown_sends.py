@@ -13,9 +13,10 @@ import orjson
 from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.domain.clock import Instant
-from mailwright.domain.ids import is_uuid
+from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.ids import created_at, is_uuid
 from mailwright.domain.report import Report
+from mailwright.domain.retention import MIN_DAYS, RetentionKind
 from mailwright.ops.logs import logger
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, find_hold, hold_sending
 from mailwright.storage.database import Database
@@ -44,7 +45,13 @@ async def examine(database: Database, never_sent: Sequence[Report], unknown: Seq
         detail = f"{report.source} reported the message {report.outbox_id}, which this database has never sent."
         await hold_sending(database, SendingHold(HoldReason.REPORTED, now, detail))
         log.error("sending_held", reason=HoldReason.REPORTED, detail=detail)
-    named = [report for report in unknown if report.outbox_id is not None and is_uuid(report.outbox_id)]
+    # Retention may have deleted an older message, so its report says nothing about the database.
+    since = now - MIN_DAYS[RetentionKind.MESSAGES] * DAY
+    named = [
+        report
+        for report in unknown
+        if report.outbox_id is not None and is_uuid(report.outbox_id) and created_at(report.outbox_id) >= since
+    ]
     if named:
         await _record(database, named, now)
 

@@ -99,3 +99,64 @@ REPORTS = Counter(
 WEBHOOKS_REFUSED = Counter(
     "mailwright_webhooks_refused_total", "Inbound webhooks that were refused, by reason.", ["code"], registry=REGISTRY
 )
+DISK_FREE = Gauge(
+    "mailwright_disk_free_bytes",
+    "Free space on the disk of the database file, or of the state folder.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+DATABASE_SIZE = Gauge(
+    "mailwright_database_bytes",
+    "Size of the database with its indexes.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+DATABASE_GROWTH = Gauge(
+    "mailwright_database_growth_bytes_per_day",
+    "Growth of the database per day, over the last month.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+CLOCK_SKEW = Gauge(
+    "mailwright_clock_skew_seconds",
+    "Largest difference between the clocks of a worker and the database server.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+CERTIFICATE_EXPIRY = Gauge(
+    "mailwright_certificate_expiry_timestamp_seconds",
+    "When the certificate of the SMTP server expires; 0 without one.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+LAST_REPORT = Gauge(
+    "mailwright_last_report_timestamp_seconds",
+    "When the last event of a provider arrived; 0 if none did.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+LAST_BACKUP = Gauge(
+    "mailwright_last_backup_timestamp_seconds",
+    "When the last backup was made; 0 if there is none.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+WORKERS = Gauge(
+    "mailwright_workers",
+    "Workers that report.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+SENDING_HELD = Gauge(
+    "mailwright_sending_held",
+    "1 while all sending is on hold after a restore.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+HEALTH_FINDINGS = Gauge(
+    "mailwright_health_findings",
+    "Findings of `mailwright health`, by verdict.",
+    ["verdict"],
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)

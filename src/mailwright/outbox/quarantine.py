@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 
+from sqlalchemy import func, select, text
+
 from mailwright.domain.clock import Clock
 from mailwright.domain.message import Event
 from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log
 from mailwright.outbox.operations import count_final_state, outcome_of
-from mailwright.outbox.sending_hold import SendingHold, load_hold
+from mailwright.outbox.sending_hold import ERROR_CODE, SendingHold, load_hold
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
+from mailwright.storage.tables import deliveries
 
 QUARANTINED = statement(__package__, "quarantined")
 RESOLVE_RESTORED = statement(__package__, "resolve_restored")
@@ -47,6 +50,14 @@ async def find_quarantine(database: Database) -> Quarantine:
         for row in rows
     ]
     return Quarantine(hold, found)
+
+
+async def count_quarantined(database: Database) -> int:
+    """Return the number of messages in doubt because of a restore. Reads only messages in doubt."""
+    d = deliveries.c
+    restored = (text("status = 'IN_DOUBT'"), d.error_code == ERROR_CODE)
+    async with database.read() as tx:
+        return int((await tx.execute(select(func.count()).select_from(deliveries).where(*restored)))[0][0])
 
 
 async def resolve_quarantined(database: Database, clock: Clock, resolution: Resolution, *, actor: str) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation, workers
 
@@ -17,6 +18,8 @@ RECORD_BEST_RATE = statement(__package__, "record_best_rate")
 
 # A worker that has not reported for this long is considered gone.
 PRESENCE_TIMEOUT: Instant = 30_000
+# A worker reports every 5 seconds. After two missed reports it is shown as silent.
+SILENT_AFTER: Instant = 12 * SECOND
 FORGET_AFTER: Instant = 10 * MINUTE
 # The highest send rate is recorded only if it is at least this many messages per second, and used for a week.
 MIN_RECORDED_RATE = 5.0
@@ -35,11 +38,17 @@ class WorkerPresence:
     sent: int = 0  # Messages that the provider accepted from this worker. Set only when the worker reports.
     defer_reason: str = DeferReason.PROVIDER_UNAVAILABLE  # The reason, if the provider is unavailable.
     learned_rate: float | None = None  # Maximum messages per second after throttling, or None.
+    seen_at: Instant = 0  # When the worker last reported. Set only when the registry is read.
+    clock_skew: Instant | None = None  # How far the worker's clock is behind the database server's, or None.
 
     @property
     def is_unavailable(self) -> bool:
         """Whether the worker cannot use the provider now. The worker reports again as soon as that changes."""
         return self.unavailable_until is not None
+
+    def is_silent(self, now: Instant) -> bool:
+        """Whether the worker has missed its last reports, because it was killed, froze or lost the database."""
+        return now - self.seen_at > SILENT_AFTER
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -62,6 +71,8 @@ class WorkerRegistry:
     async def report(self, *providers: WorkerPresence) -> None:
         now = self._clock.now()
         async with self._database.write() as tx:
+            server = await server_time(tx, self._database.dialect)
+            skew = None if server is None else server - self._clock.now()
             for presence in providers:
                 self._rows.add(row := f"{self._worker}/{presence.provider}")
                 await tx.run(
@@ -74,6 +85,7 @@ class WorkerRegistry:
                     defer_reason=presence.defer_reason if presence.is_unavailable else None,
                     per_second=self._per_second(presence, now),
                     learned_rate=presence.learned_rate,
+                    clock_skew=skew,
                 )
             await self._record_best(tx, sum(self._per_second(presence, now) for presence in providers), now)
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
@@ -121,6 +133,8 @@ async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
             row.worker_id.rpartition("/")[0],
             defer_reason=row.defer_reason or DeferReason.PROVIDER_UNAVAILABLE,
             learned_rate=row.learned_rate,
+            seen_at=row.seen_at,
+            clock_skew=row.clock_skew,
         )
         for row in rows
     ]

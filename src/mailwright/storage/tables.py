@@ -525,6 +525,7 @@ workers = Table(
         "per_second", Double, nullable=False, server_default=text("0")
     ),  # Messages per second since the last report.
     Column("learned_rate", Double),  # Messages per second that a throttling provider accepts; otherwise null.
+    Column("clock_skew", BigInteger),  # Milliseconds that its clock is behind the server's; null on SQLite.
 )
 
 # Values that the installation generated: for example the secret of its unsubscribe links, its URL and tally cursors.

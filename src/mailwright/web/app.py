@@ -9,6 +9,8 @@ from starlette.routing import BaseRoute
 
 from mailwright.app.wiring import Engine
 from mailwright.web import api_reference, manual, public
+from mailwright.checks.health_watch import HealthWatch
+from mailwright.web import public
 from mailwright.web.api import (
     archive,
     articles,
@@ -31,6 +33,7 @@ from mailwright.web.api import (
     notifications,
     progress,
     providers,
+    retention,
     segments,
     suppressions,
     templates,
@@ -73,6 +76,7 @@ API = (
     progress,
     providers,
     audit_log,
+    retention,
     webhooks,
     inbound,
     health,
@@ -116,6 +120,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.engine = engine
     app.state.live_updates = live_updates
     app.state.result_cache = result_cache
+    app.state.health_watch = HealthWatch(engine.settings, engine.database, engine.clock)
     app.state.stop = live_updates.close
     app.state.finish = finish
     app.state.look_after = look_after

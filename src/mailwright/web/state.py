@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from mailwright.app.wiring import Engine
+from mailwright.checks.health_watch import HealthWatch
 from mailwright.web.cache import ResultCache
 from mailwright.web.live import LiveUpdates
 
@@ -22,6 +23,11 @@ def live_updates_of(request: Request) -> LiveUpdates:
 def result_cache_of(request: Request) -> ResultCache:
     result_cache: ResultCache = request.app.state.result_cache
     return result_cache
+
+
+def health_watch_of(request: Request) -> HealthWatch:
+    health_watch: HealthWatch = request.app.state.health_watch
+    return health_watch
 
 
 async def _engine(request: Request) -> Engine:

@@ -60,11 +60,17 @@ BODIES: dict[str, Any] = {
     "SliceRequest": {"article_key": "theirs", "body_md": "Theirs"},
     "ArticlePreviewRequest": {},
     "ArticleCoverageRequest": {},
+    "RetentionRuleRequest": {"days": 90},
     "MailoutRequest": {"notionPageId": "0123456789abcdef0123456789abcdef"},
 }
 
 # Two tenants can use the same name for different things.
-MAKES_ONES_OWN = [("PUT", "/v1/templates/{templateId}"), ("PUT", "/v1/contacts/{email}")]
+MAKES_ONES_OWN = [
+    ("PUT", "/v1/templates/{templateId}"),
+    ("PUT", "/v1/contacts/{email}"),
+    ("PUT", "/v1/retention/{kind}"),
+    ("GET", "/v1/retention/{kind}/preview"),
+]
 
 
 @pytest.fixture
@@ -110,8 +116,10 @@ async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> 
         "listKey": ["only-ours"],
         "templateId": ["only-ours"],
         "segmentKey": ["only-ours"],
+        "kind": ["bodies"],
         "notificationId": ["1"],  # Tested with a queue in test_notifications.py.
     }
+    await api.client.put("/v1/retention/bodies", json={"days": 90})
     await api.client.post("/v1/suppressions", json={"email": OURS})
     await api.client.post("/v1/lists", json={"listKey": "only-ours"})
     await api.client.put("/v1/templates/only-ours", json={"subject": OURS, "html": f"<p>{OURS}</p>"})

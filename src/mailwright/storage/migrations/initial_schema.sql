@@ -362,6 +362,7 @@ CREATE TABLE workers (
   defer_reason TEXT,
   per_second $double DEFAULT 0 NOT NULL,
   learned_rate $double,
+  clock_skew BIGINT,
   CONSTRAINT pk_workers PRIMARY KEY (worker_id)
 );
 

@@ -21,7 +21,7 @@ from mailwright.storage.database import PROMPT_SECONDS
 from mailwright.storage.migrate import newest_revision
 from mailwright.web.api.openapi import describe_success
 from mailwright.web.bodies import json_response
-from mailwright.web.state import EngineDep
+from mailwright.web.state import EngineDep, health_watch_of
 
 _TEXT = {"schema": {"type": "string"}}
 _METRICS_TYPES = ("text/plain", "application/openmetrics-text")
@@ -80,6 +80,7 @@ async def prometheus(request: Request, engine: EngineDep) -> Response:
     """Export metrics as Prometheus text, or as OpenMetrics if the client accepts it; only OpenMetrics has exemplars."""
     try:
         await engine.gauges.refresh()
+        await health_watch_of(request).findings()
     except NotDurable as error:
         # Export the counters in memory anyway, because they matter most while the database is unreachable.
         log.warning("gauges_not_refreshed", reason=str(error))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Forbidden
+from mailwright.app.findings import Finding, Verdict
 from mailwright.app.sending import release_sending
 from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
@@ -32,7 +33,7 @@ from mailwright.web.dashboard.forms import read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import AdminDep, ViewerDep, Visitor, visitor_of
-from mailwright.web.state import EngineDep
+from mailwright.web.state import EngineDep, health_watch_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -107,14 +108,19 @@ async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
     visitor = await visitor_of(request)
     return await page(
-        request, visitor, "overview.html", ranges=RANGES, span=span, **await _current_values(engine, visitor, span)
+        request,
+        visitor,
+        "overview.html",
+        ranges=RANGES,
+        span=span,
+        **await _current_values(request, engine, visitor, span),
     )
 
 
 @router.get("/overview/stream")
 async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, span: RangeQuery = "hour") -> Response:
     async def render_parts() -> dict[str, str]:
-        values = await _current_values(engine, visitor, span)
+        values = await _current_values(request, engine, visitor, span)
         names = ("hold", "figures", "chart-data", "action_needed", "queue", "health")
         return {name: render_part(request, visitor, f"overview/{name}.html", **values) for name in names}
 
@@ -147,7 +153,7 @@ async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Res
     return redirect(request, "/", f"Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.")
 
 
-async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
+async def _current_values(request: Request, engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
     now, tenant_id = engine.clock.now(), visitor.tenant_id
     seen = await summarize_queue(engine.database, now, tenant_id)
     today = await tallies.load_buckets(engine.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
@@ -161,6 +167,7 @@ async def _current_values(engine: Engine, visitor: Visitor, span: str) -> dict[s
         "in_line": await _queued_campaigns(engine, tenant_id, now),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
         **await _health(engine, now, seen),
+        "findings": await _findings(request, visitor),
     }
 
 
@@ -194,8 +201,16 @@ async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> lis
         ]
 
 
+async def _findings(request: Request, visitor: Visitor) -> list[Finding]:
+    """Return what is wrong with the installation, for users of the whole installation. Other parts show the hold."""
+    if visitor.user.tenant_id is not None:
+        return []
+    found = await health_watch_of(request).findings()
+    return [each for each in found if each.verdict is not Verdict.OK and each.name not in ("sending", "workers")]
+
+
 async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str, Any]:
-    workers = await list_present(engine.database, now)
+    workers = [each for each in await list_present(engine.database, now) if not each.is_silent(now)]
     providers: dict[str, Any] = {}
     for presence in workers:
         if not presence.is_unavailable or presence.provider not in providers:

@@ -1,4 +1,4 @@
-"""Settings pages: users, API keys, limits, tracking, providers, sender domain and audit log.
+"""Settings pages: users, API keys, limits, tracking, providers, sender domain, health and audit log.
 
 Administrators of one tenant manage its users, API keys and audit log. Administrators of the installation manage
 everything.
@@ -14,6 +14,7 @@ from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_sc
 from mailwright.access.users import User
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.wiring import Engine
+from mailwright.checks.health import check_health
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.tracking import parse_mode, strictest
 from mailwright.outbox import quotas, tenants
@@ -36,6 +37,8 @@ TABS: Final = (
     ("/settings/providers", "Providers"),
     ("/settings/domain", "Sender domain"),
     ("/settings/webhooks", "Webhooks"),
+    ("/settings/health", "Health"),
+    ("/settings/retention", "Retention"),
     ("/settings/audit-log", "Audit log"),
 )
 ROLES: Final = (
@@ -333,6 +336,18 @@ async def check_domain(request: Request, engine: EngineDep, visitor: AdminDep) -
     """Check DNS after the page has loaded, because that can be slow."""
     checks = [each async for each in check_sender(engine.settings)]
     return fragment(request, visitor, "settings/domain_checks.html", checks=checks)
+
+
+# Health.
+
+
+@router.get("/health")
+async def show_health(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Show the state of the installation, checked now."""
+    if visitor.user.tenant_id is not None:
+        raise Forbidden("Only administrators of the installation can see its health.")
+    findings = await check_health(engine.settings, engine.database, engine.clock)
+    return await _page(request, visitor, "health", None, findings=findings)
 
 
 # Audit log.

@@ -1,0 +1,280 @@
+"""Check the state of a running installation: what is wrong, how bad it is, since when, and what to do.
+
+Reads only the database and this machine, so it is quick and can run every minute.
+"""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import func, select
+
+from mailwright.app.findings import Finding, Verdict, ok
+from mailwright.app.providers import providers_of
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.domain.sizes import size_text
+from mailwright.ops.settings import Settings
+from mailwright.outbox.quarantine import count_quarantined
+from mailwright.outbox.queue_gauges import queue_state
+from mailwright.outbox.recorded_facts import find_backup, growth_per_day, load_sizes
+from mailwright.outbox.retention_rules import list_rules
+from mailwright.outbox.sending_hold import SendingHold, find_hold
+from mailwright.outbox.tallies import load_buckets
+from mailwright.outbox.workers import WorkerPresence, list_present
+from mailwright.storage.database import Database
+from mailwright.storage.server_state import database_bytes
+from mailwright.storage.tables import reports
+
+LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
+# With more free space than this, a small share of a large disk is no finding.
+LOW_DISK_FREE_ENOUGH: Final = 20 * 1024**3
+LOW_DISK_SHARE: Final = {Verdict.PROBLEM: 0.03, Verdict.WARNING: 0.10}
+FULL_WITHIN: Final = {Verdict.PROBLEM: 3 * DAY, Verdict.WARNING: 30 * DAY}
+# Leases last 30 seconds, so a clock that is this far off makes a worker's messages look abandoned.
+CLOCK_SKEW: Final = {Verdict.PROBLEM: 10 * SECOND, Verdict.WARNING: 2 * SECOND}
+EXPIRES_WITHIN: Final = {Verdict.PROBLEM: 3 * DAY, Verdict.WARNING: 21 * DAY}
+OLDEST_DUE: Final = {Verdict.PROBLEM: HOUR, Verdict.WARNING: 10 * MINUTE}
+BACKUP_AGE: Final = {Verdict.PROBLEM: 7 * DAY, Verdict.WARNING: 2 * DAY}
+REJECTED_SHARE: Final = {Verdict.PROBLEM: 0.10, Verdict.WARNING: 0.05}
+# Rates of fewer messages say nothing.
+MIN_MESSAGES: Final = 50
+RETENTION_LATE: Final = 2 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFacts:
+    """What the checks read, for the metrics too."""
+
+    disk_free: int
+    disk_total: int
+    database_bytes: int
+    growth_per_day: int | None
+    clock_skew: Instant | None  # the largest difference between a worker's and the server's clock
+    certificate_ends: Instant | None
+    oldest_due: Instant | None
+    last_report: Instant | None
+    last_backup: Instant | None
+    workers: Sequence[WorkerPresence]
+    running_workers: int
+    hold: SendingHold | None
+    quarantined: int  # messages that wait for a decision after a restore
+
+
+async def check_health(settings: Settings, database: Database, clock: Clock) -> list[Finding]:
+    """Run all checks of a running installation, the worst findings first."""
+    now = clock.now()
+    return await find_problems(settings, database, await load_facts(settings, database, now), now)
+
+
+async def find_problems(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> list[Finding]:
+    findings = [
+        *_hold(facts),
+        *_workers(facts.workers, now),
+        *_disk(facts, now),
+        *_clocks(facts.workers),
+        *_certificate(settings, facts, now),
+        *_queue(facts, now),
+        *[each async for each in _reports(settings, database, facts, now)],
+        *[each async for each in _rejections(database, now)],
+        *_backup(facts, now),
+        *[each async for each in _retention(database, now)],
+    ]
+    order = list(Verdict)
+    return sorted(findings, key=lambda finding: -order.index(finding.verdict))
+
+
+async def load_facts(settings: Settings, database: Database, now: Instant) -> HealthFacts:
+    usage = shutil.disk_usage(_data_folder(settings, database))
+    queue = await queue_state(database, now)
+    backup = await find_backup(database)
+    workers = await list_present(database, now)
+    skews = [abs(each.clock_skew) for each in workers if each.clock_skew is not None]
+    async with database.read() as tx:
+        [row] = await tx.execute(select(func.max(reports.c.received_at)))
+    return HealthFacts(
+        disk_free=usage.free,
+        disk_total=usage.total,
+        database_bytes=await database_bytes(database),
+        growth_per_day=growth_per_day(await load_sizes(database)),
+        clock_skew=max(skews, default=None),
+        certificate_ends=certificate_end(settings.smtp_certificate_file),
+        oldest_due=queue.oldest_due,
+        last_report=row[0],
+        last_backup=None if backup is None else backup.at,
+        workers=workers,
+        running_workers=len({each.worker for each in workers if not each.is_silent(now)}),
+        hold=await find_hold(database),
+        quarantined=await count_quarantined(database),
+    )
+
+
+def certificate_end(file: Path | None) -> Instant | None:
+    """Return when the certificate expires, or None if there is none or it cannot be read."""
+    if file is None:
+        return None
+    from cryptography import x509  # noqa: PLC0415 - slow to import, and needed only with a certificate
+
+    try:
+        return round(x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp() * 1000)
+    except (OSError, ValueError):
+        return None
+
+
+def _data_folder(settings: Settings, database: Database) -> Path:
+    """Return the folder of the SQLite file, or the state folder if the database is on a server."""
+    folder = settings.state if database.dialect != "sqlite" else Path(str(database.url.database)).parent
+    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+
+
+def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool = True) -> Verdict:
+    """Return the worst verdict whose limit the value reaches."""
+    for verdict, limit in limits.items():
+        if value >= limit if is_high_bad else value <= limit:
+            return verdict
+    return Verdict.OK
+
+
+def _hold(facts: HealthFacts) -> Iterator[Finding]:
+    if facts.hold is not None:
+        summary = f"all sending is on hold ({facts.hold.reason}): {facts.hold.detail}"
+        advice = "review the messages with `mailwright quarantine list`, then release or drop them"
+        yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
+    elif facts.quarantined:
+        advice = "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
+        summary = f"{facts.quarantined:,} messages may have been sent before a restore and wait for a decision"
+        yield Finding("quarantine", Verdict.WARNING, summary, advice)
+
+
+def _workers(workers: Sequence[WorkerPresence], now: Instant) -> Iterator[Finding]:
+    silent = [each for each in workers if each.is_silent(now)]
+    running = {each.worker for each in workers} - {each.worker for each in silent}
+    if not running:
+        since = max((each.seen_at for each in silent), default=None)
+        advice = "start `mailwright serve` or `mailwright worker`"
+        yield Finding("workers", Verdict.PROBLEM, "none is running, so nothing is sent", advice, since=since)
+        return
+    yield ok("workers", f"{len(running)} running")
+    for worker in sorted({each.worker for each in silent}):
+        since = max(each.seen_at for each in silent if each.worker == worker)
+        advice = "if it was stopped, ignore this: other workers take over its messages within 30 s"
+        yield Finding("workers", Verdict.WARNING, f"{worker} does not report any more", advice, since=since)
+
+
+def _disk(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    share = facts.disk_free / max(facts.disk_total, 1)
+    verdicts = (_worst(facts.disk_free, LOW_DISK, is_high_bad=False), _worst(share, LOW_DISK_SHARE, is_high_bad=False))
+    verdict = max(verdicts, key=list(Verdict).index) if facts.disk_free < LOW_DISK_FREE_ENOUGH else Verdict.OK
+    free = f"{size_text(facts.disk_free)} of {size_text(facts.disk_total)} free ({share:.0%})"
+    advice = "free disk space, or switch on retention with `mailwright retention set`"
+    yield Finding("disk", verdict, free, None if verdict is Verdict.OK else advice)
+    growth = facts.growth_per_day
+    if growth is None:
+        yield ok("database", f"{size_text(facts.database_bytes)}; its growth is known after a day")
+        return
+    summary = f"{size_text(facts.database_bytes)}, {'+' if growth >= 0 else '−'}{size_text(abs(growth))} per day"
+    if growth <= 0:
+        yield ok("database", summary)
+        return
+    full_in = facts.disk_free * DAY // growth
+    verdict = _worst(full_in, FULL_WITHIN, is_high_bad=False)
+    if full_in < 10 * 365 * DAY:
+        summary += f"; at this rate the disk is full on {_day(now + full_in)}"
+    yield Finding("database", verdict, summary, None if verdict is Verdict.OK else advice)
+
+
+def _clocks(workers: Sequence[WorkerPresence]) -> Iterator[Finding]:
+    for each in workers:
+        verdict = Verdict.OK if each.clock_skew is None else _worst(abs(each.clock_skew), CLOCK_SKEW)
+        if each.clock_skew is not None and verdict is not Verdict.OK:
+            direction = "behind" if each.clock_skew > 0 else "ahead of"
+            summary = f"the clock of {each.worker} is {abs(each.clock_skew) / SECOND:.1f} s {direction} the database's"
+            yield Finding("clock", verdict, summary, "synchronise the clocks of all machines, for example with chrony")
+
+
+def _certificate(settings: Settings, facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    file = settings.smtp_certificate_file
+    if file is None:
+        return
+    if facts.certificate_ends is None:
+        advice = "correct MAILWRIGHT_SMTP_CERTIFICATE_FILE"
+        yield Finding("certificate", Verdict.PROBLEM, f"{file} cannot be read as a certificate", advice)
+        return
+    verdict = _worst(facts.certificate_ends - now, EXPIRES_WITHIN, is_high_bad=False)
+    word = "expired" if facts.certificate_ends <= now else "expires"
+    summary = f"{file.name} {word} on {_day(facts.certificate_ends)}"
+    renew = None if verdict is Verdict.OK else "renew it, then restart the SMTP server"
+    yield Finding("certificate", verdict, summary, renew)
+
+
+def _queue(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    if facts.oldest_due is None or facts.hold is not None:
+        return
+    age = now - facts.oldest_due
+    verdict = _worst(age, OLDEST_DUE)
+    summary = f"the oldest due message waits for {age // MINUTE} min"
+    advice = "run `mailwright forecast` and `mailwright message explain ID`; add workers if they are busy"
+    if verdict is not Verdict.OK:
+        yield Finding("queue", verdict, summary, advice, since=facts.oldest_due)
+
+
+async def _reports(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> AsyncIterator[Finding]:
+    """Report that no inbound event arrives although a provider that sends events has accepted messages."""
+    ses = settings.sns_topic_arns or settings.sqs_queue_url
+    sources = {"ses": ses, "sendgrid": settings.sendgrid_webhook_public_key}
+    configured = [name for name in providers_of(settings) if sources.get(name)]
+    if not configured:
+        return
+    buckets = await load_buckets(database, tenant_id=None, since=now - DAY, until=now - HOUR, length=HOUR)
+    sent = sum(each.counts.get("SENT", 0) for each in buckets)
+    is_silent = facts.last_report is None or facts.last_report < now - DAY
+    if sent >= MIN_MESSAGES and is_silent:
+        names = " and ".join(configured)
+        summary = f"no event of {names} arrived in 24 h, although {sent:,} messages were sent"
+        advice = "check the webhook or queue at the provider; bounces and complaints are missed until then"
+        yield Finding("events", Verdict.PROBLEM, summary, advice, since=facts.last_report)
+    elif facts.last_report is not None:
+        yield ok("events", f"the last one arrived at {isoformat(facts.last_report)}")
+
+
+async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding]:
+    buckets = await load_buckets(database, tenant_id=None, since=now - DAY, until=now, length=HOUR)
+    sent, failed, bounced = (sum(each.counts.get(name, 0) for each in buckets) for name in ("SENT", "FAILED", "bounce"))
+    if sent + failed < MIN_MESSAGES:
+        return
+    share = (failed + bounced) / (sent + failed)
+    verdict = _worst(share, REJECTED_SHARE)
+    summary = f"{failed + bounced:,} of {sent + failed:,} messages failed or bounced in 24 h ({share:.1%})"
+    advice = "look at the error codes with `mailwright message list --status FAILED`; pause campaigns to bad lists"
+    yield Finding("rejections", verdict, summary, None if verdict is Verdict.OK else advice)
+
+
+def _backup(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    advice = "run `mailwright backup FOLDER --keep 7` once a day"
+    if facts.last_backup is None:
+        yield Finding("backup", Verdict.WARNING, "no backup was made with `mailwright backup` yet", advice)
+        return
+    verdict = _worst(now - facts.last_backup, BACKUP_AGE)
+    summary = f"the last one was made at {isoformat(facts.last_backup)}"
+    yield Finding("backup", verdict, summary, None if verdict is Verdict.OK else advice, since=facts.last_backup)
+
+
+async def _retention(database: Database, now: Instant) -> AsyncIterator[Finding]:
+    rules = await list_rules(database)
+    if not rules:
+        yield ok("retention", "off: nothing is deleted")
+        return
+    late = [each for each in rules if each.finished_at is not None and now - each.finished_at > RETENTION_LATE]
+    if late:
+        kinds = ", ".join(sorted({each.kind.value for each in late}))
+        since = min(each.finished_at or now for each in late)
+        advice = "run `mailwright retention run` and look for `retention` in the logs"
+        yield Finding("retention", Verdict.WARNING, f"no complete pass over {kinds} in 2 days", advice, since=since)
+    else:
+        yield ok("retention", f"{len(rules)} {'rule is' if len(rules) == 1 else 'rules are'} on")
+
+
+def _day(instant: Instant) -> str:
+    return f"{datetime.fromtimestamp(instant / 1000, UTC):%Y-%m-%d}"

@@ -1,0 +1,78 @@
+"""Facts that the installation records about itself, for health checks: its size by day and its last backup."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import insert, select, update
+
+from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import installation
+
+_SIZES: Final = "database_sizes"
+_LAST_BACKUP: Final = "last_backup"
+# A size is recorded about once a day, and kept for a month.
+SIZE_EVERY: Final = 20 * HOUR
+_KEPT_SIZES: Final = 30
+# A growth is computed only from sizes that are at least this far apart.
+_MIN_SPAN: Final = 12 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedBackup:
+    at: Instant
+    file: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSize:
+    at: Instant
+    size_bytes: int
+
+
+async def record_backup(database: Database, backup: RecordedBackup) -> None:
+    async with database.write() as tx:
+        await _store(tx, _LAST_BACKUP, {"at": backup.at, "file": backup.file, "bytes": backup.size_bytes})
+
+
+async def find_backup(database: Database) -> RecordedBackup | None:
+    """Return the last backup that was written and verified, or None."""
+    async with database.read() as tx:
+        found = await _load(tx, _LAST_BACKUP)
+    return None if found is None else RecordedBackup(found["at"], found["file"], found["bytes"])
+
+
+async def record_size(database: Database, now: Instant, size_bytes: int) -> None:
+    """Record the size, unless one was recorded within the last day."""
+    async with database.write() as tx:
+        known = await _load(tx, _SIZES) or []
+        if known and 0 <= now - known[-1][0] < SIZE_EVERY:
+            return
+        await _store(tx, _SIZES, [*known, [now, size_bytes]][-_KEPT_SIZES:])
+
+
+async def load_sizes(database: Database) -> list[RecordedSize]:
+    async with database.read() as tx:
+        return [RecordedSize(*each) for each in await _load(tx, _SIZES) or []]
+
+
+def growth_per_day(sizes: Sequence[RecordedSize]) -> int | None:
+    """Return the bytes by which the database grew per day, or None if too little is known."""
+    if len(sizes) < 2 or sizes[-1].at - sizes[0].at < _MIN_SPAN:
+        return None
+    return (sizes[-1].size_bytes - sizes[0].size_bytes) * DAY // (sizes[-1].at - sizes[0].at)
+
+
+async def _load(tx: Transaction, name: str) -> Any:
+    rows = await tx.execute(select(installation.c.value).where(installation.c.name == name))
+    return orjson.loads(rows[0].value) if rows else None
+
+
+async def _store(tx: Transaction, name: str, value: Any) -> None:
+    text = orjson.dumps(value).decode()
+    changed = update(installation).where(installation.c.name == name).values(value=text)
+    if not await tx.execute(changed.returning(installation.c.name)):
+        await tx.execute(insert(installation).values(name=name, value=text))

@@ -1,0 +1,221 @@
+"""Health findings state what is wrong, how bad it is, since when and what to do, on both engines."""
+
+import datetime
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from sqlalchemy import insert, update
+
+from mailwright.app.backups import back_up
+from mailwright.app.findings import Finding, Verdict
+from mailwright.checks.health import check_health
+from mailwright.checks.health_watch import FRESH, HealthWatch
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
+from mailwright.domain.retention import RetentionKind
+from mailwright.ops.metrics import REGISTRY
+from mailwright.outbox.recorded_facts import record_size
+from mailwright.outbox.retention_rules import save_progress, set_rule
+from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending, release_hold
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.storage.tables import reports, tallies, workers
+from tests.builders import DEFAULT_TENANT, Bench, a_message
+
+pytestmark = pytest.mark.promise("health-true")
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture(autouse=True)
+def large_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(2 * 1024**4, 1024**4, 1024**4))
+
+
+async def findings(bench: Bench, **settings: Any) -> dict[str, Finding]:
+    chosen = bench.engine.settings.model_copy(update=settings)
+    return {each.name: each for each in await check_health(chosen, bench.database, bench.clock)}
+
+
+async def a_worker(bench: Bench, name: str = "w1") -> None:
+    await WorkerRegistry(bench.database, bench.clock, name).report(WorkerPresence("ses"))
+
+
+async def tally(bench: Bench, hours_ago: int, **counts: int) -> None:
+    now = bench.clock.now() - hours_ago * HOUR
+    minute = {"tenant_id": DEFAULT_TENANT, "minute": now - now % MINUTE}
+    async with bench.database.write() as tx:
+        await tx.execute(insert(tallies), [{**minute, "type": kind, "events": each} for kind, each in counts.items()])
+
+
+async def test_quiet_installation_has_no_problem(bench: Bench, tmp_path: Path) -> None:
+    await back_up(bench.engine.settings, bench.database, bench.clock, tmp_path)
+    await a_worker(bench)
+    found = await findings(bench)
+    if bench.database.dialect == "postgresql":  # The test's clock is not the server's.
+        assert found.pop("clock").verdict is Verdict.PROBLEM
+    assert {each.verdict for each in found.values()} == {Verdict.OK}
+
+
+async def test_killed_worker_is_not_counted_as_running(bench: Bench) -> None:
+    await a_worker(bench)
+    seen = bench.clock.now()
+    bench.clock.advance(13 * SECOND)
+    found = (await findings(bench))["workers"]
+    assert (found.verdict, found.since) == (Verdict.PROBLEM, seen)
+    await a_worker(bench, "w2")
+    found_now = await check_health(bench.engine.settings, bench.database, bench.clock)
+    silent = [each for each in found_now if each.since == seen]
+    assert [(each.verdict, each.summary) for each in silent] == [(Verdict.WARNING, "w1 does not report any more")]
+
+
+async def test_hold_and_quarantine_are_reported(bench: Bench) -> None:
+    await bench.accept(a_message())
+    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+    held = (await findings(bench))["sending"]
+    assert (held.verdict, held.since) == (Verdict.PROBLEM, bench.clock.now())
+    assert "quarantine list" in str(held.advice)
+    await release_hold(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    assert (await findings(bench))["quarantine"].summary.startswith("1 messages may have been sent")
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "verdict"),
+    [
+        (100 * 1024**2, 50 * 1024**3, Verdict.PROBLEM),
+        (1024**3, 500 * 1024**3, Verdict.PROBLEM),
+        (1024**3, 4 * 1024**3, Verdict.WARNING),
+        (30 * 1024**3, 4000 * 1024**3, Verdict.OK),
+    ],
+)
+async def test_low_disk_space_is_reported(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, free: int, total: int, verdict: Verdict
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(total, total - free, free))
+    assert (await findings(bench))["disk"].verdict is verdict
+
+
+async def test_growth_names_the_day_when_the_disk_is_full(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(1024**4, 0, 100 * 1024**3))
+    for day in range(3):
+        await record_size(bench.database, bench.clock.now() + day * DAY, day * 10 * 1024**3)
+        await record_size(bench.database, bench.clock.now() + day * DAY + HOUR, 0)  # Once a day only.
+    found = (await findings(bench))["database"]
+    assert found.verdict is Verdict.WARNING
+    assert "+10 GB per day; at this rate the disk is full on 2027-01-25" in found.summary
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(3 * SECOND, Verdict.WARNING), (-60 * SECOND, Verdict.PROBLEM)])
+async def test_clock_skew_names_the_worker(bench: Bench, skew: int, verdict: Verdict) -> None:
+    await a_worker(bench)
+    async with bench.database.write() as tx:
+        await tx.execute(update(workers).values(clock_skew=skew))
+    found = (await findings(bench))["clock"]
+    assert found.verdict is verdict
+    assert "w1" in found.summary
+
+
+async def test_worker_reports_its_clock_against_the_server(bench: Bench) -> None:
+    await a_worker(bench)
+    is_reported = "clock" in await findings(bench)
+    assert is_reported == (bench.database.dialect == "postgresql")  # The test's clock shows 2027.
+
+
+def a_certificate(file: Path, ends: datetime.datetime) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.example.com")])
+    begins = ends - datetime.timedelta(days=90)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(begins).not_valid_after(ends)
+    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("days", "verdict"),
+    [(-1, Verdict.PROBLEM), (2, Verdict.PROBLEM), (20, Verdict.WARNING), (60, Verdict.OK)],
+)
+async def test_certificate_expiry_is_reported(bench: Bench, tmp_path: Path, days: int, verdict: Verdict) -> None:
+    now = datetime.datetime.fromtimestamp(bench.clock.now() / 1000, datetime.UTC)
+    file = a_certificate(tmp_path / "mail.pem", now + datetime.timedelta(days=days))
+    assert (await findings(bench, smtp_certificate_file=file))["certificate"].verdict is verdict
+
+
+async def test_unreadable_certificate_is_a_problem(bench: Bench, tmp_path: Path) -> None:
+    found = await findings(bench, smtp_certificate_file=tmp_path / "missing.pem")
+    assert found["certificate"].verdict is Verdict.PROBLEM
+
+
+async def test_late_messages_are_reported_with_their_time(bench: Bench) -> None:
+    due = bench.clock.now()
+    await bench.accept(a_message())
+    assert "queue" not in await findings(bench)
+    bench.clock.advance(20 * MINUTE)
+    found = (await findings(bench))["queue"]
+    assert (found.verdict, found.since) == (Verdict.WARNING, due)
+
+
+async def test_silent_provider_events_are_reported(bench: Bench) -> None:
+    route = {"provider": "sendgrid", "sendgrid_webhook_public_key": "key", "sendgrid_api_key": "x"}
+    await tally(bench, 3, SENT=60)
+    assert "events" not in await findings(bench)  # No provider of the route sends events.
+    assert (await findings(bench, **route))["events"].verdict is Verdict.PROBLEM
+    now = bench.clock.now()
+    report = {"tenant_id": DEFAULT_TENANT, "type": "delivered", "verdict": "none", "is_proof": False, "at": now}
+    async with bench.database.write() as tx:
+        await tx.execute(insert(reports).values(**report, key="r", received_at=now - HOUR))
+    assert (await findings(bench, **route))["events"].verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("failed", "verdict"), [(1, Verdict.OK), (7, Verdict.WARNING), (20, Verdict.PROBLEM)])
+async def test_rejections_are_judged_by_share(bench: Bench, failed: int, verdict: Verdict) -> None:
+    await tally(bench, 2, SENT=100 - failed, FAILED=failed)
+    assert (await findings(bench))["rejections"].verdict is verdict
+
+
+async def test_few_messages_say_nothing_about_rejections(bench: Bench) -> None:
+    await tally(bench, 2, SENT=10, FAILED=10)
+    assert "rejections" not in await findings(bench)
+
+
+async def test_backup_age_is_judged(bench: Bench, tmp_path: Path) -> None:
+    assert (await findings(bench))["backup"].verdict is Verdict.WARNING
+    await back_up(bench.engine.settings, bench.database, bench.clock, tmp_path / "a.mwbackup")
+    made = bench.clock.now()
+    assert (await findings(bench))["backup"].verdict is Verdict.OK
+    bench.clock.advance(8 * DAY)
+    found = (await findings(bench))["backup"]
+    assert (found.verdict, found.since) == (Verdict.PROBLEM, made)
+
+
+async def test_late_retention_is_reported(bench: Bench) -> None:
+    rule = await set_rule(
+        bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.BODIES, days=30, exports=False, actor="ada"
+    )
+    finished = bench.clock.now()
+    async with bench.database.write() as tx:
+        await save_progress(tx, replace(rule, finished_at=finished))
+    assert (await findings(bench))["retention"].verdict is Verdict.OK
+    bench.clock.advance(3 * DAY)
+    found = (await findings(bench))["retention"]
+    assert (found.verdict, found.since) == (Verdict.WARNING, finished)
+
+
+async def test_metrics_export_the_findings(bench: Bench) -> None:
+    watch = HealthWatch(bench.engine.settings, bench.database, bench.clock)
+    first = await watch.findings()
+    assert REGISTRY.get_sample_value("mailwright_workers") == 0
+    assert REGISTRY.get_sample_value("mailwright_health_findings", {"verdict": "problem"}) == 1
+    await a_worker(bench)
+    assert await watch.findings() is first
+    bench.clock.advance(FRESH)
+    assert await watch.findings() is not first
