@@ -72,7 +72,7 @@ async def check_health(settings: Settings, database: Database, clock: Clock) -> 
 async def find_problems(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> list[Finding]:
     findings = [
         *_hold(facts),
-        *_workers(facts.workers, now),
+        *_workers(facts, now),
         *_disk(facts, now),
         *_clocks(facts.workers),
         *_certificate(settings, facts, now),
@@ -148,15 +148,20 @@ def _hold(facts: HealthFacts) -> Iterator[Finding]:
         yield Finding("quarantine", Verdict.WARNING, summary, advice)
 
 
-def _workers(workers: Sequence[WorkerPresence], now: Instant) -> Iterator[Finding]:
+def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    workers = facts.workers
     silent = [each for each in workers if each.is_silent(now)]
     running = {each.worker for each in workers} - {each.worker for each in silent}
     if not running:
         since = max((each.seen_at for each in silent), default=None)
         advice = "start `mailwright serve` or `mailwright worker`"
-        yield Finding("workers", Verdict.PROBLEM, "none is running, so nothing is sent", advice, since=since)
+        # Before the first start, nothing waits for a worker.
+        verdict = Verdict.WARNING if since is None and facts.oldest_due is None else Verdict.PROBLEM
+        yield Finding("workers", verdict, "none is running, so nothing is sent", advice, since=since)
         return
-    yield ok("workers", f"{len(running)} running")
+    providers = sorted({each.provider for each in workers if each.worker in running})
+    word = "provider" if len(providers) == 1 else "providers"
+    yield ok("workers", f"{len(running)} running, with the {word} {', '.join(providers)}")
     for worker in sorted({each.worker for each in silent}):
         since = max(each.seen_at for each in silent if each.worker == worker)
         advice = "if it was stopped, ignore this: other workers take over its messages within 30 s"

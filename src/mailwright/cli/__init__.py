@@ -29,6 +29,7 @@ COMMANDS: Final = (
     ("Run", "health", "Show what is wrong now, since when, and what to do."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
+    ("Set up", "upgrade", "Show what an update would change, before it happens."),
     ("Set up", "backup", "Back up the installation while it runs."),
     ("Set up", "restore", "Replace the database with a backup."),
     ("Set up", "quarantine", "After a restore: messages that may have been sent since the backup."),

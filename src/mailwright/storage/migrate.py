@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any, Final
@@ -17,6 +18,7 @@ _INITIAL_REVISION: Final = "0001"
 _MIGRATION_LOCK: Final = 5_204_771
 _REVISION: Final = re.compile(r'^revision = "(\w+)"', re.MULTILINE)
 _DOWN_REVISION: Final = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
+_TITLE: Final = re.compile(r'\s*"""([^\n"]+)')
 _COMMENT: Final = re.compile(r"--[^\n]*\n")
 
 # The placeholders of `initial_schema.sql` and their values for each engine.
@@ -87,6 +89,27 @@ async def current_revision(database: Database) -> str | None:
     revisions: list[str | None] = []
     await database.run_sync_ddl(lambda connection: revisions.append(_recorded(connection)), read_only=True)
     return revisions[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    name: str
+    follows: str | None
+    title: str  # the first line of the migration's docstring
+
+
+def list_revisions() -> list[Revision]:
+    """List all revisions that this version knows, the oldest first."""
+    found = {}
+    for file in (MIGRATIONS / "versions").glob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        name, follows = _REVISION.findall(source)[0], next(iter(_DOWN_REVISION.findall(source)), None)
+        title = _TITLE.match(source)
+        found[follows] = Revision(name, follows, title[1] if title else file.stem.replace("_", " "))
+    ordered: list[Revision] = []
+    while (after := ordered[-1].name if ordered else None) in found:
+        ordered.append(found[after])
+    return ordered
 
 
 def newest_revision() -> str:

@@ -146,7 +146,7 @@ def a_certificate(file: Path, ends: datetime.datetime) -> Path:
 )
 async def test_certificate_expiry_is_reported(bench: Bench, tmp_path: Path, days: int, verdict: Verdict) -> None:
     now = datetime.datetime.fromtimestamp(bench.clock.now() / 1000, datetime.UTC)
-    file = a_certificate(tmp_path / "mail.pem", now + datetime.timedelta(days=days))
+    file = a_certificate(tmp_path / "server.pem", now + datetime.timedelta(days=days))
     assert (await findings(bench, smtp_certificate_file=file))["certificate"].verdict is verdict
 
 
@@ -214,7 +214,7 @@ async def test_metrics_export_the_findings(bench: Bench) -> None:
     watch = HealthWatch(bench.engine.settings, bench.database, bench.clock)
     first = await watch.findings()
     assert REGISTRY.get_sample_value("mailwright_workers") == 0
-    assert REGISTRY.get_sample_value("mailwright_health_findings", {"verdict": "problem"}) == 1
+    assert REGISTRY.get_sample_value("mailwright_health_findings", {"verdict": "warning"}) == 2
     await a_worker(bench)
     assert await watch.findings() is first
     bench.clock.advance(FRESH)

@@ -1,0 +1,78 @@
+"""Find out what an update would change: the schema, the settings, and whether there is a backup. Changes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mailwright.domain.clock import DAY, Clock, Instant, isoformat
+from mailwright.domain.errors import MailwrightError
+from mailwright.ops.unknown_settings import UnknownSetting, find_unknown_settings
+from mailwright.outbox.recorded_facts import RecordedBackup, find_backup
+from mailwright.storage.database import Database
+from mailwright.storage.pending_migrations import SchemaState, load_schema_state
+
+# An older backup would lose too much.
+FRESH_BACKUP: Instant = DAY
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeCheck:
+    """What `mailwright db upgrade` of this version would change."""
+
+    dialect: str
+    schema: SchemaState
+    settings: tuple[UnknownSetting, ...]  # settings that were renamed or removed, or never existed
+    backup: RecordedBackup | None
+    has_fresh_backup: bool
+
+    @property
+    def is_safe_during_traffic(self) -> bool:
+        """Whether workers and servers can keep running. On SQLite, a migration blocks all writes until it ends."""
+        return all(each.is_safe for each in self.schema.pending) and (
+            self.dialect == "postgresql" or not self.schema.pending
+        )
+
+    @property
+    def needs_attention(self) -> bool:
+        return bool(self.schema.pending or self.settings or self.schema.is_newer)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "database": self.dialect,
+            "current": self.schema.current,
+            "newest": self.schema.newest,
+            "isNewer": self.schema.is_newer,
+            "isSafeDuringTraffic": self.is_safe_during_traffic,
+            "pending": [
+                {
+                    "revision": each.revision,
+                    "title": each.title,
+                    "isSafe": each.is_safe,
+                    "changes": [
+                        {"table": change.table, "effect": change.effect, "isSafe": change.is_safe}
+                        for change in each.changes
+                    ],
+                }
+                for each in self.schema.pending
+            ],
+            "settings": [{"name": each.name, "problem": each.problem} for each in self.settings],
+            "lastBackup": None if self.backup is None else isoformat(self.backup.at),
+            "hasFreshBackup": self.has_fresh_backup,
+            "needsAttention": self.needs_attention,
+        }
+
+
+async def check_upgrade(database: Database, clock: Clock, environment: Mapping[str, str]) -> UpgradeCheck:
+    schema = await load_schema_state(database)
+    backup = await _backup(database, schema)
+    is_fresh = backup is not None and clock.now() - backup.at < FRESH_BACKUP
+    return UpgradeCheck(database.dialect, schema, tuple(find_unknown_settings(environment)), backup, is_fresh)
+
+
+async def _backup(database: Database, schema: SchemaState) -> RecordedBackup | None:
+    if schema.current is None:
+        return None
+    try:
+        return await find_backup(database)
+    except MailwrightError:
+        return None

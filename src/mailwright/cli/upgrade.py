@@ -1,0 +1,78 @@
+"""`mailwright upgrade --check`: what an update would change."""
+
+import os
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
+from mailwright.cli.exit_codes import NEGATIVE, NEWER_DATABASE
+from mailwright.cli.opening import Installation, run
+from mailwright.cli.options import Json, command
+from mailwright.cli.output import clock_time, out, print_json
+
+app = command()
+
+
+@app.command()
+def upgrade(
+    check: Annotated[bool, typer.Option("--check", help="Show what this version would change.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what this version of Mailwright would change before you run it. Changes nothing.
+
+    Lists pending migrations with the tables that they lock, settings that have no effect in this version, and the last
+    backup. Exit code 0 if nothing changes, 1 if something does, 4 if a newer version upgraded the database.
+    """
+    if not check:
+        raise typer.BadParameter("Add --check. To upgrade the database, run `mailwright db upgrade`.")
+
+    async def work(at: Installation) -> UpgradeCheck:
+        return await check_upgrade(at.database, at.clock, os.environ)
+
+    found = run(work, any_schema=True)
+    if as_json:
+        print_json({"version": version("mailwright"), **found.as_dict()})
+    else:
+        _print(found)
+    if found.schema.is_newer:
+        raise typer.Exit(NEWER_DATABASE)
+    if found.needs_attention:
+        raise typer.Exit(NEGATIVE)
+
+
+def _print(found: UpgradeCheck) -> None:
+    schema = found.schema
+    out.print(
+        f"Mailwright {version('mailwright')} needs schema {schema.newest}; the database has {schema.current or 'none'}."
+    )
+    if schema.is_newer:
+        out.print("✗ A newer version of Mailwright upgraded the database. Install that version or a later one.")
+    elif not schema.pending:
+        out.print("✓ No migration is pending.")
+    for migration in schema.pending:
+        out.print(
+            f"{'✓' if migration.is_safe else '!'} Migration {migration.revision}: {migration.title}", markup=False
+        )
+        for change in migration.changes:
+            out.print(f"  {'✓' if change.is_safe else '!'} {change.table}: {change.effect}", markup=False)
+    if schema.pending:
+        _print_advice(found)
+    for unknown in found.settings:
+        out.print(f"! {unknown.name} {unknown.problem}", markup=False)
+    if found.backup is None:
+        out.print("! There is no backup. Make one first: `mailwright backup FILE`.")
+    elif not found.has_fresh_backup:
+        out.print(f"! The last backup is of {clock_time(found.backup.at)}. Make another one first.")
+    else:
+        out.print(f"✓ The last backup is of {clock_time(found.backup.at)}.")
+
+
+def _print_advice(found: UpgradeCheck) -> None:
+    if found.is_safe_during_traffic:
+        out.print("✓ Servers and workers can keep running during `mailwright db upgrade`. Restart them afterwards.")
+    elif found.dialect == "sqlite":
+        out.print("! Stop all processes of Mailwright before `mailwright db upgrade`: on SQLite it blocks all writes.")
+    else:
+        out.print("! Stop all processes of Mailwright before `mailwright db upgrade`.")

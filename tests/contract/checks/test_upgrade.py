@@ -1,0 +1,163 @@
+"""`upgrade --check` describes an update before it happens, and changes nothing."""
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from mailwright.app.backups import back_up
+from mailwright.checks.upgrade import UpgradeCheck, check_upgrade
+from mailwright.domain.clock import DAY, ManualClock
+from mailwright.storage import migrate, pending_migrations
+from mailwright.storage.database import Database
+from mailwright.storage.migrate import MIGRATIONS, current_revision, upgrade
+from mailwright.storage.pending_migrations import describe_statement
+from tests.builders import settings_for
+from tests.engines import PostgresServer
+
+pytestmark = pytest.mark.promise("upgrade-foretold")
+
+MOTTO = '''"""Add mottos."""
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.add_column("tenants", sa.Column("motto", sa.Text(), nullable=False, server_default="none"))
+    op.create_table("mottos", sa.Column("id", sa.Integer()))
+    op.create_index("ix_mottos", "mottos", ["id"])
+'''
+INDEX = '''"""Index subjects."""
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.create_index("ix_messages_subject", "messages", ["subject"])
+    op.execute("UPDATE messages SET subject = ''")
+'''
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def empty(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/empty.db"
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        url = await server.create_empty()
+    database = Database(url)
+    yield database
+    await database.close()
+
+
+def add_migrations(folder: Path, monkeypatch: pytest.MonkeyPatch, *sources: str) -> None:
+    """Act as a later version of Mailwright with these migrations."""
+    target = folder / "migrations"
+    shutil.copytree(MIGRATIONS, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for number, source in enumerate(sources):
+        (target / "versions" / f"next_{number}.py").write_text(source)
+    for module in (migrate, pending_migrations):
+        monkeypatch.setattr(module, "MIGRATIONS", target)
+
+
+async def checked(database: Database, **environment: str) -> UpgradeCheck:
+    return await check_upgrade(database, ManualClock(), environment)
+
+
+async def test_current_database_needs_nothing(empty: Database) -> None:
+    await upgrade(empty)
+    found = await checked(empty)
+    assert (found.schema.pending, found.needs_attention, found.backup) == ((), False, None)
+
+
+async def test_pending_migrations_are_described(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upgrade(empty)
+    add_migrations(tmp_path, monkeypatch, MOTTO, INDEX)
+    found = await checked(empty)
+    assert [(each.revision, each.title, each.is_safe) for each in found.schema.pending] == [
+        ("0002", "Add mottos.", True),
+        ("0003", "Index subjects.", False),
+    ]
+    assert [(each.table, each.is_safe) for each in found.schema.pending[0].changes] == [
+        ("tenants", True),
+        ("mottos", True),
+    ]
+    assert [each.table for each in found.schema.pending[1].changes] == ["messages", "messages"]
+    assert not found.is_safe_during_traffic
+    assert await current_revision(empty) == "0001"
+
+
+async def test_safe_migration_needs_no_stop_on_postgresql(
+    empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await upgrade(empty)
+    add_migrations(tmp_path, monkeypatch, MOTTO)
+    assert (await checked(empty)).is_safe_during_traffic == (empty.dialect == "postgresql")
+
+
+async def test_empty_database_gets_all_migrations(empty: Database) -> None:
+    found = await checked(empty)
+    assert (found.schema.current, len(found.schema.pending)) == (None, 1)
+    assert found.schema.pending[0].is_safe
+    assert await current_revision(empty) is None
+
+
+async def test_newer_database_is_recognised(empty: Database) -> None:
+    await upgrade(empty)
+    async with empty.write() as tx:
+        await tx.execute(text("UPDATE alembic_version SET version_num = '0042'"))
+    found = await checked(empty)
+    assert (found.schema.is_newer, found.schema.current, found.needs_attention) == (True, "0042", True)
+
+
+async def test_removed_settings_are_listed(empty: Database) -> None:
+    await upgrade(empty)
+    found = await checked(empty, MAILWRIGHT_DATABSE_URL="x")
+    assert [each.name for each in found.settings] == ["MAILWRIGHT_DATABSE_URL"]
+    assert found.needs_attention
+
+
+async def test_old_backup_is_not_fresh(empty: Database, tmp_path: Path) -> None:
+    await upgrade(empty)
+    clock = ManualClock()
+    settings = settings_for(empty.url.render_as_string(hide_password=False))
+    await back_up(settings, empty, clock, tmp_path / "a.mwbackup")
+    assert (await check_upgrade(empty, clock, {})).has_fresh_backup
+    clock.advance(2 * DAY)
+    assert not (await check_upgrade(empty, clock, {})).has_fresh_backup
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_safe"),
+    [
+        ("ALTER TABLE messages ADD COLUMN a TEXT", True),
+        ("ALTER TABLE messages ADD COLUMN a TEXT DEFAULT '' NOT NULL", True),
+        ("ALTER TABLE messages ADD COLUMN a TEXT NOT NULL", False),
+        ("ALTER TABLE messages ADD COLUMN a UUID DEFAULT gen_random_uuid()", False),
+        ("ALTER TABLE messages ALTER COLUMN subject TYPE VARCHAR(10)", False),
+        ("ALTER TABLE messages ALTER COLUMN subject SET NOT NULL", False),
+        ("ALTER TABLE messages ALTER COLUMN subject DROP NOT NULL", True),
+        ("ALTER TABLE messages ADD CONSTRAINT c CHECK (id > 0)", False),
+        ("ALTER TABLE messages ADD CONSTRAINT c CHECK (id > 0) NOT VALID", True),
+        ("ALTER TABLE messages VALIDATE CONSTRAINT c", True),
+        ("ALTER TABLE messages DROP COLUMN subject", False),
+        ("ALTER TABLE messages RENAME COLUMN subject TO title", False),
+        ("ALTER TABLE messages SET LOGGED", False),
+        ("CREATE UNIQUE INDEX i ON messages (subject)", False),
+        ("CREATE INDEX CONCURRENTLY i ON messages (subject)", True),
+        ("DELETE FROM messages", False),
+        ("DROP TABLE messages", False),
+    ],
+)
+def test_statement_is_judged_by_its_lock(sql: str, *, is_safe: bool) -> None:
+    [found] = describe_statement(sql, set())
+    assert (found.table, found.is_safe) == ("messages", is_safe)
