@@ -139,8 +139,9 @@ def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool =
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:
     if facts.hold is not None:
-        summary = f"all sending is on hold ({facts.hold.reason}): {facts.hold.detail}"
-        advice = "review the messages with `mailwright quarantine list`, then release or drop them"
+        summary = f"all sending has been on hold since {isoformat(facts.hold.since)} ({facts.hold.reason}): "
+        summary += facts.hold.detail
+        advice = "review the messages with `mailwright quarantine list`, then run `mailwright db release`"
         yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
     elif facts.quarantined:
         advice = "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"

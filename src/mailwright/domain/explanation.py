@@ -180,3 +180,6 @@ class CampaignExplanation(Explanation):
     guard: GuardState | None = None  # what the guard rails found, if they found anything
     wave: int | None = None  # the open wave, while later waves follow
     waves: int = 0
+    # Messages that a worker claimed before it stopped, and when the last of its leases ends.
+    lost_messages: int = 0
+    lost_until: Instant | None = None

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import orjson
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, text
 
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation, workers
+from mailwright.storage.tables import deliveries, installation, workers
 
 REPORT_PRESENCE = statement(__package__, "report_presence")
 RECORD_BEST_RATE = statement(__package__, "record_best_rate")
@@ -138,6 +138,25 @@ async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
         )
         for row in rows
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class LostLeases:
+    """Messages that workers claimed before they stopped. Other workers get them when the leases end."""
+
+    messages: int
+    until: Instant
+
+
+async def find_lost_leases(tx: Transaction, now: Instant, lane: int | None = None) -> LostLeases | None:
+    """Find the messages of a lane, or of all lanes, whose worker does not report any more."""
+    d = deliveries.c
+    responsive = [presence.worker for presence in await load_present(tx, now) if not presence.is_silent(now)]
+    # A worker that has just started may claim before its first report.
+    lost = select(func.count().label("messages"), func.max(d.claimable_at).label("until")).select_from(deliveries)
+    lost = lost.where(text("locked_by IS NOT NULL"), d.locked_by.not_in(responsive), d.locked_at <= now - SILENT_AFTER)
+    [row] = await tx.execute(lost if lane is None else lost.where(d.lane == lane))
+    return LostLeases(row.messages, max(row.until, now)) if row.messages else None
 
 
 def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | None:

@@ -54,6 +54,12 @@ def message_text(explanation: MessageExplanation, zone: tzinfo = UTC) -> Explana
 def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> ExplanationText:
     times = _Times(explanation.computed_at, zone)
     sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation) + _guard_note(times, explanation)
+    sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation)
+    if explanation.lost_messages:
+        sentence += (
+            f" A worker stopped while it held {count_text(explanation.lost_messages, 'message')}; others take over at "
+            f"{times.at(explanation.lost_until)}."
+        )
     return ExplanationText(sentence, remedy_text(explanation), _forecast_sentence(times, explanation))
 
 
@@ -698,6 +704,9 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ),
     ForecastAssumption.SENDING_HELD: "All sending is on hold until an operator resumes it.",
     ForecastAssumption.NO_WORKER: "No worker is running. The times assume that one starts now.",
+    ForecastAssumption.WORKER_LOST: (
+        "A worker stopped while it held messages. Others take them over when its leases end, within 30 seconds."
+    ),
     ForecastAssumption.LAST_RATE: "Messages are sent at the highest rate of the last days.",
     ForecastAssumption.ONE_AT_A_TIME_RATE: (
         f"Messages that are sent one at a time take {1 / ONE_AT_A_TIME_RATE:g} seconds each."

@@ -24,13 +24,15 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
+from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
 from tests.api import an_api
-from tests.builders import DEFAULT_TENANT, THROTTLE, Bench, a_tenant, change_tenant
+from tests.builders import DEFAULT_TENANT, LOCK_TTL, THROTTLE, Bench, a_tenant, change_tenant, claims_of
 from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
 from tests.standins.provider import ScriptedProvider
 
@@ -283,3 +285,24 @@ async def test_interval_of_the_tenant_is_named(bench: Bench) -> None:
     found = await explained(bench, campaign)
     assert (found.reason, found.remedy) == ("interval", Remedy.CHANGE_LIMIT)
     assert found.limit == ReachedLimit("interval", LimitScope.TENANT, "default")
+
+
+@pytest.mark.promise("explain-campaign")
+async def test_leases_of_a_killed_worker_are_explained_with_their_end(bench: Bench) -> None:
+    campaign = await a_queued_campaign(bench, 3)
+    await WorkerRegistry(bench.database, bench.clock, "killed").report(WorkerPresence("scripted"))
+    assert len(await claims_of(bench.database, bench.clock, "killed").claim(10)) == 3
+    lease_ends = bench.clock.now() + LOCK_TTL
+    assert (await explained(bench, campaign)).lost_messages == 0
+    bench.clock.advance(13 * SECOND)
+    await a_worker(bench)
+    found = await explained(bench, campaign)
+    assert (found.state, found.reason, found.until) == ("sending", "worker_lost", lease_ends)
+    assert (found.lost_messages, found.lost_until) == (3, lease_ends)
+    assert "held 3 messages; others take over at" in campaign_text(found).sentence
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
+    assert ForecastAssumption.WORKER_LOST in foreseen.assumptions
+    bench.clock.advance(LOCK_TTL)
+    await bench.drain(ScriptedProvider())
+    assert await bench.statuses() == {"SENT": 3}

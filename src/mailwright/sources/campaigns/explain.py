@@ -40,7 +40,7 @@ from mailwright.domain.permits import (
 from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.sending_hold import SendingHold, load_hold
-from mailwright.outbox.workers import WorkerPresence, list_present
+from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
@@ -68,6 +68,7 @@ class CampaignFacts:
     message_deferral: Deferral | None = None  # the deferral of its messages while the campaign itself may send
     can_start: bool = False  # a draft that passed the pre-send checks
     hold: SendingHold | None = None
+    lost: LostLeases | None = None
 
 
 async def explain_campaign(
@@ -95,6 +96,7 @@ async def explain_campaign(
         is_queued = row.lane is not None and row.completed_at is None
         counts = None if row.lane is None else (await tx.run(COUNT_LANE, lane=row.lane))[0]
         deferrals, hold = await load_lane_deferrals(tx, now), await load_hold(tx)
+        lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
         is_deferred = row.deferred_until is not None
         levels = rules.levels(row.tenant_id, row.lane or 0)
@@ -122,6 +124,7 @@ async def explain_campaign(
             message_deferral=message_deferral,
             can_start=can_start,
             hold=hold,
+            lost=lost,
         )
     )
 
@@ -177,6 +180,10 @@ def _sending(facts: CampaignFacts) -> CampaignExplanation:
         return _explain(facts, CampaignState.SENDING)
     actions = _allowed(facts, ActionKind.PAUSE_CAMPAIGN, ActionKind.ACCEPT_INCIDENTS)
     return _explain(facts, CampaignState.SENDING, remedy=Remedy.ACCEPT_INCIDENTS, actions=actions)
+    lost = facts.lost
+    if lost is not None and not facts.counts.waiting and lost.messages == facts.counts.sending:
+        return _explain(facts, CampaignState.SENDING, reason="worker_lost", until=lost.until, remedy=Remedy.WAIT)
+    return _explain(facts, CampaignState.SENDING)
 
 
 def _completed(facts: CampaignFacts) -> CampaignExplanation:
@@ -360,6 +367,8 @@ def _explain(
             "forecast_blocker": facts.forecast.blocker,
             "has_worker": bool(facts.workers),
         }
+    if facts.lost is not None:
+        details |= {"lost_messages": facts.lost.messages, "lost_until": facts.lost.until}
     return CampaignExplanation(
         computed_at=facts.now,
         campaign_id=campaign.campaign_id,

@@ -23,7 +23,7 @@ from mailwright.domain.permits import (
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.sending_hold import load_hold
-from mailwright.outbox.workers import best_rate, learned_rate_of, list_present, sending_rate
+from mailwright.outbox.workers import best_rate, find_lost_leases, learned_rate_of, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
@@ -75,7 +75,7 @@ async def forecast(
     rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
         queue = await _load_queue(tx, rules, defaults.domains, now)
-        is_held = await load_hold(tx) is not None
+        is_held, lost = await load_hold(tx) is not None, await find_lost_leases(tx, now)
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
@@ -97,7 +97,9 @@ async def forecast(
         workers=len(workers),
         campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
         assumptions=tuple(
-            _assumptions(queue, rules, source, has_worker=bool(workers), is_held=is_held, learned=learned)
+            _assumptions(
+                queue, rules, source, has_worker=bool(workers), is_held=is_held, has_lost=bool(lost), learned=learned
+            )
         ),
     )
 
@@ -220,12 +222,15 @@ def _assumptions(
     *,
     has_worker: bool,
     is_held: bool,
+    has_lost: bool,
     learned: float | None,
 ) -> Iterator[ForecastAssumption]:
     if is_held:
         yield ForecastAssumption.SENDING_HELD
     if not has_worker:
         yield ForecastAssumption.NO_WORKER
+    if has_lost:
+        yield ForecastAssumption.WORKER_LOST
     yield ForecastAssumption.NO_OTHER_MESSAGES
     if learned is not None:
         yield ForecastAssumption.LEARNED_RATE

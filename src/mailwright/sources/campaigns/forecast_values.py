@@ -38,6 +38,7 @@ class ForecastAssumption(StrEnum):
     PROVIDER_RECOVERS = "provider_recovers"
     SENDING_HELD = "sending_held"
     NO_WORKER = "no_worker"
+    WORKER_LOST = "worker_lost"
     LAST_RATE = "last_rate"
     ASSUMED_RATE = "assumed_rate"
     ONE_AT_A_TIME_RATE = "one_at_a_time_rate"

@@ -202,11 +202,12 @@ async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> lis
 
 
 async def _findings(request: Request, visitor: Visitor) -> list[Finding]:
-    """Return what is wrong with the installation, for users of the whole installation. Other parts show the hold."""
+    """Return the problems of the installation, for its users. Other parts of the page show holds and workers."""
     if visitor.user.tenant_id is not None:
         return []
     found = await health_watch_of(request).findings()
-    return [each for each in found if each.verdict is not Verdict.OK and each.name not in ("sending", "workers")]
+    elsewhere = ("sending", "workers")
+    return [each for each in found if each.verdict is Verdict.PROBLEM and each.name not in elsewhere]
 
 
 async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str, Any]:

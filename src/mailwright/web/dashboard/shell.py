@@ -278,6 +278,14 @@ def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
     return Markup(_CELL.sub(label, rows))  # noqa: S704 - rendered already
 
 
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def _with_code(text: str) -> Markup:
+    """Show the parts between backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader(__package__),
     autoescape=True,
@@ -294,6 +302,7 @@ _TEMPLATES.filters |= {
     "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
     "sentence": sentence,
+    "with_code": _with_code,
     "labelled": _with_column_labels,
     "clock": _clock,
 }
