@@ -73,7 +73,8 @@ async def warn_if_held(at: Installation) -> None:
         from mailwright.schemas.explanation_text import hold_text  # noqa: PLC0415 - slow to import
 
         aside.print(
-            f"! {hold_text(hold, at.clock.now(), display.zone)} To resume sending, run `mailwright db release`.",
+            f"! {hold_text(hold, at.clock.now(), display.zone)} To resume sending, run `mailwright quarantine list`, "
+            "then `mailwright db release`.",
             markup=False,
         )
 

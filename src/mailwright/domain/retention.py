@@ -65,6 +65,9 @@ class RetentionCount:
         return RetentionCount(self.rows + other.rows, self.bytes + other.bytes)
 
 
+NOTHING: Final = RetentionCount()
+
+
 def check_days(kind: RetentionKind, days: int) -> None:
     """Raise an error if the period is too short or too long."""
     if not MIN_DAYS[kind] <= days <= MAX_DAYS:

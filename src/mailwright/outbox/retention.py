@@ -4,14 +4,13 @@ A batch is one transaction: it deletes the rows, counts them as tombstones, and 
 interrupted pass continues at the position of its last batch.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Final
 
-from sqlalchemy import Table, and_, delete, exists, func, or_, select, true, update
-from sqlalchemy.sql.dml import Delete
+from sqlalchemy import func, select, true
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
@@ -21,35 +20,51 @@ from mailwright.outbox.retention_rules import lock_rule, save_progress
 from mailwright.outbox.search import key_before
 from mailwright.outbox.tallies import tallied_up_to
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import Statement, statement
-from mailwright.storage.tables import (
-    audit_log,
-    dead_letters,
-    deliveries,
-    events,
-    imports,
-    mailout_logs,
-    messages,
-    raw_contents,
-    reports,
-    webhook_cursor,
-    webhook_deliveries,
-    webhook_endpoints,
-)
+from mailwright.storage.tables import messages, webhook_cursor, webhook_deliveries, webhook_endpoints
 
 CANDIDATES: Final = statement(__package__, "retention_candidates")
 ADD_TOMBSTONES: Final = statement(__package__, "add_tombstones")
-_OLD: Final = {
-    RetentionKind.REPORTS: (statement(__package__, "retention_old_reports"), reports),
-    RetentionKind.AUDIT_LOG: (statement(__package__, "retention_old_audit_log"), audit_log),
-    RetentionKind.IMPORTS: (statement(__package__, "retention_old_imports"), imports),
-}
+READ_BODIES: Final = statement(__package__, "read_bodies")
+RETIRE_BODIES: Final = statement(__package__, "retire_bodies")
 
-# Message keys that one query reads at most, and the keys of all messages.
-WINDOW: Final = 5_000
+
+def _without(found: Statement, words: str) -> Statement:
+    return Statement(found.name, found.text.replace(words, ""))
+
+
+def _counting(found: Statement) -> Statement:
+    """Return a statement that counts the rows and bytes of another one, for read transactions."""
+    totals = "CAST(COALESCE(sum(affected), 0) AS bigint) AS found, CAST(COALESCE(sum(bytes), 0) AS bigint) AS bytes"
+    inner = _without(found, "skip locked").text
+    return Statement(found.name, f"SELECT {totals} FROM ({inner}) AS old")  # noqa: S608 - only text from our files
+
+
+class _Deletion:
+    """Deletes rows of one table, and returns them if they are exported."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.exporting = statement(__package__, f"retire_{table}")
+        self.plain = _without(self.exporting, "RETURNING *")
+
+
+_DELETE_EVENTS: Final = _Deletion("events")
+_DELETE_RAW_CONTENTS: Final = _Deletion("raw_contents")
+_DELETE_MESSAGES: Final = _Deletion("messages")
+_DELETE_BY_MESSAGE: Final = tuple(_Deletion(table) for table in ("dead_letters", "mailout_logs", "deliveries"))
+_OLD: Final = {
+    RetentionKind.REPORTS: (statement(__package__, "retention_old_reports"), _Deletion("reports")),
+    RetentionKind.AUDIT_LOG: (statement(__package__, "retention_old_audit_log"), _Deletion("audit_log")),
+    RetentionKind.IMPORTS: (statement(__package__, "retention_old_imports"), _Deletion("imports")),
+}
+_COUNT_CANDIDATES: Final = _counting(CANDIDATES)
+_COUNT_OLD: Final = {kind: _counting(old) for kind, (old, _) in _OLD.items()}
+_FIND_CANDIDATES: Final = _without(CANDIDATES, "skip locked")
+
+# Larger than every key.
 _ALL: Final = 2**62
-# Opens and clicks of campaigns are deleted with their message only: a later one would count as the first again.
-_ENGAGEMENT: Final = ("open", "click")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class Retention:
         self._database = services.database
         self._clock = services.clock
         self._services = services
+        self.write_seconds = 0.0  # How long the last batch held its locks.
 
     def check_export(self, *, exports: bool) -> None:
         """Raise an error if rows shall be exported and there is no folder for them."""
@@ -84,10 +100,10 @@ class Retention:
             if kind in OF_MESSAGES:
                 values = await self._message_values(tx, rule)
                 up_to = await key_before(tx, values["before"])
-                rows = await tx.run(_counting(CANDIDATES), **values, after=0, up_to=up_to, limit=_ALL)
+                values["counted"] = _ALL  # A run counts all events first.
+                rows = await tx.run(_COUNT_CANDIDATES, **values, after=0, up_to=up_to)
             else:
-                old, _ = _OLD[kind]
-                rows = await tx.run(_counting(old), **self._old_values(rule, old), limit=_ALL)
+                rows = await tx.run(_COUNT_OLD[kind], **self._old_values(rule), limit=_ALL)
         return RetentionCount(int(rows[0].found), int(rows[0].bytes))
 
     async def run_batch(self, rule: RetentionRule, limit: int) -> RetentionRule:
@@ -105,124 +121,91 @@ class Retention:
             next_keys = select(func.min(m.id)).where(m.tenant_id == rule.tenant_id, m.id > rule.position, m.id <= up_to)
             first = (await tx.execute(next_keys))[0][0]
             if first is not None:
-                end = min(first + WINDOW - 1, up_to)
-                found = await tx.run(_unlocked(CANDIDATES), **values, after=first - 1, up_to=end, limit=1)
+                # SQLite reads the whole range before it applies a limit, so the range is as large as the batch.
+                window = {"after": first - 1, "up_to": min(first + limit - 1, up_to)}
+                found = await tx.run(_FIND_CANDIDATES, **values, **window)
         if first is None:
             return await self._finish(rule)
         if not found:
-            return replace(rule, position=end)
-        async with self._database.write() as tx:
+            return replace(rule, position=window["up_to"])
+
+        async def work(tx: Runner) -> RetentionRule:
+            began = perf_counter()
             if not await lock_rule(tx, rule):
                 return replace(rule, finished_at=self._clock.now())
-            after = found[0].message_key - 1
-            rows = await tx.run(CANDIDATES, **values, after=after, up_to=end, limit=limit)
-            deleted = await self._delete_of_messages(tx, rule, rows, values["before"])
-            position = rows[-1].message_key if len(rows) == limit else end
-            return await self._record(tx, replace(rule, position=position), rows, deleted)
+            rows = await tx.run(CANDIDATES, **values, **window)
+            deleted = await self._delete_of_messages(tx, rule, rows, values["before"]) if rows else 0
+            recorded = await self._record(tx, replace(rule, position=window["up_to"]), rows, deleted)
+            self.write_seconds = perf_counter() - began
+            return recorded
+
+        return await self._database.transact(work)
 
     async def _run_old(self, rule: RetentionRule, limit: int) -> RetentionRule:
-        old, table = _OLD[rule.kind]
-        async with self._database.write() as tx:
+        old, deletion = _OLD[rule.kind]
+
+        async def work(tx: Runner) -> tuple[RetentionRule, bool]:
             if not await lock_rule(tx, rule):
-                return replace(rule, finished_at=self._clock.now())
-            rows = await tx.run(old, **self._old_values(rule, old), limit=limit)
-            keys = [row.id for row in rows]
-            deleted = await self._delete(tx, rule, [(table, delete(table).where(table.c.id.in_(keys)))]) if keys else 0
+                return replace(rule, finished_at=self._clock.now()), False
+            rows = await tx.run(old, **self._old_values(rule), limit=limit)
+            deleted = await self._delete(tx, rule, (deletion, {"keys": [(row.id,) for row in rows]})) if rows else 0
             if rule.kind is RetentionKind.IMPORTS:
                 # Before the commit: a file without its row would never be deleted.
                 self._services.delete_import_files([row.import_id for row in rows])
-            recorded = await self._record(tx, rule, rows, deleted)
-        return recorded if len(rows) == limit else await self._finish(recorded)
+            return await self._record(tx, rule, rows, deleted), len(rows) < limit
+
+        recorded, is_last = await self._database.transact(work)
+        return await self._finish(recorded) if is_last else recorded
 
     async def _finish(self, rule: RetentionRule) -> RetentionRule:
         finished = replace(rule, position=0, finished_at=self._clock.now())
-        async with self._database.write() as tx:
-            await save_progress(tx, finished)
+        await self._database.transact(lambda tx: save_progress(tx, finished))
         return finished
 
-    async def _delete_of_messages(
-        self, tx: Transaction, rule: RetentionRule, rows: Sequence[Any], before: Instant
-    ) -> int:
-        keys = [row.message_key for row in rows]
-        if not keys:
-            return 0
-        digests = {row.content_digest for row in rows} - {None}
+    async def _delete_of_messages(self, tx: Runner, rule: RetentionRule, rows: Sequence[Any], before: Instant) -> int:
+        keys = [(row.message_key,) for row in rows]
         if rule.kind is RetentionKind.EVENTS:
-            others = [row.message_key for row in rows if not row.is_of_campaign]
-            e = events.c
-            kept = or_(e.type.not_in(_ENGAGEMENT), e.message_key.in_(others))
-            return await self._delete(tx, rule, [(events, delete(events).where(e.message_key.in_(keys), kept))])
+            parts = [(row.message_key, row.is_of_campaign) for row in rows]
+            return await self._delete(tx, rule, (_DELETE_EVENTS, {"keys": parts}))
+        digests = sorted({row.content_digest for row in rows} - {None})
+        unused = {"digests": [(digest,) for digest in digests], "tenant_id": rule.tenant_id, "before": before}
+        contents = [(_DELETE_RAW_CONTENTS, unused)] if digests else []
         if rule.kind is RetentionKind.BODIES:
-            await self._delete_bodies(tx, rule, keys)
-            await self._delete_raw_contents(tx, rule, digests, before)
-            return len(keys)
-        of_keys = [
-            (table, delete(table).where(table.c.message_key.in_(keys)))
-            for table in (events, dead_letters, mailout_logs, deliveries)
-        ]
-        await self._delete(tx, rule, [*of_keys, (messages, delete(messages).where(messages.c.id.in_(keys)))])
-        await self._delete_raw_contents(tx, rule, digests, before)
-        return len(keys)
+            await self._export(tx, rule, "messages", await tx.run(READ_BODIES, keys=keys) if rule.exports else ())
+            await tx.count(RETIRE_BODIES, keys=keys)
+            await self._delete(tx, rule, *contents)
+            return len(rows)
+        all_events = (_DELETE_EVENTS, {"keys": [(row.message_key, 0) for row in rows]})
+        others = [(deletion, {"keys": keys}) for deletion in (*_DELETE_BY_MESSAGE, _DELETE_MESSAGES)]
+        await self._delete(tx, rule, all_events, *others, *contents)
+        return len(rows)
 
-    async def _delete(self, tx: Transaction, rule: RetentionRule, deletions: Sequence[tuple[Table, Delete]]) -> int:
+    async def _delete(self, tx: Runner, rule: RetentionRule, *deletions: tuple[_Deletion, dict[str, Any]]) -> int:
         """Delete rows and export exactly what was deleted. Return the number of rows."""
-        count, lines = 0, []
-        for table, deletion in deletions:
-            columns = table.c if rule.exports else (next(iter(table.primary_key)),)
-            rows = await tx.execute(deletion.returning(*columns))
+        count = 0
+        for deletion, values in deletions:
+            if not rule.exports:
+                count += await tx.count(deletion.plain, **values)
+                continue
+            rows = await tx.run(deletion.exporting, **values)
+            await self._export(tx, rule, deletion.table, rows)
             count += len(rows)
-            lines += [{"table": table.name, **row._mapping} for row in rows] if rule.exports else []
-        await self._export(tx, rule, lines)
         return count
 
-    async def _delete_bodies(self, tx: Transaction, rule: RetentionRule, keys: Sequence[int]) -> None:
-        m = messages.c
-        if rule.exports:
-            columns = (m.id, m.outbox_id, m.to_email, m.subject, m.created_at, m.payload, m.content_digest)
-            rows = await tx.execute(select(*columns).where(m.id.in_(keys)))
-            await self._export(tx, rule, [{"table": "messages", **row._mapping} for row in rows])
-        await tx.execute(update(messages).where(m.id.in_(keys)).values(payload="{}", content_digest=None))
-
-    async def _delete_raw_contents(
-        self, tx: Transaction, rule: RetentionRule, digests: set[str], before: Instant
-    ) -> None:
-        """Delete the stored bytes of raw emails that no message uses any more."""
-        c, m = raw_contents.c, messages.c
-        is_used = exists().where(m.tenant_id == c.tenant_id, m.content_digest == c.digest)
-        # A message that is being accepted now renews `created_at`, so its content is not deleted.
-        old = and_(c.tenant_id == rule.tenant_id, c.digest.in_(sorted(digests)), c.created_at < before, ~is_used)
-        if digests:
-            await self._delete(tx, rule, [(raw_contents, delete(raw_contents).where(old))])
-
-    async def _export(self, tx: Transaction, rule: RetentionRule, lines: list[dict[str, Any]]) -> None:
-        if lines and rule.exports and self._services.export_folder is not None:
+    async def _export(self, tx: Runner, rule: RetentionRule, table: str, rows: Sequence[Any]) -> None:
+        if rows and rule.exports and self._services.export_folder is not None:
+            lines = [{"table": table, **row._asdict()} for row in rows]
             await export_lines(tx, self._services.export_folder, rule, lines, self._clock.now())
 
-    async def _record(self, tx: Transaction, rule: RetentionRule, rows: Sequence[Any], deleted: int) -> RetentionRule:
+    async def _record(self, tx: Runner, rule: RetentionRule, rows: Sequence[Any], deleted: int) -> RetentionRule:
         """Count the deleted rows as tombstones, and save the progress of the rule."""
         size = sum(int(row.bytes) for row in rows)
-        result = replace(rule, rows=rule.rows + deleted, bytes=rule.bytes + size)
         if rows:
-            now = self._clock.now()
-            counts = Counter[tuple[int, str]]()
-            bytes_, resends = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
-            is_counted_by_result = rule.kind is RetentionKind.MESSAGES
-            for row in rows:
-                place = (row.lane, row.bucket) if is_counted_by_result else (0, "")
-                counts[place] += 1
-                bytes_[place] += int(row.bytes)
-                resends[place] += row.resends if is_counted_by_result else 0
-            if not is_counted_by_result:
-                counts[0, ""] = deleted
-            tombstones = [
-                (rule.tenant_id, rule.kind.value, now - now % DAY, *place, number, bytes_[place], resends[place])
-                for place, number in counts.items()
-            ]
-            await tx.run(ADD_TOMBSTONES, tombstones=tombstones)
-        await save_progress(tx, result)
-        return result
+            await tx.count(ADD_TOMBSTONES, tombstones=_tombstones(rule, rows, deleted, self._clock.now()))
+        await save_progress(tx, rule, RetentionCount(deleted, size))
+        return replace(rule, rows=rule.rows + deleted, bytes=rule.bytes + size)
 
-    def _old_values(self, rule: RetentionRule, old: Statement) -> dict[str, Any]:
+    def _old_values(self, rule: RetentionRule) -> dict[str, Any]:
         now = self._clock.now()
         values: dict[str, Any] = {"tenant_id": rule.tenant_id, "before": rule.before(now)}
         if rule.kind is RetentionKind.REPORTS:
@@ -238,6 +221,20 @@ class Retention:
         }
 
 
+def _tombstones(rule: RetentionRule, rows: Sequence[Any], deleted: int, now: Instant) -> list[tuple[Any, ...]]:
+    """Return the counts of a batch: of messages by lane and result, of other kinds in one number."""
+    head = (rule.tenant_id, rule.kind.value, now - now % DAY)
+    if rule.kind is not RetentionKind.MESSAGES:
+        return [(*head, 0, "", deleted, sum(int(row.bytes) for row in rows), 0)]
+    groups: dict[tuple[int, str], list[Any]] = {}
+    for row in rows:
+        groups.setdefault((row.lane, row.bucket), []).append(row)
+    return [
+        (*head, *place, len(group), sum(int(row.bytes) for row in group), sum(row.resends for row in group))
+        for place, group in groups.items()
+    ]
+
+
 async def _counted_up_to(tx: Transaction) -> int:
     """Return the key of the last event that all tallies and webhooks have read. Later events are not deleted."""
     limits = [await tallied_up_to(tx)]
@@ -249,14 +246,3 @@ async def _counted_up_to(tx: Transaction) -> int:
     if pending[0] is not None:
         limits.append(int(pending[0]) - 1)
     return min(limits)
-
-
-def _unlocked(found: Statement) -> Statement:
-    """Return the statement without its locks, for read transactions."""
-    return Statement(found.name, found.text.replace("skip locked", ""))
-
-
-def _counting(found: Statement) -> Statement:
-    """Return a statement that counts the rows and bytes of another one."""
-    totals = "CAST(COALESCE(sum(affected), 0) AS bigint) AS found, CAST(COALESCE(sum(bytes), 0) AS bigint) AS bytes"
-    return Statement(found.name, f"SELECT {totals} FROM ({_unlocked(found).text}) AS old")  # noqa: S608 - only text from our files

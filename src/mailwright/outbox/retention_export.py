@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import insert, select, update
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.retention import RetentionRule
-from mailwright.storage.database import Transaction
-from mailwright.storage.tables import retention_exports, tenants
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+
+FIND_RETENTION_EXPORT: Final = statement(__package__, "find_retention_export")
+SAVE_RETENTION_EXPORT: Final = statement(__package__, "save_retention_export")
 
 # A larger file is continued in the next one.
 MAX_FILE_BYTES: Final = 256 * 1024**2
@@ -34,31 +36,20 @@ class ExportFailed(MailwrightError):
     code = "RETENTION_EXPORT_FAILED"
 
 
-async def export_lines(tx: Transaction, folder: Path, rule: RetentionRule, lines: Lines, now: Instant) -> Path:
+async def export_lines(tx: Runner, folder: Path, rule: RetentionRule, lines: Lines, now: Instant) -> None:
     """Append the lines to the rule's current file, and record the file's length in the caller's transaction."""
-    c = retention_exports.c
     host = socket.gethostname()
-    mine = select(c.file, c.bytes).where(c.tenant_id == rule.tenant_id, c.kind == rule.kind, c.bytes < MAX_FILE_BYTES)
-    rows = await tx.execute(mine.where(c.file.contains(f"-{host}-", autoescape=True)).order_by(c.created_at.desc()))
-    [tenant] = await tx.execute(select(tenants.c.name).where(tenants.c.id == rule.tenant_id))
+    whose = {"tenant_id": rule.tenant_id, "kind": rule.kind.value, "host": host}
+    [found] = await tx.run(FIND_RETENTION_EXPORT, **whose, largest=MAX_FILE_BYTES)
     stamp = f"{datetime.fromtimestamp(now / 1000, UTC):%Y%m%dT%H%M%S}{now % 1000:03}Z"
-    name = rows[0].file if rows else f"{tenant.name}-{rule.kind}-{host}-{stamp}.jsonl.gz"
-    length = append_member(folder / name, rows[0].bytes if rows else 0, lines)
-    if rows:
-        changes = {"bytes": length, "exported": c.exported + len(lines), "updated_at": now}
-        await tx.execute(update(retention_exports).where(c.file == name).values(**changes))
-    else:
-        values = {"file": name, "tenant_id": rule.tenant_id, "kind": rule.kind.value, "bytes": length}
-        times = {"created_at": now, "updated_at": now}
-        await tx.execute(insert(retention_exports).values(**values, exported=len(lines), **times))
-    return folder / name
+    name = found.file or f"{found.tenant}-{rule.kind}-{host}-{stamp}.jsonl.gz"
+    length = append_member(folder / name, found.bytes or 0, lines)
+    await tx.count(SAVE_RETENTION_EXPORT, file=name, **whose, bytes=length, exported=len(lines), now=now)
 
 
 def append_member(file: Path, committed: int, lines: Lines) -> int:
     """Write the lines after the committed bytes, flush them to the disk, read them back, and return the new length."""
-    content = b"".join(
-        orjson.dumps({str(name): value for name, value in line.items()}, default=_encoded) + b"\n" for line in lines
-    )
+    content = b"".join(orjson.dumps(line, default=_encoded) + b"\n" for line in lines)
     member = gzip.compress(content, compresslevel=6, mtime=0)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

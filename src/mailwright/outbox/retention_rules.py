@@ -1,15 +1,20 @@
 """Store the retention rules of tenants."""
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete, insert, select, update
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotFound
-from mailwright.domain.retention import RetentionKind, RetentionRule, check_days
+from mailwright.domain.retention import NOTHING, RetentionCount, RetentionKind, RetentionRule, check_days
 from mailwright.outbox import audit_log
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import retention_rules
+
+LOCK_RETENTION_RULE: Final = statement(__package__, "lock_retention_rule")
+SAVE_RETENTION_PROGRESS: Final = statement(__package__, "save_retention_progress")
 
 _R = retention_rules.c
 
@@ -61,22 +66,23 @@ async def remove_rule(database: Database, clock: Clock, tenant_id: int, kind: Re
         await audit_log.record(tx, clock.now(), **entry)
 
 
-async def lock_rule(tx: Transaction, rule: RetentionRule) -> bool:
+async def lock_rule(tx: Runner, rule: RetentionRule) -> bool:
     """Lock the rule until the transaction ends. Return False if it was changed or removed meanwhile."""
-    same = (_R.tenant_id == rule.tenant_id, _R.kind == rule.kind, _R.days == rule.days, _R.exports == rule.exports)
-    return bool(await tx.execute(select(_R.kind).where(*same).with_for_update()))
+    whose = {"tenant_id": rule.tenant_id, "kind": rule.kind.value}
+    return bool(await tx.run(LOCK_RETENTION_RULE, **whose, days=rule.days, exports=rule.exports))
 
 
-async def save_progress(tx: Transaction, rule: RetentionRule) -> None:
-    """Store the position and the totals of a rule."""
-    mine = (_R.tenant_id == rule.tenant_id, _R.kind == rule.kind)
-    values = {
-        "position": rule.position,
-        "finished_at": rule.finished_at,
-        "deleted": rule.rows,
-        "bytes": rule.bytes,
-    }
-    await tx.execute(update(retention_rules).where(*mine).values(**values))
+async def save_progress(tx: Runner, rule: RetentionRule, deleted: RetentionCount = NOTHING) -> None:
+    """Store the position of a rule, and add what was deleted."""
+    await tx.count(
+        SAVE_RETENTION_PROGRESS,
+        tenant_id=rule.tenant_id,
+        kind=rule.kind.value,
+        position=rule.position,
+        finished_at=rule.finished_at,
+        deleted=deleted.rows,
+        bytes=deleted.bytes,
+    )
 
 
 def _rule(row: Any) -> RetentionRule:

@@ -599,8 +599,8 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         "campaign."
     ),
     Remedy.RELEASE_SENDING: (
-        "An operator decides whether messages that were due are sent or stay unconfirmed, and then resumes sending: "
-        "`mailwright quarantine list` shows them."
+        "An operator reviews the quarantine, decides whether messages that were due are sent or stay unconfirmed, and "
+        "then resumes sending."
     ),
     Remedy.RESOLVE_MESSAGES: "Wait for reports from the provider, or decide yourself: sent, resend or close.",
 }

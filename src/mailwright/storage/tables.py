@@ -1103,6 +1103,7 @@ retention_exports = Table(
     Column("file", Text, primary_key=True),
     Column("tenant_id", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
+    Column("host", Text, nullable=False),  # The machine that has the file.
     Column("bytes", BigInteger, nullable=False),
     Column("exported", BigInteger, nullable=False),
     Column("created_at", Timestamp, nullable=False),

@@ -1,5 +1,5 @@
 -- Finds messages whose body or events can be deleted, or that can be deleted completely: finished before a time, of no
--- running campaign, and with all their events counted in the tallies. Keys are read in a bounded range.
+-- running campaign, and with all their events counted in the tallies.
 SELECT m.id AS message_key, d.lane, d.resends, m.content_digest,
   CASE WHEN m.campaign_key IS NULL THEN 0 ELSE 1 END AS is_of_campaign,
   CASE
@@ -32,9 +32,12 @@ WHERE m.tenant_id = :tenant_id AND m.id > :after AND m.id <= :up_to AND m.create
     m.campaign_key IS NULL
     OR EXISTS (SELECT 1 FROM queue_entries AS q WHERE q.campaign_key = m.campaign_key AND q.completed_at IS NOT NULL)
   )
-  AND NOT EXISTS (
-    SELECT 1 FROM mailouts AS o
-    WHERE o.campaign_key = m.campaign_key AND (o.finished_at IS NULL OR o.due_at IS NOT NULL)
+  AND (
+    m.source <> 'mailout'
+    OR NOT EXISTS (
+      SELECT 1 FROM mailouts AS o
+      WHERE o.campaign_key = m.campaign_key AND (o.finished_at IS NULL OR o.due_at IS NOT NULL)
+    )
   )
   AND (CAST(:kind AS text) <> 'bodies' OR m.payload <> '{}')
   AND (
@@ -53,5 +56,4 @@ WHERE m.tenant_id = :tenant_id AND m.id > :after AND m.id <= :up_to AND m.create
   )
   AND (CAST(:kind AS text) <> 'messages' OR m.source NOT IN ('article', 'notification'))
 ORDER BY m.id
-LIMIT :limit
 skip locked

@@ -842,6 +842,7 @@ CREATE TABLE retention_exports (
   file TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,
   kind TEXT NOT NULL,
+  host TEXT NOT NULL,
   bytes BIGINT NOT NULL,
   exported BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
