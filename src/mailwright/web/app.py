@@ -8,9 +8,8 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from mailwright.app.wiring import Engine
-from mailwright.web import api_reference, manual, public
 from mailwright.checks.health_watch import HealthWatch
-from mailwright.web import public
+from mailwright.web import api_reference, manual, public
 from mailwright.web.api import (
     archive,
     articles,

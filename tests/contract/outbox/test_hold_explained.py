@@ -57,7 +57,7 @@ async def test_held_message_names_the_hold(bench: Bench, reason: HoldReason) -> 
     assert found.remedy is Remedy.RELEASE_SENDING
     text = message_text(found)
     assert text.sentence.startswith("All sending has been on hold since 08:00 UTC")
-    assert "An operator decides" in (text.what_would_change or "")
+    assert "An operator reviews the quarantine" in (text.what_would_change or "")
 
 
 async def test_held_campaign_names_the_hold_everywhere(bench: Bench) -> None:
