@@ -11,7 +11,10 @@ from mailwright.storage.expressions import json_text
 from mailwright.storage.tables import contacts, deliveries, events, messages
 
 # Must be exactly the condition of the partial index of responses, or SQLite does not use the index.
-IS_RESPONSE: Final = text("events.type IN ('open', 'click', 'bounce', 'complaint', 'unsubscribe')")
+IS_RESPONSE: Final = text(
+    "(events.type = 'open' OR events.type = 'click' OR events.type = 'bounce' OR events.type = 'complaint'"
+    " OR events.type = 'unsubscribe')"
+)
 IS_MACHINE: Final[ColumnElement[bool]] = events.c.metadata.like('%"isMachine"_true%')
 IS_BY_PERSON: Final[ColumnElement[bool]] = events.c.metadata.not_like('%"isMachine"_true%')
 _ENGAGEMENT: Final = (EventType.OPENED, EventType.CLICKED)

@@ -10,7 +10,7 @@ from rich.text import Text
 from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, Limit, Tenant
-from mailwright.cli.output import clock_time, out, print_json, print_rows, write_parts
+from mailwright.cli.output import clock_time, out, print_json, print_rows, two_lines, write_parts
 from mailwright.domain.recipient_providers import RecipientProvider
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -81,12 +81,16 @@ def history_command(
     elif as_csv:
         typer.echo(history_csv(found), nl=False)
     else:
-        names = ("opened", "clicked", "bounced", "complained", "unsubscribed")
+        names = ("opened", "clicked", "bounced", "unsubscribed")
         rows = (
-            (each.name, clock_time(each.started_at), each.sent, *(_percent(each.rates[name]) for name in names))
+            (
+                two_lines(each.name, clock_time(each.started_at)),
+                each.sent,
+                *(_percent(each.rates[name]) for name in names),
+            )
             for each in found
         )
-        columns = ("Campaign", "Started ({zone})!", "Sent#", *(f"{name.capitalize()}#" for name in names))
+        columns = ("Campaign and start ({zone})", "Sent#", *(f"{name.capitalize()}#" for name in names))
         print_rows(columns, rows, nothing="No campaign has started yet.")
 
 
@@ -174,7 +178,7 @@ def _print_figures(found: ReportFigures | None) -> None:
         (each.name, each.sent, each.opened, each.clicked, each.bounced, each.complained, each.unsubscribed)
         for each in found.breakdown.providers
     )
-    columns = ("Mailbox provider", "Sent#", "Opened#", "Clicked#", "Bounced#", "Complained#", "Unsubscribed#")
+    columns = ("Provider", "Sent#", "Opened#", "Clicked#", "Bounced#", "Complained#", "Unsubscribed#")
     print_rows(columns, domains, nothing="")
     delays = [each for each in found.breakdown.delays if each.opened or each.clicked]
     if delays:

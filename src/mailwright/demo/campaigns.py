@@ -21,6 +21,7 @@ PER_HOUR: Final = 8
 INTERVAL_MS: Final = 15_000
 ACTOR: Final = "demo"
 SENT: Final = "Thanks to collectors"
+LINK: Final = "https://shop.example/new"
 
 # Name, city, what they collect, and how many orders they made.
 SUBSCRIBERS: Final = (
@@ -47,10 +48,10 @@ Dear {{ name }}, how are the {{ collects }} in {{ city }}?
 
 {{ news }}
 
-[See what is new](https://shop.example/new)
+[See what is new](LINK)
 
 {{ postal_address }} · [Unsubscribe]({{ unsubscribe_url }})
-"""
+""".replace("LINK", LINK)
 
 
 @dataclass(frozen=True, slots=True)

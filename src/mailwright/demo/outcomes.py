@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from mailwright.access.api_keys import Caller
 from mailwright.app.wiring import Engine, make_worker
-from mailwright.demo.campaigns import SENT
+from mailwright.demo.campaigns import LINK, SENT
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
@@ -105,6 +105,7 @@ async def report_outcomes(engine: Engine, tenant_id: int) -> None:
                     now,
                     recipient=each.to_email,
                     outbox_id=each.outbox_id,
+                    metadata={"url": LINK} if event_type is EventType.CLICKED else {},
                 )
                 for number, (event_type, count) in enumerate(_ENGAGEMENT)
                 for each in sent[:count]

@@ -289,7 +289,7 @@ CREATE TABLE events (
 ) $events_partitioning;
 CREATE INDEX ix_events_message_key ON events (message_key);
 CREATE INDEX ix_events_responses ON events (message_key)
-  WHERE type IN ('open', 'click', 'bounce', 'complaint', 'unsubscribe');
+  WHERE type = 'open' OR type = 'click' OR type = 'bounce' OR type = 'complaint' OR type = 'unsubscribe';
 
 CREATE TABLE reports (
   id $identity NOT NULL,
