@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test faults bench docs manual wheel lock clean
+.PHONY: help setup demo check test faults bench docs manual wheel deploy-check image-test lock clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## install everything into .venv (then: .venv/bin/mailwright)
 
@@ -51,6 +51,14 @@ manual: setup ## build the manual that `mailwright serve` shows at /manual
 
 wheel: setup ## build the wheel with the browser files and the manual into dist/
 	$(BIN)/python -m hatchling build --target wheel
+
+deploy-check: setup ## validate the files of deploy/ with the validators of compose and Kubernetes too
+	$(BIN)/python -m pip install --quiet compose-spec kubernetes-validate
+	$(BIN)/pytest -rs tests/unit/test_deploy_files.py
+
+image-test: setup ## build the container image without a registry, start it and send an email (root, minutes)
+	@$(BIN)/python tools/manual.py
+	MAILWRIGHT_IMAGE_TEST=1 $(BIN)/pytest -rs tests/acceptance/test_image.py
 
 lock: setup ## resolve requirements.lock again
 	$(BIN)/python tools/lock.py
