@@ -274,3 +274,29 @@ async def test_report_is_read_and_used_at_the_command_line(here: Commands) -> No
     assert refused.code != 0
     assert "not recorded individually" in refused.err
     assert (await here.ok("campaign", "winner", campaign_id)).out == "The campaign has no A/B test.\n"
+
+
+async def test_waves_and_guard_rails_at_the_command_line(here: Commands) -> None:
+    rails = '{"complaintStopPercent": 0.2}'
+    made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--waves", "10", "--guard-rails", rails)
+    campaign_id = made.out.strip()
+    await here.ok("campaign", "start", campaign_id)
+    await here.ok("worker", "--drain")
+    shown = await here.ok("campaign", "guard-rails", campaign_id)
+    assert "wave 1 of 2, the next one opens at" in shown.out
+    assert "complaints: warn at 0.1 %, stop at 0.2 %" in shown.out
+    report = (await here.ok("campaign", "guard-rails", campaign_id, "--json")).json
+    assert (report["wave"]["percent"], report["messages"], report["finding"]) == (10, 1, None)
+    explained = (await here.ok("campaign", "explain", campaign_id, COLUMNS="300")).out
+    assert f"mailwright campaign open-wave {campaign_id}" in explained
+    await here.ok("campaign", "open-wave", campaign_id)
+    await here.ok("worker", "--drain")
+    assert (await here.ok("campaign", "show", campaign_id, "--json")).json["counts"]["sent"] == 3
+
+
+async def test_frequency_cap_and_snooze_at_the_command_line(here: Commands) -> None:
+    await here.ok("tenant", "edit", "default", "--frequency-cap", "1 per 7 days")
+    assert (await here.ok("tenant", "show", "default", "--json")).json["frequencyCap"] == "1 per 7 days"
+    assert "no bulk email for 30 days" in (await here.ok("contact", "snooze", "ada@example.com", "30")).out
+    assert "Snoozed until" in (await here.ok("contact", "show", "ada@example.com")).out
+    assert "receives bulk email again" in (await here.ok("contact", "snooze", "ada@example.com", "off")).out

@@ -130,8 +130,8 @@ def test_person_opens_the_next_wave(dashboard: Dashboard, ada: Page) -> None:
     campaign = started(dashboard, "In waves", NEXT_WAVE, waves={"percents": [10]})
     ada.goto(f"{dashboard.address}/campaigns/{campaign.campaign_id}")
     expect(ada.get_by_text("1 of 2 (10 % of the audience)")).to_be_visible()
-    ada.once("dialog", lambda dialog: dialog.accept())
     ada.get_by_role("button", name="Open next wave").click()
+    ada.get_by_role("dialog").get_by_role("button", name="Open next wave").click()
     expect(ada.get_by_text("The next wave is open.")).to_be_visible()
     expect(ada.get_by_text("opened the next wave")).to_be_visible()
 

@@ -125,7 +125,7 @@ contacts = Table(
     Column("snoozed_until", Timestamp),
     UniqueConstraint("tenant_id", "email"),
     # Few contacts have a pause, so that looking for one costs almost nothing.
-    partial_index("ix_contacts_snoozed", "tenant_id", "email", where=text("snoozed_until IS NOT NULL")),
+    partial_index("ix_contacts_snoozed", "email", "snoozed_until", where=text("snoozed_until IS NOT NULL")),
     # Contacts that bounced or unsubscribed, for the sync with other systems.
     partial_index("ix_contacts_inactive", "tenant_id", "id", where=_GONE),
     # Lists the newest contacts without a sort. Lookups by address do not use it.

@@ -202,3 +202,16 @@ async def test_changes_with_an_api_key_are_in_the_audit_log(
         ("api", "import.begin"),
     ]
     assert found[:2] == [("console", "tenant.change"), ("console", "tenant.create")]
+
+
+async def test_contact_is_snoozed_and_woken(api: Api) -> None:
+    await api.client.put("/v1/contacts/ada@example.com", json={"name": "Ada"})
+    until = "2027-02-15T08:00:00.000Z"
+    paused = await api.client.post("/v1/contacts/ada@example.com/snooze", json={"until": until})
+    assert (paused.status_code, paused.json()["snoozedUntil"]) == (200, until)
+    woken = await api.client.post("/v1/contacts/Ada@Example.com/snooze", json={"until": None})
+    assert woken.json()["snoozedUntil"] is None
+    past = await api.client.post("/v1/contacts/ada@example.com/snooze", json={"until": NOW})
+    assert (past.status_code, past.json()["errors"][0]["field"]) == (422, "until")
+    unknown = await api.client.post("/v1/contacts/nobody@example.com/snooze", json={"until": until})
+    assert unknown.status_code == 404

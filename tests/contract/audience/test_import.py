@@ -412,7 +412,18 @@ async def test_export_escapes_formulas_and_import_restores_them(
     path.write_text(text, encoding="utf-8", newline="")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    fields = ["email", "name", "locale", "timezone", "status", "lists", "tags", "tracking_consent", "created_at"]
+    fields = [
+        "email",
+        "name",
+        "locale",
+        "timezone",
+        "status",
+        "lists",
+        "tags",
+        "tracking_consent",
+        "snoozed_until",
+        "created_at",
+    ]
     assert rows[0] == [*fields, "n", "note"]
     assert len(rows) == len(FORMULAS) + 1
     for cell in (cell for row in rows[1:] for cell in row):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -33,8 +34,17 @@ async def newsletters(bench: Bench, count: int, email: str = ADA, **changes: Any
     return await bench.accept(*(a_newsletter(to=email, **changes) for _ in range(count)))
 
 
+@pytest.fixture(params=["database", "valkey"])
+async def shared(engine: DatabaseAddress, clock: ManualClock, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    """An installation with and without Valkey."""
+    url = request.getfixturevalue("valkey").url if request.param == "valkey" else None
+    async with a_bench(engine.url, clock, redis_url=url) as bench:
+        yield bench
+
+
 @pytest.mark.promise("frequency-cap")
-async def test_two_workers_never_exceed_the_cap(bench: Bench) -> None:
+async def test_two_workers_never_exceed_the_cap(shared: Bench) -> None:
+    bench = shared
     await change_tenant(bench.database, frequency_cap="3 per 7 days")
     people = [f"reader{number}@example.com" for number in range(20)]
     ids = [outbox_id for _ in range(5) for email in people for outbox_id in await newsletters(bench, 1, email)]

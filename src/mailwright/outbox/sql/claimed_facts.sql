@@ -9,10 +9,7 @@ SELECT
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
   m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
   t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
-  CASE WHEN m.is_bulk THEN (
-    SELECT z.snoozed_until FROM contacts AS z
-    WHERE z.tenant_id = m.tenant_id AND z.email = m.to_email AND z.snoozed_until IS NOT NULL
-  ) END AS snoozed_until,
+  CASE WHEN m.is_bulk THEN c.snoozed_until END AS snoozed_until,
   -- Messages of a campaign share their payload; these columns personalize it.
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes_json,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,

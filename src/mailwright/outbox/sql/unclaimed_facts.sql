@@ -8,10 +8,7 @@ SELECT
   m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
   t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.attributes END AS attributes_json,
-  CASE WHEN m.is_bulk THEN (
-    SELECT z.snoozed_until FROM contacts AS z
-    WHERE z.tenant_id = m.tenant_id AND z.email = m.to_email AND z.snoozed_until IS NOT NULL
-  ) END AS snoozed_until,
+  CASE WHEN m.is_bulk THEN c.snoozed_until END AS snoozed_until,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.name END AS contact_name,
   CASE WHEN m.campaign_key IS NOT NULL THEN c.timezone END AS contact_timezone
 FROM rows(:wanted: outbox_id text) AS wanted

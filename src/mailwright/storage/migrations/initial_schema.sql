@@ -69,7 +69,7 @@ CREATE TABLE contacts (
   CONSTRAINT uq_contacts_tenant_id_email UNIQUE (tenant_id, email)
 );
 CREATE INDEX ix_contacts_inactive ON contacts (tenant_id, id) WHERE status <> 'active';
-CREATE INDEX ix_contacts_snoozed ON contacts (tenant_id, email) WHERE snoozed_until IS NOT NULL;
+CREATE INDEX ix_contacts_snoozed ON contacts (email, snoozed_until) WHERE snoozed_until IS NOT NULL;
 CREATE INDEX ix_contacts_not_deleted ON contacts (tenant_id, id) WHERE deleted_at IS NULL;
 
 CREATE TABLE contact_tags (
