@@ -40,6 +40,7 @@ ANSWERS = {
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
         % (len(_SES_BODY), _SES_BODY)
     ),
+    b"POST /webhook ": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     b"POST /v3/mail/send ": b"HTTP/1.1 202 Accepted\r\nX-Message-Id: bench\r\nContent-Length: 0\r\n\r\n",
 }
 UNKNOWN = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"

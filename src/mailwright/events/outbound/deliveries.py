@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, insert, or_, select, true, update
 
 from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
@@ -241,8 +241,7 @@ class WebhookDeliveries:
         async with self._database.write() as tx:
             # Lock the endpoint before its deliveries, in the same order as its removal, to avoid a deadlock.
             rows = await tx.execute(select(webhook_endpoints).where(mine).with_for_update())
-            for claimed, outcome in outcomes:
-                await _settle(tx, claimed, outcome, now)
+            await _settle(tx, outcomes, now)
             # If the endpoint was edited in the meantime, these outcomes do not apply to its current settings.
             unchanged = [
                 current for current in map(endpoint_from_row, rows) if current.updated_at == endpoint.updated_at
@@ -273,27 +272,49 @@ class WebhookDeliveries:
         )
 
 
-async def _settle(tx: Transaction, claimed: ClaimedDelivery, outcome: DeliveryOutcome, now: Instant) -> None:
+async def _settle(tx: Transaction, outcomes: Sequence[tuple[ClaimedDelivery, DeliveryOutcome]], now: Instant) -> None:
+    """Record the successes, which are most outcomes, with one statement, and each failure with its own."""
     d = webhook_deliveries.c
-    rows = await tx.execute(select(d.log).where(d.id == claimed.key).with_for_update())
-    if not rows:
-        return  # The endpoint was removed.
-    own_claim = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
-    attempts = claimed.attempts + 1
-    log = {"log": _append_log(rows[0].log, outcome, attempts, now), "attempts": attempts}
-    match outcome:
-        case ClaimExpired():
-            return
-        case ReceiverResponse(is_success=True):
-            ended = {"status": DELIVERED, "ended_at": now, "claim_token": None}
-            any_claim = and_(d.id == claimed.key, d.status == PENDING)
-            await tx.execute(update(webhook_deliveries).where(any_claim).values(**log, **ended))
-        case _ if SCHEDULE.is_exhausted(attempts):
-            ended = {"status": FAILED, "ended_at": now, "claim_token": None}
-            await tx.execute(update(webhook_deliveries).where(own_claim).values(**log, **ended))
-        case _:
-            due_at = now + SCHEDULE.delay(claimed.delivery_id, attempts)
-            await tx.execute(update(webhook_deliveries).where(own_claim).values(**log, due_at=due_at, claim_token=None))
+    keys = [claimed.key for claimed, _ in outcomes]
+    rows = await tx.execute(select(d.id, d.log).where(d.id.in_(keys)).order_by(d.id).with_for_update())
+    logs: dict[int, str] = {row.id: row.log for row in rows}
+    delivered: list[dict[str, Any]] = []
+    for claimed, outcome in outcomes:
+        if claimed.key not in logs or isinstance(outcome, ClaimExpired):
+            continue  # The endpoint was removed, or the delivery was not made.
+        attempts = claimed.attempts + 1
+        log = _append_log(logs[claimed.key], outcome, attempts, now)
+        if _is_success(outcome):
+            delivered.append({"key": claimed.key, "new_log": log, "made": attempts, "now": now})
+        else:
+            own_claim = and_(d.id == claimed.key, d.status == PENDING, d.claim_token == claimed.token)
+            next_state = _next_state(claimed, attempts, now)
+            await tx.execute(
+                update(webhook_deliveries).where(own_claim).values(log=log, attempts=attempts, **next_state)
+            )
+    if delivered:
+        await tx.execute(_END_DELIVERED, delivered)
+
+
+# A success counts even after the lease has expired.
+_END_DELIVERED: Final = (
+    update(webhook_deliveries)
+    .where(webhook_deliveries.c.id == bindparam("key"), webhook_deliveries.c.status == PENDING)
+    .values(
+        log=bindparam("new_log"),
+        attempts=bindparam("made"),
+        status=DELIVERED,
+        ended_at=bindparam("now"),
+        claim_token=None,
+    )
+)
+
+
+def _next_state(claimed: ClaimedDelivery, attempts: int, now: Instant) -> dict[str, Any]:
+    """Return the columns of a delivery that failed: it ends after the last attempt, otherwise it is due again."""
+    if SCHEDULE.is_exhausted(attempts):
+        return {"status": FAILED, "ended_at": now, "claim_token": None}
+    return {"due_at": now + SCHEDULE.delay(claimed.delivery_id, attempts), "claim_token": None}
 
 
 def _endpoint_changes(endpoint: WebhookEndpoint, outcomes: Sequence[DeliveryOutcome], now: Instant) -> dict[str, Any]:
@@ -339,8 +360,6 @@ def _append_log(text: str, outcome: DeliveryOutcome, attempt: int, now: Instant)
             }
         case NoReceiverResponse(cause=cause, milliseconds=took):
             entry |= {"error": cause, "milliseconds": took}
-        case ClaimExpired():
-            return text
     return orjson.dumps([*orjson.loads(text), entry][-MAX_LOGGED_ATTEMPTS:]).decode()
 
 

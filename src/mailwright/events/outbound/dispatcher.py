@@ -1,6 +1,7 @@
 """Dispatch webhook deliveries, one task per endpoint, so that a slow endpoint does not delay others."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from mailwright.domain.clock import SECOND, Clock
@@ -95,7 +96,8 @@ class WebhookDispatcher:
         """Send claimed deliveries and settle them. Return the number of successes."""
         if not claimed:
             return 0
-        outcomes = await asyncio.gather(*(self._post(endpoint, delivery) for delivery in claimed))
+        keys = [self._database.secret_box.decrypt(key) for key in endpoint.keys(self._clock.now())]
+        outcomes = await asyncio.gather(*(self._post(endpoint, keys, delivery) for delivery in claimed))
         await self._deliveries.settle(endpoint, list(zip(claimed, outcomes, strict=True)))
         delivered = sum(isinstance(outcome, ReceiverResponse) and outcome.is_success for outcome in outcomes)
         if delivered < len(claimed):
@@ -107,9 +109,8 @@ class WebhookDispatcher:
             )
         return delivered
 
-    async def _post(self, endpoint: WebhookEndpoint, claimed: ClaimedDelivery) -> DeliveryOutcome:
+    async def _post(self, endpoint: WebhookEndpoint, keys: Sequence[str], claimed: ClaimedDelivery) -> DeliveryOutcome:
         began = self._clock.now()
-        keys = [self._database.secret_box.decrypt(key) for key in endpoint.keys(began)]
         is_expired = False
 
         def may_begin() -> bool:
