@@ -9,7 +9,7 @@ COMMANDS = ("audit", "key list", "campaign list", "forecast")
 
 
 def cpu_seconds(command: str, database_url: str) -> float:
-    """Run the command once more before it is measured, so that its modules are compiled and in memory."""
+    """Run the command twice and measure the second run, so that its modules are compiled and in memory."""
     words = [str(mailwright.PROGRAM), *command.split()]
     env = {**os.environ, **mailwright.environment(database_url)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -53,7 +53,7 @@ class Counting:
 
     name = "counting"
     reports_events = False
-    capacity = 64
+    capacity = bulk_capacity = 64
 
     def __init__(self) -> None:
         self.messages: list[str] = []
