@@ -16,7 +16,7 @@ from mailwright.audience.snooze import snooze as set_pause
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import make_consent
-from mailwright.cli import contact_files
+from mailwright.cli import contact_files, contact_switch
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
@@ -256,6 +256,7 @@ def erase(
 
 
 app.command("import")(contact_files.import_command)
+app.command("import-from")(contact_switch.import_from_command)
 app.command("export")(contact_files.export_command)
 
 

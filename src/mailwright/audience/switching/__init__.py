@@ -1,0 +1,1 @@
+"""Move contacts from another product, including those who unsubscribed or bounced there."""

@@ -1,0 +1,54 @@
+"""Export files that come as a zip archive."""
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.audience.switching.exports import ExportFile
+
+MAX_MEMBERS: Final = 1_000
+_CHUNK: Final = 1024 * 1024
+
+
+@contextmanager
+def unpacked(files: Sequence[ExportFile], *, largest: int) -> Iterator[list[ExportFile]]:
+    """Replace each zip archive by the CSV files in it, until the end of the block."""
+    with ExitStack() as stack:
+        found: list[ExportFile] = []
+        for file in files:
+            if zipfile.is_zipfile(file.path) and file.path.suffix.lower() != ".xlsx":
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="mailwright-")))
+                found += [ExportFile(path, file.status) for path in _extract(file.path, folder, largest)]
+            else:
+                found.append(file)
+        yield found
+
+
+def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [each for each in opened.infolist() if each.filename.lower().endswith(".csv")]
+            if not 0 < len(members) <= MAX_MEMBERS:
+                raise FileUnreadable(f"{archive.name} contains {len(members)} CSV files.", field="file")
+            return [
+                _write(opened, member, folder / str(number), largest) for number, member in enumerate(members, start=1)
+            ]
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise FileUnreadable(f"{archive.name} cannot be unpacked: {error}.", field="file") from error
+
+
+def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, largest: int) -> Path:
+    """Write a member, at most `largest` bytes: the size that an archive states can be wrong."""
+    path, size = folder / PurePosixPath(member.filename).name, 0
+    folder.mkdir()
+    with opened.open(member) as source, path.open("xb") as target:
+        while chunk := source.read(_CHUNK):
+            size += len(chunk)
+            if size > largest:
+                raise FileUnreadable(f"{path.name} is larger than {largest // 1024**2} MB.", field="file")
+            target.write(chunk)
+    return path

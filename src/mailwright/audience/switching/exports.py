@@ -1,0 +1,137 @@
+"""Read the export files of another product, row by row."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from mailwright.audience.contact_fields import (
+    MAX_ATTRIBUTES,
+    InvalidContact,
+    as_text,
+    attribute_name_from_title,
+)
+from mailwright.audience.importing.columns import SKIPPED
+from mailwright.audience.importing.plan import ImportOptions, data_records, make_plan, read_column_titles
+from mailwright.audience.importing.records import RecordReader
+from mailwright.audience.importing.rows import RowReader
+from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, status_of_file
+from mailwright.domain.errors import InvalidInput
+
+STATUS: Final = "status"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    """An export file. A given status applies to all of its rows."""
+
+    path: Path
+    status: MemberStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedRow:
+    """A row of an export. A row with a problem is refused."""
+
+    line: int
+    email: str
+    cells: Mapping[str, str]  # by the title of an import file
+    status: MemberStatus
+    lists: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+class ExportReader:
+    """Reads one file. The rows have the titles that an import file needs."""
+
+    def __init__(self, vendor: Vendor, file: ExportFile, *, largest: int) -> None:
+        self._format = FORMATS[vendor]
+        self._vendor, self._file = vendor, file
+        self._largest = largest
+        self._titles = read_column_titles(file.path)
+        if not self._titles and file.status is None:
+            raise InvalidInput(f"{file.path.name}: the first line must contain the titles of columns.", field="file")
+        self._check_status_column()
+        self._status = file.status or status_of_file(vendor, file.path, self._titles)
+
+    def _check_status_column(self) -> None:
+        """A missing column would subscribe people who unsubscribed."""
+        has_status = STATUS in {title.lower() for title in self._titles}
+        if self._format.statuses is not None and self._file.status is None and not has_status:
+            raise InvalidInput(
+                f"{self._file.path.name}: the column `{STATUS}` is missing, so it is not clear who unsubscribed. "
+                f"Export the contacts from {self._vendor.title()} again with all columns.",
+                field="file",
+            )
+
+    def rows(self) -> Iterator[ExportedRow]:
+        """Yield every row. Its number of lines in the file does not matter."""
+        plan = make_plan(self._file.path, ImportOptions(column_targets=self._targets()), largest=self._largest)
+        reader = RowReader(plan.columns)
+        with self._file.path.open("rb") as opened, RecordReader(opened, plan.file_format) as records:
+            for line, cells, problem in data_records(records, plan):
+                if problem is not None:
+                    yield ExportedRow(line, "", {}, self._status, problem=problem)
+                    continue
+                named = dict(zip(self._titles or [column.title for column in plan.columns], cells, strict=False))
+                yield self._row(line, reader, list(cells), named)
+
+    def _row(self, line: int, reader: RowReader, cells: list[str], named: dict[str, str]) -> ExportedRow:
+        written = reader.address(cells)
+        try:
+            email = reader.read(cells).email
+            status = self._status_of(named)
+            kept = self._kept(named, written)
+        except InvalidContact as error:
+            return ExportedRow(line, written, {}, self._status, problem=str(error))
+        return ExportedRow(line, email, kept, status, self._lists(named))
+
+    def _targets(self) -> dict[str, str]:
+        """Skip the columns that are of no use, and those that this module reads itself."""
+        own = {self._format.json_column, self._format.lists_column, STATUS if self._format.statuses else None}
+        skipped = {*self._format.ignored, *own}
+        return {title: SKIPPED for title in self._titles if title.strip().lower() in skipped}
+
+    def _status_of(self, named: Mapping[str, str]) -> MemberStatus:
+        if self._format.statuses is None or self._file.status is not None:
+            return self._status
+        word = _cell(named, STATUS).lower()
+        status = self._format.statuses.get(word)
+        if status is None:
+            raise InvalidContact(f"The status {word[:40]!r} is unknown.")
+        return status
+
+    def _lists(self, named: Mapping[str, str]) -> tuple[str, ...]:
+        if self._format.lists_column is None:
+            return ()
+        return tuple(key.strip() for key in _cell(named, self._format.lists_column).split(",") if key.strip())
+
+    def _kept(self, named: Mapping[str, str], address: str) -> dict[str, str]:
+        if not self._titles:
+            return {"email": address}
+        skipped = self._targets()
+        kept = {title: cell for title, cell in named.items() if title not in skipped}
+        if self._format.json_column is not None:
+            kept |= _members(_cell(named, self._format.json_column))
+        return kept
+
+
+def _cell(named: Mapping[str, str], title: str) -> str:
+    return next((cell.strip() for name, cell in named.items() if name.strip().lower() == title), "")
+
+
+def _members(text: str) -> dict[str, str]:
+    """Return the members of a JSON object as attributes. Objects and lists stay JSON."""
+    try:
+        members: Any = orjson.loads(text) if text else {}
+    except orjson.JSONDecodeError as error:
+        raise InvalidContact(f"The attributes are not valid JSON: {text[:40]!r}.") from error
+    if not isinstance(members, dict):
+        raise InvalidContact(f"The attributes are not a JSON object: {text[:40]!r}.")
+    return {
+        name: as_text(value)
+        for title, value in list(members.items())[:MAX_ATTRIBUTES]
+        if value is not None and (name := attribute_name_from_title(title))
+    }

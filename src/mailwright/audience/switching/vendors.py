@@ -1,0 +1,115 @@
+"""The export files of other products: which people they contain, and which columns are of no use here."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from mailwright.domain.errors import InvalidInput
+
+
+class Vendor(StrEnum):
+    LISTMONK = "listmonk"
+    MAILCHIMP = "mailchimp"
+    SENDGRID = "sendgrid"
+    MAILWRIGHT = "mailwright"
+
+
+class MemberStatus(StrEnum):
+    """What a person is to the sender, from weak to strong: the strongest of several rows wins."""
+
+    SUBSCRIBED = "subscribed"
+    UNSUBSCRIBED = "unsubscribed"
+    COMPLAINED = "complained"
+    BOUNCED = "bounced"
+
+
+@dataclass(frozen=True, slots=True)
+class VendorFormat:
+    """How to read the exports of a vendor. Titles are lower-case."""
+
+    statuses: Mapping[str, MemberStatus] | None = None  # the values of the column `status`
+    ignored: Collection[str] = ()
+    json_column: str | None = None  # a JSON object whose members become attributes
+    lists_column: str | None = None
+    # Patterns in the file name and in the titles that tell what people a file contains.
+    names: Sequence[tuple[str, MemberStatus]] = ()
+    titles: Mapping[str, MemberStatus] | None = None
+    # Titles of files that have only addresses and why they must not get email.
+    bare_titles: Collection[str] = ()
+    # File names of people who never agreed, and why they are not moved.
+    refused_names: Mapping[str, str] | None = None
+
+
+FORMATS: Final = {
+    Vendor.LISTMONK: VendorFormat(
+        statuses={
+            "enabled": MemberStatus.SUBSCRIBED,
+            "disabled": MemberStatus.UNSUBSCRIBED,
+            "blocklisted": MemberStatus.UNSUBSCRIBED,
+            "blacklisted": MemberStatus.UNSUBSCRIBED,
+        },
+        ignored=("uuid", "created_at", "updated_at", "id"),
+        json_column="attributes",
+    ),
+    Vendor.MAILCHIMP: VendorFormat(
+        ignored=(
+            "member_rating", "optin_time", "optin_ip", "confirm_time", "confirm_ip", "latitude", "longitude", "gmtoff",
+            "dstoff", "last_changed", "leid", "euid", "notes", "unsub_time", "unsub_campaign_title",
+            "unsub_campaign_id", "unsub_reason", "unsub_reason_other", "clean_time", "clean_campaign_title",
+            "clean_campaign_id",
+        ),
+        titles={"unsub_time": MemberStatus.UNSUBSCRIBED, "clean_time": MemberStatus.BOUNCED},
+        names=(("unsubscribed", MemberStatus.UNSUBSCRIBED), ("cleaned", MemberStatus.BOUNCED)),
+        refused_names={"nonsubscribed": "These people never subscribed at Mailchimp."},
+    ),
+    Vendor.SENDGRID: VendorFormat(
+        ignored=("contact_id", "created_at", "updated_at", "phone_number_id", "created", "reason", "ip"),
+        names=(
+            ("spam", MemberStatus.COMPLAINED),
+            ("unsubscribe", MemberStatus.UNSUBSCRIBED),
+            ("suppression_group", MemberStatus.UNSUBSCRIBED),
+            ("bounce", MemberStatus.BOUNCED),
+            ("invalid", MemberStatus.BOUNCED),
+        ),
+        bare_titles=("email", "created", "status", "reason", "ip"),
+        refused_names={"block": "SendGrid's blocks are temporary. Leave this file out."},
+    ),
+    Vendor.MAILWRIGHT: VendorFormat(
+        statuses={
+            "active": MemberStatus.SUBSCRIBED,
+            "unsubscribed": MemberStatus.UNSUBSCRIBED,
+            "bounced": MemberStatus.BOUNCED,
+        },
+        ignored=("created_at",),
+        lists_column="lists",
+    ),
+}  # fmt: skip
+
+
+def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberStatus:
+    """Return what the people in a file are, if no column says so. Raise an error if it is unclear."""
+    format_ = FORMATS[vendor]
+    name, plain = _plain(file.stem), {title.strip().lower() for title in titles}
+    for part, reason in (format_.refused_names or {}).items():
+        if part in name:
+            raise InvalidInput(f"{file.name}: {reason}", field="file")
+    for title, status in (format_.titles or {}).items():
+        if title in plain:
+            return status
+    for part, status in format_.names:
+        if part in name:
+            return status
+    if format_.bare_titles and plain <= set(format_.bare_titles):
+        raise InvalidInput(
+            f"{file.name}: it is not clear who these people are. Pass the file with --unsubscribed, --bounced or "
+            "--complained.",
+            field="file",
+        )
+    return MemberStatus.SUBSCRIBED
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "_", name.lower())

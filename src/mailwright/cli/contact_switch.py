@@ -1,0 +1,90 @@
+"""`mailwright contact import-from`: move contacts from another product."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mailwright.audience.switching.archives import unpacked
+from mailwright.audience.switching.exports import ExportFile
+from mailwright.audience.switching.moving import SwitchCounts, SwitchOver, SwitchOvers
+from mailwright.audience.switching.vendors import MemberStatus, Vendor
+from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.options import Json, Tenant
+from mailwright.cli.output import out, print_json
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, show_default=False, help="Export files.")
+]
+StatusFiles = list[Path] | None
+
+
+def _status_files(help_text: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(
+        help=help_text, exists=True, dir_okay=False, metavar="FILE", show_default=False
+    )
+    return option
+
+
+def import_from_command(
+    vendor: Annotated[Vendor, typer.Argument(help="The product that wrote the files.", show_default=False)],
+    files: Files,
+    *,
+    list_key: Annotated[
+        str | None,
+        typer.Option("--list", help="The list that subscribers join; it is created if missing.", show_default=False),
+    ] = None,
+    unsubscribed: Annotated[StatusFiles, _status_files("Addresses that unsubscribed.")] = None,
+    bounced: Annotated[StatusFiles, _status_files("Addresses that bounced.")] = None,
+    complained: Annotated[StatusFiles, _status_files("Addresses that complained about spam.")] = None,
+    confirmed: Annotated[
+        bool, typer.Option("--confirmed", help="Send no confirmation emails, because the contacts confirmed there.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="A file that gets the result of each row.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count, and store nothing.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Move contacts from listmonk, Mailchimp, SendGrid or another Mailwright, with those who must not get email.
+
+    Those who unsubscribed, complained or bounced are stored first and stay so. Then the subscribers join the list. Run
+    it again after an interruption. At the end the numbers add up to the rows of the files.
+    """
+    named = {
+        MemberStatus.UNSUBSCRIBED: unsubscribed,
+        MemberStatus.BOUNCED: bounced,
+        MemberStatus.COMPLAINED: complained,
+    }
+    given = [ExportFile(path) for path in files]
+    given += [ExportFile(path, status) for status, paths in named.items() for path in paths or ()]
+
+    async def work(at: Installation) -> SwitchCounts:
+        owner = await find_tenant(at, tenant)
+        largest = at.settings.import_bytes
+        moving = SwitchOvers(at.database, at.clock, largest=largest)
+        with unpacked(given, largest=largest) as exports:
+            wanted = SwitchOver(owner.id, vendor, exports, list_key, confirmed)
+            return await (moving.preview(wanted) if dry_run else moving.run(wanted, actor=CONSOLE, report=report))
+
+    counts = run(work, creates=True)
+    if as_json:
+        print_json(asdict(counts))
+        return
+    out.print(_sentence(counts, is_preview=dry_run), soft_wrap=True)
+
+
+def _sentence(counts: SwitchCounts, *, is_preview: bool) -> str:
+    complained = f" ({counts.complained:,} of them complained)" if counts.complained else ""
+    parts = (
+        f"{counts.subscribed:,} subscribed",
+        f"{counts.unsubscribed:,} unsubscribed{complained}",
+        f"{counts.bounced:,} bounced",
+        f"{counts.refused:,} refused",
+    )
+    preview = " Nothing was stored." if is_preview else ""
+    return f"{' + '.join(parts)} = {counts.rows:,} rows.{preview}"

@@ -1,0 +1,255 @@
+"""Moving contacts from other products: nobody who left there gets email here, and every row is counted once."""
+
+import csv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailwright.audience import export, lists
+from mailwright.audience.export import ExportedContact, ExportSelection
+from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.audience.switching.archives import unpacked
+from mailwright.audience.switching.exports import ExportFile, ExportReader
+from mailwright.audience.switching.moving import SwitchCounts, SwitchOver, SwitchOvers
+from mailwright.audience.switching.vendors import MemberStatus, Vendor
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.storage.database import Database
+
+LARGEST = 10_000_000
+NEWS = "news"
+MAILCHIMP = "Email Address,First Name,Last Name,Plan,MEMBER_RATING,OPTIN_TIME,LEID,TAGS"
+BOUNCES = "status,reason,email,created"
+
+
+@pytest.fixture
+def moving(database: Database, clock: ManualClock) -> SwitchOvers:
+    return SwitchOvers(database, clock, largest=LARGEST)
+
+
+def a_file(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+async def move(
+    moving: SwitchOvers, vendor: Vendor, *files: Path | ExportFile, list_key: str | None = NEWS, **more: Any
+) -> SwitchCounts:
+    exports = [file if isinstance(file, ExportFile) else ExportFile(file) for file in files]
+    return await moving.run(SwitchOver(1, vendor, exports, list_key), actor="test", **more)
+
+
+async def stored(database: Database, clock: ManualClock) -> dict[str, ExportedContact]:
+    pages = export.export_pages(database, ExportSelection(1), clock.now())
+    return {contact.email: contact async for page in pages for contact in page}
+
+
+async def everyone(database: Database, clock: ManualClock) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the status and the lists of each contact."""
+    found = await stored(database, clock)
+    return {email: (contact.status, contact.lists) for email, contact in found.items()}
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_mailchimp_export_keeps_who_left(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    files = (
+        a_file(
+            tmp_path,
+            "subscribed_members_export_1a2b.csv",
+            MAILCHIMP,
+            'ada@example.com,Ada,Lovelace,gold,2,"2023-01-05 10:00:00",7,"vip,beta"',
+            "not an address,,,,,,,",
+            "bob@example.com,Bob,,,2,,,",
+        ),
+        a_file(
+            tmp_path,
+            "unsubscribed_members_export_1a2b.csv",
+            f"{MAILCHIMP},UNSUB_TIME,UNSUB_REASON",
+            "cleo@example.com,Cleo,,,2,,,,2023-02-01,NORMAL",
+            "bob@example.com,Bob,,,2,,,,2023-02-01,NORMAL",
+        ),
+        a_file(tmp_path, "cleaned_members_export_1a2b.csv", f"{MAILCHIMP},CLEAN_TIME", "dan@example.com,,,,,,,,2023"),
+    )
+    counts = await move(moving, Vendor.MAILCHIMP, *files)
+    assert counts == SwitchCounts(rows=6, subscribed=1, unsubscribed=3, bounced=1, refused=1)
+    assert await everyone(database, clock) == {
+        "ada@example.com": ("active", (NEWS,)),
+        "bob@example.com": ("unsubscribed", ()),
+        "cleo@example.com": ("unsubscribed", ()),
+        "dan@example.com": ("bounced", ()),
+    }
+    ada = (await stored(database, clock))["ada@example.com"]
+    assert (ada.name, ada.attributes, ada.tags) == (
+        "Ada Lovelace",
+        {"first_name": "Ada", "last_name": "Lovelace", "plan": "gold"},
+        ("beta", "vip"),
+    )
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_listmonk_export_keeps_attributes_and_blocklist(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = a_file(
+        tmp_path,
+        "subscribers.csv",
+        "uuid,email,name,attributes,status,created_at,updated_at",
+        'a1,ada@example.com,Ada,"{""city"": ""Lisbon"", ""age"": 36}",enabled,2023-01-01,2023-01-01',
+        "a2,bob@example.com,Bob,{},blocklisted,2023-01-01,2023-01-01",
+        "a3,cleo@example.com,Cleo,{},disabled,2023-01-01,2023-01-01",
+        "a4,dan@example.com,Dan,{},archived,2023-01-01,2023-01-01",
+        "a5,eve@example.com,Eve,no json,enabled,2023-01-01,2023-01-01",
+    )
+    bounced = ExportFile(a_file(tmp_path, "bounces.txt", "frank@example.com"), MemberStatus.BOUNCED)
+    counts = await move(moving, Vendor.LISTMONK, file, bounced, report=tmp_path / "report.csv")
+    assert counts == SwitchCounts(rows=6, subscribed=1, unsubscribed=2, bounced=1, refused=2)
+    assert await everyone(database, clock) == {
+        "ada@example.com": ("active", (NEWS,)),
+        "bob@example.com": ("unsubscribed", ()),
+        "cleo@example.com": ("unsubscribed", ()),
+        "frank@example.com": ("bounced", ()),
+    }
+    assert (await stored(database, clock))["ada@example.com"].attributes == {"city": "Lisbon", "age": "36"}
+    with (tmp_path / "report.csv").open(newline="") as report:
+        lines = list(csv.reader(report))
+    assert lines[4][2:] == ["dan@example.com", "refused", "The status 'archived' is unknown."]
+    assert lines[5][3] == "refused"
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_sendgrid_suppressions_are_recognised_by_name(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    files = (
+        a_file(tmp_path, "contacts.csv", "email,first_name,contact_id", "ada@example.com,Ada,1", "bob@example.com,B,2"),
+        a_file(tmp_path, "suppression_bounces.csv", BOUNCES, "5.1.1,unknown user,bob@example.com,1700000000"),
+        a_file(tmp_path, "spam_reports.csv", "email,ip,created", "cleo@example.com,192.0.2.1,1700000000"),
+        a_file(tmp_path, "global_unsubscribes.csv", "email,created", "dan@example.com,1700000000"),
+    )
+    counts = await move(moving, Vendor.SENDGRID, *files)
+    assert counts == SwitchCounts(rows=5, subscribed=1, unsubscribed=2, bounced=2, refused=0, complained=1)
+    assert {email: status for email, (status, _) in (await everyone(database, clock)).items()} == {
+        "ada@example.com": "active",
+        "bob@example.com": "bounced",
+        "cleo@example.com": "unsubscribed",
+        "dan@example.com": "unsubscribed",
+    }
+
+
+async def test_own_export_restores_lists_and_statuses(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = a_file(
+        tmp_path,
+        "contacts.csv",
+        "email,name,status,lists,tags,created_at",
+        'ada@example.com,Ada,active,"news, weekly",vip,2026-01-01T00:00:00Z',
+        "bob@example.com,Bob,unsubscribed,news,,2026-01-01T00:00:00Z",
+        "cleo@example.com,Cleo,bounced,,,2026-01-01T00:00:00Z",
+    )
+    await move(moving, Vendor.MAILWRIGHT, file, list_key=None)
+    first = await everyone(database, clock)
+    assert first == {
+        "ada@example.com": ("active", ("news", "weekly")),
+        "bob@example.com": ("unsubscribed", ()),
+        "cleo@example.com": ("bounced", ()),
+    }
+    await move(moving, Vendor.MAILWRIGHT, file, list_key=None)
+    assert await everyone(database, clock) == first
+
+
+@pytest.mark.parametrize(
+    ("vendor", "name", "line", "expected"),
+    [
+        (Vendor.SENDGRID, "people.csv", "email,created", "--unsubscribed, --bounced or --complained"),
+        (Vendor.SENDGRID, "blocks.csv", BOUNCES, "temporary"),
+        (Vendor.MAILCHIMP, "nonsubscribed_members_export.csv", MAILCHIMP, "never subscribed"),
+        (Vendor.LISTMONK, "subscribers.csv", "email,name", "column `status` is missing"),
+        (Vendor.MAILCHIMP, "subscribed.csv", "ada@example.com", "titles of columns"),
+        (Vendor.MAILCHIMP, "subscribed.csv", "Plan,Colour", "No column contains the address"),
+    ],
+)
+async def test_unclear_file_is_refused_and_nothing_stored(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path, vendor: Vendor, name: str, line: str,
+    expected: str,
+) -> None:  # fmt: skip
+    good = ExportFile(a_file(tmp_path, "gone.csv", "email", "ada@example.com"), MemberStatus.UNSUBSCRIBED)
+    with pytest.raises(InvalidInput, match=expected):
+        await move(moving, vendor, good, a_file(tmp_path, name, line, "ada@example.com,x"))
+    assert await everyone(database, clock) == {}
+
+
+async def test_subscribers_need_a_list(moving: SwitchOvers, tmp_path: Path) -> None:
+    file = a_file(tmp_path, "contacts.csv", "email,contact_id", "ada@example.com,1")
+    with pytest.raises(InvalidInput, match="Choose the list"):
+        await move(moving, Vendor.SENDGRID, file, list_key=None)
+
+
+async def test_list_with_double_opt_in_needs_confirmation(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    await lists.create(database, clock, 1, NEWS, requires_confirmation=True)
+    file = a_file(tmp_path, "contacts.csv", "email,contact_id", "ada@example.com,1")
+    gone = ExportFile(a_file(tmp_path, "gone.csv", "email", "bob@example.com"), MemberStatus.BOUNCED)
+    with pytest.raises(InvalidInput, match="requires confirmation"):
+        await move(moving, Vendor.SENDGRID, file, gone)
+    assert await everyone(database, clock) == {}
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_contact_who_left_here_stays_unsubscribed(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    gone = ExportFile(a_file(tmp_path, "gone.csv", "email", "ada@example.com"), MemberStatus.UNSUBSCRIBED)
+    await move(moving, Vendor.SENDGRID, gone)
+    await move(moving, Vendor.SENDGRID, a_file(tmp_path, "contacts.csv", "email,contact_id", "ada@example.com,1"))
+    assert (await everyone(database, clock))["ada@example.com"][0] == "unsubscribed"
+
+
+async def test_dry_run_counts_and_stores_nothing(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = ExportFile(a_file(tmp_path, "contacts.csv", "email,contact_id", "ada@example.com,1", "x,2"))
+    counts = await moving.preview(SwitchOver(1, Vendor.SENDGRID, [file], NEWS))
+    assert counts == SwitchCounts(rows=2, subscribed=1, refused=1)
+    assert await everyone(database, clock) == {}
+
+
+CELLS = st.sampled_from(["ada@example.com", "Ada@Example.com", "bob@example.com", "", "x", '"', "'=1", "enabled", "{}"])
+
+
+@given(st.lists(st.lists(CELLS, max_size=6), max_size=8), st.sampled_from(list(Vendor)))
+def test_any_rows_add_up(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], vendor: Vendor) -> None:
+    path = tmp_path_factory.mktemp("export") / "contacts.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["email", "name", "status", "attributes", "lists"], *rows])
+    found = list(ExportReader(vendor, ExportFile(path), largest=LARGEST).rows())
+    assert len(found) == len([row for row in rows if row])
+    assert all(row.problem or "@" in row.email for row in found)
+
+
+def test_zip_archive_is_read_like_its_files(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("audience/subscribed_1.csv", MAILCHIMP)
+        archive.writestr("other/subscribed_1.csv", MAILCHIMP)
+        archive.writestr("readme.txt", "hello")
+    with unpacked([ExportFile(tmp_path / "export.zip")], largest=LARGEST) as files:
+        assert [file.path.name for file in files] == ["subscribed_1.csv"] * 2
+        assert files[0].path.read_text() == MAILCHIMP
+    assert not files[0].path.exists()
+
+
+@pytest.mark.parametrize(("names", "largest"), [((), LARGEST), (("../a.csv",), 3)])
+def test_bad_archive_is_refused(tmp_path: Path, names: tuple[str, ...], largest: int) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, "email")
+    with pytest.raises(FileUnreadable), unpacked([ExportFile(tmp_path / "export.zip")], largest=largest):
+        pass
