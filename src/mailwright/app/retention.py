@@ -47,22 +47,31 @@ def make_retention(settings: Settings, database: Database, clock: Clock) -> Rete
 
 async def run_retention(settings: Settings, database: Database, clock: Clock) -> None:
     """Run the rules of all tenants until cancelled."""
-    ledger = DatabaseLedger(database, clock)
-
-    async def tick() -> None:
-        rules = [rule for rule in await list_rules(database) if _is_due(rule, clock)]
-        if rules and await has_turn("retention", MINUTE, ledger, clock):
-            until = clock.now() // MINUTE * MINUTE + MINUTE
-            sweep = RetentionSweep(settings, database, clock)
-            async for _ in sweep.run(rules):
-                if clock.now() >= until:
-                    return
-
-    await run_periodically("retention", tick, seconds=TICK_SECONDS)
+    await run_periodically("retention", RetentionDuty(settings, database, clock).tick, seconds=TICK_SECONDS)
 
 
-def _is_due(rule: RetentionRule, clock: Clock) -> bool:
-    return rule.finished_at is None or rule.position > 0 or clock.now() - rule.finished_at >= PASS_EVERY
+class RetentionDuty:
+    """Runs the rules that are due, if no other process does, until the end of the current minute."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._ledger = DatabaseLedger(database, clock)
+
+    async def tick(self) -> None:
+        rules = [rule for rule in await list_rules(self._database) if self._is_due(rule)]
+        if not rules or not await has_turn("retention", MINUTE, self._ledger, self._clock):
+            return
+        until = self._clock.now() // MINUTE * MINUTE + MINUTE
+        sweep = RetentionSweep(self._settings, self._database, self._clock)
+        async for _ in sweep.run(rules):
+            if self._clock.now() >= until:
+                return
+
+    def _is_due(self, rule: RetentionRule) -> bool:
+        now = self._clock.now()
+        return rule.finished_at is None or rule.position > 0 or now - rule.finished_at >= PASS_EVERY
 
 
 class RetentionSweep:

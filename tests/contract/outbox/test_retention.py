@@ -13,7 +13,7 @@ import orjson
 import pytest
 from sqlalchemy import func, insert, select, text
 
-from mailwright.app.retention import RetentionSweep, make_retention
+from mailwright.app.retention import RetentionDuty, RetentionSweep, make_retention
 from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.domain.ids import uuid7
@@ -339,6 +339,21 @@ async def test_two_processes_delete_each_row_once(bench: Bench) -> None:
     assert sum(done) == 50
     found = await audit(bench.database)
     assert (found.ok, found.deleted) == (True, 50)
+
+
+async def test_one_process_at_a_time_runs_the_rules_daily(bench: Bench) -> None:
+    await a_history(bench)
+    await rule(bench, RetentionKind.BODIES)
+    here, there = (RetentionDuty(bench.engine.settings, bench.database, bench.clock) for _ in range(2))
+    await asyncio.gather(here.tick(), there.tick())
+    [done] = await list_rules(bench.database)
+    assert (done.rows, done.finished_at) == (3, bench.clock.now())
+    await a_history(bench)
+    await there.tick()
+    [later] = await list_rules(bench.database)
+    assert (later.rows, later.finished_at) == (6, bench.clock.now())
+    await here.tick()
+    assert await list_rules(bench.database) == [later]
 
 
 async def test_sqlite_file_shrinks(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from mailwright.app.retention import make_retention
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
+from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.settings import TABS
@@ -110,7 +110,7 @@ async def _page(
         errors=Errors() if error is None else field_errors(error),
         rules=rules,
         names=NAMES,
-        kinds=[(kind.value, f"{name} (at least {MIN_DAYS[kind]} days)") for kind, name in NAMES.items()],
+        kinds=[(kind.value, name) for kind, name in NAMES.items()],
         form=form,
         preview=found,
         can_export=engine.settings.retention_export is not None,
