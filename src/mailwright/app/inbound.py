@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from mailwright.audience.status import SoftBounces
+from mailwright.content.headers import Mailbox
+from mailwright.domain import address
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.events.fetch import AmazonFetcher
@@ -15,9 +17,11 @@ from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVer
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
+from mailwright.outbox.accept import Acceptor
 from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
+    from mailwright.events.bounce_mail import BounceMailRecorder
     from mailwright.events.sendgrid_signature import SendGridSignature
 
 # The pause after a failed poll.
@@ -75,13 +79,15 @@ class InboundSource(Protocol):
         ...
 
 
-async def poll_inbound_sources(settings: Settings, reports: Reports, clock: Clock) -> None:
+async def poll_inbound_sources(
+    settings: Settings, database: Database, clock: Clock, reports: Reports, acceptor: Acceptor
+) -> None:
     """Poll all configured sources until cancelled; return at once if there are none.
 
     Any number of processes may poll the same source, because a repeated event counts once.
     """
     async with AsyncExitStack() as closing:
-        sources = _make_sources(settings, reports, clock, closing)
+        sources = _make_sources(settings, database, clock, reports, acceptor, closing=closing)
         await asyncio.gather(*(poll(source) for source in sources))
 
 
@@ -95,7 +101,27 @@ async def poll(source: InboundSource) -> None:
     await run_periodically(source.name, poll_once, seconds=RETRY_SECONDS, expected=(MailwrightError,))
 
 
-def _make_sources(settings: Settings, reports: Reports, clock: Clock, closing: AsyncExitStack) -> list[InboundSource]:
+def make_recorder(
+    settings: Settings, database: Database, clock: Clock, reports: Reports, acceptor: Acceptor
+) -> "BounceMailRecorder":
+    """Create the recorder of emails to the bounce address. Replies are forwarded through `acceptor`."""
+    from mailwright.events.bounce_mail import BounceMailRecorder  # noqa: PLC0415 - imported only if needed
+    from mailwright.events.replies import ReplyRecorder, ReplySettings  # noqa: PLC0415
+
+    name, sender = address.split_mailbox(settings.sender)
+    replies = ReplySettings(Mailbox(sender, name), settings.reply_forward_to, settings.reply_forward_unmatched)
+    return BounceMailRecorder(reports, clock, ReplyRecorder(database, clock, reports, acceptor.accept, replies))
+
+
+def _make_sources(
+    settings: Settings,
+    database: Database,
+    clock: Clock,
+    reports: Reports,
+    acceptor: Acceptor,
+    *,
+    closing: AsyncExitStack,
+) -> list[InboundSource]:
     """Create the configured sources. Their libraries are imported only if needed."""
     sources: list[InboundSource] = []
     if settings.sqs_queue_url is not None:
@@ -107,11 +133,12 @@ def _make_sources(settings: Settings, reports: Reports, clock: Clock, closing: A
         queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock)
         sources.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
-        from mailwright.events.bounce_mail import BounceMailboxReader, BounceMailRecorder  # noqa: PLC0415
+        from mailwright.events.bounce_mail import BounceMailboxReader  # noqa: PLC0415
         from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
         mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
-        sources.append(BounceMailboxReader(mailbox, BounceMailRecorder(reports, clock)))
+        recorder = make_recorder(settings, database, clock, reports, acceptor)
+        sources.append(BounceMailboxReader(mailbox, recorder))
     for source in sources:
         log.info("inbound_source_opened", source=source.name)
     return sources
@@ -136,6 +163,14 @@ def _check_mailbox(settings: Settings) -> None:
         open_mailbox(settings.bounce_mailbox.get_secret_value())
 
 
+def _check_address(text: str | None) -> None:
+    try:
+        if text is not None:
+            address.parse(text)
+    except address.InvalidAddress as error:
+        raise ConfigurationInvalid(f"{error}; use an address such as replies@example.com") from error
+
+
 def _check_key(settings: Settings) -> None:
     sendgrid_signature(settings, SystemClock())
 
@@ -145,4 +180,6 @@ _CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "MAILWRIGHT_SNS_CERTS": _check_folder,
     "MAILWRIGHT_SQS_QUEUE_URL": _check_queue,
     "MAILWRIGHT_BOUNCE_MAILBOX": _check_mailbox,
+    "MAILWRIGHT_REPLY_ADDRESS": lambda settings: _check_address(settings.reply_address),
+    "MAILWRIGHT_REPLY_FORWARD_TO": lambda settings: _check_address(settings.reply_forward_to),
 }

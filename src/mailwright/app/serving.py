@@ -216,7 +216,7 @@ async def _look_after(api: Any) -> None:
 async def _run_background_duties(engine: Engine) -> None:
     """Run the work that does not depend on messages: reports, quotas, webhooks, mailouts, retention and sizes."""
     await asyncio.gather(
-        poll_inbound_sources(engine.settings, engine.reports, engine.clock),
+        poll_inbound_sources(engine.settings, engine.database, engine.clock, engine.reports, engine.acceptor),
         run_quota_sync(engine.settings, engine.database, engine.clock),
         run_webhook_dispatcher(engine.settings, engine.database, engine.clock),
         run_mailouts(engine.mailouts, engine.database, engine.clock),

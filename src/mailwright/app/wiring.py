@@ -468,6 +468,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         tags_bounces=settings.bounce_tag,
         domains=sender_domains(settings),
         tracking=_tracking(settings, secret),
+        reply_address=settings.reply_address,
     )
 
 

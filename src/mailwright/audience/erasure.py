@@ -19,6 +19,7 @@ from mailwright.audience.importing.report import redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.message import FORWARDED_REPLY
 from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log as audit
@@ -92,6 +93,7 @@ async def erase(
         placeholder = f"erased+{contact.contact_id}@invalid"
         for start in range(0, len(keys), _BATCH_SIZE):
             await _erase_messages(tx, keys[start : start + _BATCH_SIZE], placeholder, address)
+        await _erase_forwarded_replies(tx, tenant_id, copies, address)
         await _remove_from_copies(tx, copies, address)
         await _erase_from_mailouts(tx, tenant_id, address)
         await _move_cursors(tx, tenant_id, address)
@@ -196,8 +198,25 @@ async def _erase_from_mailouts(tx: Transaction, tenant_id: int, address: str) ->
     await tx.execute(update(mailout_errors).where(mailout_errors.c.mailout_key.in_(runs), named).values(**emptied))
 
 
+async def _erase_forwarded_replies(tx: Transaction, tenant_id: int, keys: list[int], address: str) -> None:
+    """Erase the replies by or to the contact that were forwarded. Raise `MessageInProgress` if one is not sent yet."""
+    m, d = messages.c, deliveries.c
+    columns = (m.id, m.outbox_id, m.payload, m.content_digest, d.status)
+    for start in range(0, len(keys), _BATCH_SIZE):
+        some = m.id.in_(keys[start : start + _BATCH_SIZE])
+        rows = await tx.execute(select(*columns).join_from(messages, deliveries, d.message_key == m.id).where(some))
+        replies = [row for row in rows if address in orjson.loads(row.payload).get(FORWARDED_REPLY, {}).values()]
+        for row in replies:
+            if row.status in (*_IN_PROGRESS, *CLAIMABLE):
+                raise MessageInProgress(row.outbox_id, row.status)
+        c, digests = raw_contents.c, [row.content_digest for row in replies]
+        await tx.execute(delete(raw_contents).where(c.tenant_id == tenant_id, c.digest.in_(digests)))
+        erased = {"subject": ERASED_SUBJECT, "payload": "{}", "content_digest": None}
+        await tx.execute(update(messages).where(m.id.in_([row.id for row in replies])).values(**erased))
+
+
 async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
-    """Return the keys of messages to other recipients that may have this address in Cc or Bcc."""
+    """Return the keys of messages to others that may have this address in Cc or Bcc, or that forward a reply of it."""
     matching = (
         messages.c.tenant_id == tenant_id,
         messages.c.to_email != address,

@@ -1,20 +1,24 @@
 """Everything stored about one address, and its history, for data access requests."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import and_, func, select
 
 from mailwright.audience import contacts as contact_store
 from mailwright.audience.contacts import ContactDetails
 from mailwright.audience.tracking_consent import consent_json
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.message import FORWARDED_REPLY
+from mailwright.domain.states import EventType
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database
-from mailwright.storage.tables import events, messages, subscriptions
+from mailwright.storage.tables import events, messages, raw_contents, subscriptions
 
 _PAGE: Final = 200
+_EVENT_TEXTS: Final[Mapping[str, str]] = {EventType.REPLIED: "answered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class ContactHistoryEntry:
     detail: str
     outbox_id: str | None = None  # the message, if the entry is about one
     event_type: str | None = None  # the type of that message's event
-    is_machine: bool = False  # a program opened the email or clicked its link
+    is_machine: bool = False  # a program opened the email, clicked its link or replied to it
 
 
 async def load_history(
@@ -36,8 +40,9 @@ async def load_history(
     messages_by_key = {message.message_key: message for message in details.messages}
     for key, type_, at, metadata in await _events(database, list(messages_by_key)):
         message = messages_by_key[key]
-        is_machine = metadata.get("isMachine") is True
-        what = f"email {type_.lower().replace('_', ' ')}{' by a machine' if is_machine else ''}"
+        is_machine = metadata.get("isMachine") is True or metadata.get("isAutomatic") is True
+        what = f"email {_EVENT_TEXTS.get(type_) or type_.lower().replace('_', ' ')}"
+        what += " by a machine" if is_machine else ""
         entries.append(ContactHistoryEntry(at, what, message.subject, message.outbox_id, type_, is_machine))
     # Sorting is stable, so entries of the same millisecond keep their order.
     return sorted(entries, key=lambda entry: entry.at)[::-1]
@@ -91,6 +96,7 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
             for entry in details.suppressions
         ],
         "messages": await _export_messages(database, tenant_id, contact.email),
+        "forwardedReplies": await _export_replies(database, tenant_id, contact.email),
     }
 
 
@@ -110,6 +116,27 @@ async def _export_messages(database: Database, tenant_id: int, email: str) -> li
         ]
         before = keys[-1]
     return entries
+
+
+async def _export_replies(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:
+    """Return the replies by or to the contact that were forwarded, with their bytes as text."""
+    m, c = messages.c, raw_contents.c
+    named = (m.payload.contains(FORWARDED_REPLY), func.lower(m.payload).contains(email, autoescape=True))
+    columns = (m.outbox_id, m.subject, m.created_at, m.payload, c.content)
+    stored = and_(c.tenant_id == m.tenant_id, c.digest == m.content_digest)
+    query = select(*columns).join_from(messages, raw_contents, stored, isouter=True)
+    async with database.read() as tx:
+        rows = await tx.execute(query.where(m.tenant_id == tenant_id, *named).order_by(m.id))
+    return [
+        {
+            "outboxId": row.outbox_id,
+            "subject": row.subject,
+            "createdAt": isoformat(row.created_at),
+            "content": bytes(row.content or b"").decode("utf-8", "replace"),
+        }
+        for row in rows
+        if email in orjson.loads(row.payload).get(FORWARDED_REPLY, {}).values()
+    ]
 
 
 def _export_message(

@@ -1,37 +1,22 @@
-"""`mailwright bounce`: process a bounce email that a mail server pipes in."""
+"""`mailwright bounce`: process a bounce email or a reply that a mail server pipes in."""
 
 import sys
 from typing import Any, BinaryIO, Final
 
 import typer
 
-from mailwright.app.inbound import make_reports
+from mailwright.app.inbound import make_recorder, make_reports
 from mailwright.cli.exit_codes import report_error
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
-from mailwright.events.bounce_mail import BounceMailRecorder, RecordedBounceMail
-from mailwright.events.bounces import (
-    AutoReply,
-    BounceMail,
-    BounceReport,
-    FeedbackReport,
-    UnreadableReport,
-    UnrelatedEmail,
-)
-from mailwright.events.bounces.email_parts import MAX_BYTES
+from mailwright.events.bounce_mail import RecordedBounceMail
+from mailwright.events.bounces.mailbox import MAX_READ_BYTES
 from mailwright.ops.logs import logger
+from mailwright.outbox.accept import Acceptor
 
 # EX_TEMPFAIL from sysexits.h, which makes the mail server keep the email and try again.
 TRY_AGAIN: Final = 75
-
-KINDS: Final[dict[type[BounceMail], str]] = {
-    BounceReport: "bounce",
-    FeedbackReport: "complaint",
-    AutoReply: "auto_reply",
-    UnrelatedEmail: "unrelated",
-    UnreadableReport: "unreadable",
-}
 
 app = command()
 
@@ -40,10 +25,10 @@ log = logger(__name__)
 
 @app.command()
 def bounce(as_json: Json = False) -> None:
-    """Read one email from standard input and record the bounces and complaints in it.
+    """Read one email from standard input and record the bounces and complaints in it, or the reply that it is.
 
     To set it up, add `bounces: "|mailwright bounce"` to `/etc/aliases`, or the command to `.forward`. A hard bounce or
-    a complaint suppresses the address. Any other email is logged and ignored.
+    a complaint suppresses the address. A reply is recorded and forwarded. Any other email is logged and ignored.
 
     Exit codes: 0 processed; 75 temporary failure (database, settings), so that the mail server tries again.
     """
@@ -51,14 +36,15 @@ def bounce(as_json: Json = False) -> None:
 
     async def work(at: Installation) -> RecordedBounceMail:
         reports = make_reports(at.settings, at.database, at.clock)
-        return await BounceMailRecorder(reports, at.clock).record(content)
+        acceptor = Acceptor(at.database, at.clock, _announce_nothing)
+        return await make_recorder(at.settings, at.database, at.clock, reports, acceptor).record(content)
 
     try:
         recorded = run(work)
     except Exception as error:  # The mail server must keep an email that was not recorded.
         report_error(error)
         raise typer.Exit(TRY_AGAIN) from error
-    kind = KINDS[type(recorded.email)]
+    kind = recorded.kind
     if not recorded.reports:
         log.warning("bounce_mail_ignored", kind=kind)
     if as_json:
@@ -69,10 +55,14 @@ def bounce(as_json: Json = False) -> None:
 
 def _read_bounded(stream: BinaryIO) -> bytes:
     """Read up to the size limit and discard the rest: a mail server fails if its pipe is closed early."""
-    content = stream.read(MAX_BYTES)
-    while stream.read(MAX_BYTES):
+    content = stream.read(MAX_READ_BYTES)
+    while stream.read(MAX_READ_BYTES):
         pass
     return content
+
+
+async def _announce_nothing() -> None:
+    """Do nothing after a reply was accepted for forwarding: workers poll for it."""
 
 
 def _sentence(kind: str, recorded: RecordedBounceMail) -> str:

@@ -163,7 +163,9 @@ def _results(numbers: CampaignNumbers | None) -> str:
     """Return the counts of reported events, for example `opened 12, clicked 3`."""
     if numbers is None:
         return ""
-    return ", ".join(f"{name} {number:,}" for name, number in asdict(numbers.results).items() if number)
+    return ", ".join(
+        f"{name.replace('_', '-')} {number:,}" for name, number in asdict(numbers.results).items() if number
+    )
 
 
 def _engagement(engagement: CampaignEngagement) -> Iterable[str]:

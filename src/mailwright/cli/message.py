@@ -58,6 +58,8 @@ _DETAILS = (
     ("provider", "by "),
     ("source", "reported by "),
     ("recipient", "to "),
+    ("sender", "from "),
+    ("subject", ""),
     ("bounceType", ""),
     ("bounceSubtype", ""),
     ("feedbackType", ""),
@@ -281,7 +283,7 @@ def _timeline(record: MessageRecord) -> Table:
 def _details(event: Event) -> str:
     metadata = event.metadata
     parts: list[str] = [f"attempt {metadata['attempt']}"] if "attempt" in metadata else []
-    parts += ["by a machine"] if event.is_machine else []
+    parts += ["by a machine"] if event.is_machine else ["automatic"] if event.is_automatic else []
     parts += [f"{words}{metadata[name]}" for name, words in _DETAILS if metadata.get(name)]
     if metadata.get("willRetry"):
         parts.append(f"retry in {metadata.get('backoffDelay', 0) / 1000:.3g} s")

@@ -81,6 +81,10 @@ FrequencyCap = Annotated[
         show_default=False,
     ),
 ]
+ReplyForwardTo = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS|none", help="Address that replies are forwarded to.", show_default=False),
+]
 
 _NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 _YES_NO = {"yes": True, "no": False}
@@ -104,6 +108,7 @@ def create(
     tracking_host: TrackingHost = None,
     guard_rails: GuardRails = None,
     frequency_cap: FrequencyCap = None,
+    reply_forward_to: ReplyForwardTo = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -121,6 +126,7 @@ def create(
         tracking_host=tracking_host,
         guard_rails=guard_rails,
         frequency_cap=frequency_cap,
+        reply_forward_to=reply_forward_to,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -189,6 +195,7 @@ def edit(
     tracking_host: TrackingHost = None,
     guard_rails: GuardRails = None,
     frequency_cap: FrequencyCap = None,
+    reply_forward_to: ReplyForwardTo = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
@@ -206,6 +213,7 @@ def edit(
         tracking_host=tracking_host,
         guard_rails=guard_rails,
         frequency_cap=frequency_cap,
+        reply_forward_to=reply_forward_to,
     )
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
@@ -268,6 +276,7 @@ def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
         )
     made.add_row("tracking", tenant.tracking or "not restricted")
     made.add_row("tracking host", tenant.tracking_host or "the public URL")
+    made.add_row("replies forwarded to", tenant.reply_forward_to or "the address in the settings")
     made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
 

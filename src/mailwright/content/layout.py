@@ -79,6 +79,7 @@ class RecipientHeaders(NamedTuple):
     date: Instant
     outbox_id: str
     unsubscribe_url: str | None = None
+    reply_to: Mailbox | None = None  # Only if all recipients have different ones.
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,8 @@ class Layout:
         ]
         if recipient.unsubscribe_url:
             lines.append(headers.list_unsubscribe(UnsubscribeTargets(recipient.unsubscribe_url, self._mailto)))
+        if recipient.reply_to:
+            lines.append(headers.mailbox("Reply-To", recipient.reply_to, field="reply_to"))
         lines.append(self._fixed_lines)
         return "\r\n".join(lines).encode("ascii")
 

@@ -19,7 +19,7 @@ MAX_ENCODED: Final = 4 * 1024
 MAX_FROM: Final = 4 * 1024
 MAX_RECIPIENT_HEADERS: Final = 32 * 1024
 
-_FIELD_START: Final = re.compile(rb"\r\n(?![ \t])")
+FIELD_START: Final = re.compile(rb"\r\n(?![ \t])")
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,76})[ \t]*:(.*)", re.DOTALL)
 _PLAIN_MAILBOX: Final = re.compile(r"(?:[\w =?.-]+ )?<[\w.+-]+@[\w.-]+>|[\w.+-]+@[\w.-]+", re.ASCII)
 _FOLD: Final = re.compile(r"\r\n(?=[ \t])")
@@ -117,7 +117,7 @@ def parse_raw(content: bytes) -> RawEmail:
     """Parse an email whose lines end in CRLF. Raises `InvalidEmail` if it cannot be sent unchanged."""
     if not content.strip():
         raise InvalidEmail("The email is empty.")
-    _check_lines(content)
+    check_lines(content)
     head, _, body = content.partition(b"\r\n\r\n")
     if len(head) > MAX_HEADER_BYTES:
         raise InvalidEmail(f"The headers are larger than {MAX_HEADER_BYTES // 1024} KB.")
@@ -161,7 +161,8 @@ def readable_line(value: str) -> str:
     return " ".join(text.split())
 
 
-def _check_lines(content: bytes) -> None:
+def check_lines(content: bytes) -> None:
+    """Raise `InvalidEmail` if the lines of an email cannot be sent unchanged."""
     if b"\0" in content:
         raise InvalidEmail("The email contains a NUL byte. Encode binary content as base64.")
     ends = content.count(b"\r\n")
@@ -176,7 +177,7 @@ def _check_lines(content: bytes) -> None:
 
 
 def _fields(head: bytes) -> Iterator[HeaderField]:
-    for number, source in enumerate(_FIELD_START.split(head), 1):
+    for number, source in enumerate(FIELD_START.split(head), 1):
         found = _FIELD.fullmatch(source)
         if found is None:
             raise InvalidEmail(f"Header {number} is not of the form Name: value. An empty line ends the headers.")

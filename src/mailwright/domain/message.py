@@ -4,6 +4,7 @@ These values are immutable, but not declared frozen. They are created for every 
 more than twice as long to create.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -35,6 +36,15 @@ WARNINGS = "warnings"
 ENVELOPE_FROM = "envelopeFrom"
 # The field of a payload that holds the size of a raw email in bytes.
 RAW_BYTES = "rawBytes"
+
+
+# The field of a payload that holds the sender and the recipient of a reply that was forwarded.
+FORWARDED_REPLY = "forwardedReply"
+
+
+def raw_dedupe_key(key: str, to_email: str) -> str:
+    """Return the deduplication key of a raw email to one recipient. `key` is its idempotency key or Message-ID."""
+    return f"api:raw:{hashlib.sha256(key.encode()).hexdigest()[:40]}:{to_email}"
 
 
 @dataclass(slots=True)
@@ -172,6 +182,11 @@ class Event:
     def is_machine(self) -> bool:
         """Whether a program opened the email or clicked its link, such as a link scanner."""
         return self.metadata.get("isMachine") is True
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether a program wrote the reply, such as an out-of-office reply."""
+        return self.metadata.get("isAutomatic") is True
 
 
 @dataclass(slots=True)

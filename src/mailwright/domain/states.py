@@ -53,6 +53,7 @@ class EventType(StrEnum):
     COMPLAINED = "complaint"
     UNSUBSCRIBED = "unsubscribe"
     DEFERRED = "deferred"
+    REPLIED = "replied"
 
     # Events of a contact on the public pages. They belong to no message.
     JOINED = "joined"

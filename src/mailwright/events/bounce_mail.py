@@ -1,4 +1,4 @@
-"""Record reports from emails to the bounce address. An email without our message ID never changes a contact."""
+"""Record reports and replies from emails to the bounce address. One without our ID never changes a contact."""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -11,25 +11,24 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.bounces import (
-    AutoReply,
     BouncedRecipient,
     BounceMail,
     BounceReport,
     DsnAction,
     FeedbackReport,
     FeedbackType,
+    OrdinaryEmail,
     UnreadableReport,
-    UnrelatedEmail,
     parse_bounce_mail,
 )
 from mailwright.events.bounces.mailbox import BounceMailbox, MailboxEmail
+from mailwright.events.replies import SOURCE, RecordedReply, ReplyOutcome, ReplyRecorder
 from mailwright.events.reports import ReportCounts, Reports
 from mailwright.events.sanitize import address_key, clean_metadata
 from mailwright.events.soft_bounces import is_about_address
+from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 
-# The provider of the reported messages: bounce emails are about messages that were sent over SMTP.
-SOURCE = "smtp"
 MAX_ATTEMPTS = 5
 # The prefix of stored report keys. Do not change it, otherwise an email that is read again would count twice.
 KEY_PREFIX = "letter"
@@ -53,26 +52,48 @@ class RecordedBounceMail:
     email: BounceMail
     reports: tuple[Report, ...]
     counts: ReportCounts
+    reply: RecordedReply | None = None  # None if the email is a report, or if replies are not recorded
+
+    @property
+    def kind(self) -> str:
+        """What the email is, for logs, metrics and the `bounce` command."""
+        match self.email:
+            case BounceReport():
+                return "bounce"
+            case FeedbackReport():
+                return "complaint"
+            case UnreadableReport():
+                return "unreadable"
+            case OrdinaryEmail():
+                if self.reply is None or self.reply.outcome is not ReplyOutcome.RECORDED:
+                    return "unrelated"
+                return "auto_reply" if self.email.is_automatic else "reply"
+            case _:
+                assert_never(self.email)
 
 
 class BounceMailRecorder:
-    def __init__(self, reports: Reports, clock: Clock) -> None:
+    def __init__(self, reports: Reports, clock: Clock, replies: ReplyRecorder | None = None) -> None:
         self._reports = reports
         self._clock = clock
+        self._replies = replies
 
     async def record(self, content: bytes) -> RecordedBounceMail:
-        """Parse an email and record its reports durably. Any content is accepted.
+        """Parse an email and record its reports, or the reply that it is, durably. Any content is accepted.
 
-        Raise `NotDurable` if the database cannot store the reports.
+        Raise `NotDurable` if the database cannot store them.
         """
         email = parse_bounce_mail(content)
+        if isinstance(email, OrdinaryEmail) and self._replies is not None:
+            reply = await self._replies.record(email, content)
+            return RecordedBounceMail(email, reply.reports, reply.counts, reply)
         reports = reports_of(email, self._clock.now())
         counts = await self._reports.receive(reports) if reports else ReportCounts()
         return RecordedBounceMail(email, reports, counts)
 
 
 class BounceMailboxReader:
-    """Polls a bounce mailbox."""
+    """Polls a bounce mailbox. Emails that are neither recorded nor forwarded are flagged for an operator."""
 
     name = "bounce_mailbox"
     pause_seconds = 30.0
@@ -102,7 +123,12 @@ class BounceMailboxReader:
         self._failed.pop(email.identity, None)
         if isinstance(recorded.email, UnreadableReport):
             log.warning("bounce_mail_not_parsed", identity=email.identity, reason=recorded.email.reason)
-        await email.mark_done()
+        if recorded.reply is not None and recorded.reply.needs_operator:
+            log.info("bounce_mail_left_for_operator", identity=email.identity, kind=recorded.kind)
+            await email.flag()
+        else:
+            await email.mark_done()
+        metrics.INBOUND_EMAILS.labels(recorded.kind).inc()
         return True
 
     async def _count_failure(self, email: MailboxEmail) -> None:
@@ -122,7 +148,7 @@ def reports_of(email: BounceMail, now: Instant) -> tuple[Report, ...]:
             return tuple(_bounces(email, now))
         case FeedbackReport():
             return tuple(_complaints(email, now))
-        case AutoReply() | UnrelatedEmail() | UnreadableReport():
+        case OrdinaryEmail() | UnreadableReport():
             return ()
         case _:
             assert_never(email)

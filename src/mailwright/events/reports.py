@@ -50,7 +50,8 @@ KEPT_FOR: Final = 90 * DAY
 FORGET_EVERY: Final = HOUR
 MOST_FORGOTTEN: Final = 5_000
 
-# Event types that only a provider can report. Each of them proves that the provider has received the message.
+# Event types that only others can report. Each of them proves that the provider has received the message, except a
+# reply: it may name a Message-ID that an application chose and that others can guess.
 REPORTABLE: Final = frozenset(
     {
         EventType.ACCEPTED,
@@ -61,6 +62,7 @@ REPORTABLE: Final = frozenset(
         EventType.COMPLAINED,
         EventType.UNSUBSCRIBED,
         EventType.DEFERRED,
+        EventType.REPLIED,
     }
 )
 
@@ -280,7 +282,7 @@ async def _understood(
         email = recipients.get(key)
         if message is not None:
             verdict = report.verdict if email is not None else ContactVerdict.NOTHING
-            is_proof = proves and message.is_certain
+            is_proof = proves and message.is_certain and report.type is not EventType.REPLIED
             taken[key] = _Taken(report, key, message.tenant_id, message, email, verdict, is_proof, proves)
         else:
             log.info("report_without_message", source=report.source, type=report.type, verdict=report.verdict)

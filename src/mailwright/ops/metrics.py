@@ -96,6 +96,12 @@ REPORTS = Counter(
     ["source", "type", "verdict"],
     registry=REGISTRY,
 )
+INBOUND_EMAILS = Counter(
+    "mailwright_inbound_emails_total",
+    "Emails read from the bounce mailbox: bounce, complaint, reply, auto_reply, unrelated or unreadable.",
+    ["kind"],
+    registry=REGISTRY,
+)
 WEBHOOKS_REFUSED = Counter(
     "mailwright_webhooks_refused_total", "Inbound webhooks that were refused, by reason.", ["code"], registry=REGISTRY
 )

@@ -542,9 +542,33 @@ class Settings(BaseSettings):
         SecretStr | None,
         Field(
             alias="MAILWRIGHT_BOUNCE_MAILBOX",
-            description="Mailbox to poll for bounces: `maildir:/path` or `imaps://user:password@host/INBOX`.",
+            description="Mailbox to poll for bounces and replies: `maildir:/path` or `imaps://user:password@host/INBOX`.",
         ),
     ] = None
+    reply_address: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_REPLY_ADDRESS",
+            description="Reply-To of messages without their own, an address of the bounce mailbox. It contains the "
+            "message id (`replies+ID@example.com`) unless `MAILWRIGHT_BOUNCE_TAG` is false.",
+        ),
+    ] = None
+    reply_forward_to: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_REPLY_FORWARD_TO",
+            description="Address that replies are forwarded to, for tenants without their own. By default, replies are "
+            "only recorded.",
+        ),
+    ] = None
+    reply_forward_unmatched: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_REPLY_FORWARD_UNMATCHED",
+            description="Also forward email that answers none of our messages to `MAILWRIGHT_REPLY_FORWARD_TO`. "
+            "Otherwise it stays in the bounce mailbox, flagged.",
+        ),
+    ] = False
     soft_bounce_limit: Annotated[
         PositiveInt,
         Field(alias="MAILWRIGHT_SOFT_BOUNCE_LIMIT", description="Number of soft bounces that count as a hard bounce."),

@@ -38,7 +38,7 @@ BATCH_SIZE: Final = 50_000
 LOOK_SECONDS: Final = 2.0
 # Longer URLs are cut, because they do not fit into a PostgreSQL index.
 MAX_URL_CHARACTERS: Final = 500
-MACHINE: Final = "machine_"  # The prefix of the event type, for opens and clicks by machines.
+MACHINE: Final = "machine_"  # The prefix of the event type, for opens, clicks and replies by machines.
 
 
 @dataclass(frozen=True, slots=True)

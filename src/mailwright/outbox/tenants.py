@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.frequency import parse_frequency_cap
@@ -62,6 +63,7 @@ class Tenant:
     tracking_host: str | None = None  # The base URL of tracked links.
     guard_rails: str | None = None  # The tenant's own thresholds, as JSON.
     frequency_cap: str | None = None  # `3 per 7 days`, or `off`.
+    reply_forward_to: str | None = None  # The address that replies are forwarded to.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -79,6 +81,7 @@ class TenantChanges(TypedDict, total=False):
     tracking_host: str | None
     guard_rails: str | None
     frequency_cap: str | None
+    reply_forward_to: str | None
 
 
 async def create(
@@ -185,6 +188,8 @@ def _check(changes: TenantChanges) -> None:
     if (rails := changes.get("guard_rails")) is not None:
         _check_guard_rails(rails)
     parse_frequency_cap(changes.get("frequency_cap"))
+    if (forward_to := changes.get("reply_forward_to")) is not None:
+        _check_address(forward_to)
 
 
 def _check_hours(text: str) -> None:
@@ -222,6 +227,16 @@ def _check_guard_rails(text: str) -> None:
         example = '{"complaintStopPercent": 0.2}'
         raise InvalidInput(
             f"{first['msg']}. Guard rails are JSON such as {example}.", field=f"guardRails{where}"
+        ) from error
+
+
+def _check_address(text: str) -> None:
+    try:
+        address.parse(text)
+    except address.InvalidAddress as error:
+        raise InvalidInput(
+            f"The address for replies is invalid: {error}. Use an address such as support@example.com.",
+            field="reply_forward_to",
         ) from error
 
 

@@ -62,14 +62,22 @@ class SenderIdentity:
     tags_bounces: bool = True
     domains: SenderDomains = field(default_factory=SenderDomains)  # Only messages from these domains are signed.
     tracking: TrackingSettings | None = None  # None if nothing is tracked.
+    reply_address: str | None = None  # The Reply-To of messages without their own.
 
     def envelope_sender(self, outbox_id: str, sender: str) -> str:
         """Return the envelope sender. It contains the message ID, which identifies the message of any bounce."""
-        if self.bounce_address is None:
-            return sender
-        local, _, domain = self.bounce_address.rpartition("@")
+        return sender if self.bounce_address is None else self._tagged(self.bounce_address, outbox_id)
+
+    def reply_to(self, claimed: Claimed, sender: Mailbox) -> Mailbox | None:
+        """Return the address for replies, which contains the message ID; None if the message has its own Reply-To."""
+        if self.reply_address is None or claimed.payload.get("replyTo") is not None:
+            return None
+        return Mailbox(self._tagged(self.reply_address, claimed.outbox_id), sender.name)
+
+    def _tagged(self, email: str, outbox_id: str) -> str:
+        local, _, domain = email.rpartition("@")
         tagged = f"{local}+{outbox_id}"
-        return f"{tagged}@{domain}" if self.tags_bounces and len(tagged) <= MAX_LOCAL_PART else self.bounce_address
+        return f"{tagged}@{domain}" if self.tags_bounces and len(tagged) <= MAX_LOCAL_PART else email
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +239,14 @@ class Composer:
         cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
         identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
-        addressed = RecipientHeaders(shown_to, identity, now, claimed.outbox_id, self._unsubscribe_url(claimed))
+        addressed = RecipientHeaders(
+            shown_to,
+            identity,
+            now,
+            claimed.outbox_id,
+            self._unsubscribe_url(claimed),
+            self._identity.reply_to(claimed, sender),
+        )
         # Fast path: a template message without copies or own attachments is one join of prepared pieces.
         if claimed.template_key is not None and not (shown_cc or payload.get("attachments") or payload.get("subject")):
             content = self._fill_layout(claimed, sender, addressed)
@@ -321,7 +336,7 @@ class Composer:
                 subject=subject,
                 html=html,
                 text=text,
-                reply_to=_optional_mailbox(payload.get("replyTo")),
+                reply_to=_optional_mailbox(payload.get("replyTo")) or addressed.reply_to,
                 cc=cc,
                 headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),

@@ -134,13 +134,18 @@ class CampaignCountsResponse(ResponseModel):
 
 
 class CampaignResultsResponse(ResponseModel):
-    """Number of recipients for each reported event. A recipient who opened twice counts once."""
+    """Number of recipients for each reported event. A recipient who opened twice counts once.
+
+    `replied`: people wrote a reply. `autoReplied`: a program did, for example an out-of-office reply.
+    """
 
     delivered: int
     opened: int
     clicked: int
     complained: int
     unsubscribed: int
+    replied: int
+    auto_replied: int
 
 
 class EngagementCountsResponse(ResponseModel):

@@ -122,7 +122,7 @@ class ContactResponse(ContactSummaryResponse):
 
 
 class ContactHistoryEntryResponse(ResponseModel):
-    """`isMachine`: a program opened the email or clicked its link."""
+    """`isMachine`: a program opened the email, clicked its link or replied to it."""
 
     at: Time
     what: str

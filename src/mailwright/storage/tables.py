@@ -70,6 +70,7 @@ tenants = Table(
     Column("tracking_host", Text),  # The URL of tracked links; None for the public URL.
     Column("guard_rails", Text),  # The tenant's own thresholds, as JSON.
     Column("frequency_cap", Text),  # At most this many bulk emails to a contact: `3 per 7 days`, or `off`.
+    Column("reply_forward_to", Text),  # The address that replies are forwarded to; None for the installation's.
 )
 
 api_keys = Table(

@@ -312,7 +312,8 @@ async def test_unsubscribe_by_link_is_attributed_to_its_campaign(setup: Setup, i
         while await EventTallier(desk.database, desk.clock).add_batch():
             pass
     shown = (await setup.client.get(f"/v1/campaigns/{campaign_id}")).json()["results"]
-    assert shown == {"delivered": 0, "opened": 1, "clicked": 0, "complained": 1, "unsubscribed": 3}
+    reported = {"delivered": 0, "opened": 1, "clicked": 0, "complained": 1, "unsubscribed": 3}
+    assert shown == {**reported, "replied": 0, "autoReplied": 0}
     assert (await setup.client.get(f"/v1/campaigns/{other}")).json()["results"]["unsubscribed"] == 0
     await setup.visit.open(f"/campaigns/{campaign_id}/report/figures")
     assert re.search(r"Unsubscribed\s+3", setup.visit.words())

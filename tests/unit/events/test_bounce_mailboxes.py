@@ -9,8 +9,8 @@ import pytest
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.bounces import BounceMailbox, MailboxUnavailable, open_mailbox
-from mailwright.events.bounces.email_parts import MAX_BYTES
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
+from mailwright.events.bounces.mailbox import MAX_READ_BYTES
 from mailwright.events.bounces.mailbox_url import parse_imap_url
 from tests.standins.imap import PASSWORD, UID_VALIDITY, USER, Failure, ImapServer
 
@@ -86,8 +86,8 @@ async def test_unreadable_file_does_not_block_others(maildir: Path) -> None:
 
 
 async def test_huge_email_is_read_up_to_limit(maildir: Path) -> None:
-    (maildir / "new" / "1").write_bytes(b"x" * (MAX_BYTES + 1))
-    assert [len(message) for message in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_BYTES]
+    (maildir / "new" / "1").write_bytes(b"x" * (MAX_READ_BYTES + 1))
+    assert [len(message) for message in await take_all(open_mailbox(f"maildir:{maildir}"))] == [MAX_READ_BYTES]
 
 
 async def test_missing_maildir_is_reported(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ async def test_identity_does_not_contain_the_account() -> None:
 
 async def test_only_start_of_huge_email_is_fetched() -> None:
     async with ImapServer() as server:
-        server.put(b"x" * (MAX_BYTES + 1))
-        assert [len(message) for message in await take_all(mailbox_of(server))] == [MAX_BYTES]
+        server.put(b"x" * (MAX_READ_BYTES + 1))
+        assert [len(message) for message in await take_all(mailbox_of(server))] == [MAX_READ_BYTES]
 
 
 @pytest.mark.parametrize("failure", [Failure.CUT, Failure.REFUSE])

@@ -9,15 +9,14 @@ from mailwright.content.headers import message_id
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.ids import uuid7
 from mailwright.events.bounces import (
-    AutoReply,
     BouncedRecipient,
     BounceMail,
     BounceReport,
     DsnAction,
     FeedbackReport,
     FeedbackType,
+    OrdinaryEmail,
     UnreadableReport,
-    UnrelatedEmail,
     parse_bounce_mail,
 )
 from tests.unit.events.bounce_emails import ORIGINAL, OURS, READER, a_feedback, a_group, a_report, a_text
@@ -491,7 +490,8 @@ def test_auto_reply_is_no_bounce(headers: str) -> None:
         f"Return-Path: <>\nFrom: ann@reader.example\nIn-Reply-To: <{OURS}@sender.example>\n{headers}\n\nI am away.\n"
     )
     parsed = parse_bounce_mail(message.encode())
-    assert isinstance(parsed, AutoReply)
+    assert isinstance(parsed, OrdinaryEmail)
+    assert parsed.is_automatic
     assert parsed.original.outbox_id == OURS
 
 
@@ -507,7 +507,9 @@ def test_auto_reply_is_no_bounce(headers: str) -> None:
     ],
 )
 def test_ordinary_email_is_unrelated(message: bytes) -> None:
-    assert isinstance(parse_bounce_mail(message), UnrelatedEmail)
+    parsed = parse_bounce_mail(message)
+    assert isinstance(parsed, OrdinaryEmail)
+    assert parsed.original.outbox_id is None
 
 
 # Complaints.
@@ -578,7 +580,7 @@ def test_ses_complaint_and_delivery_notices_are_parsed() -> None:
 )
 def test_broken_ses_notice_is_no_bounce(text: str) -> None:
     assert isinstance(
-        parse_bounce_mail(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), UnrelatedEmail
+        parse_bounce_mail(a_text(text, sender="no-reply@sns.amazonaws.com", subject="Notification")), OrdinaryEmail
     )
 
 

@@ -8,11 +8,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mailwright.events.bounces import (
-    AutoReply,
     BounceReport,
     FeedbackReport,
+    OrdinaryEmail,
     UnreadableReport,
-    UnrelatedEmail,
     parse_bounce_mail,
 )
 from mailwright.events.bounces.email_parts import MAX_DEPTH, MAX_PARTS, split_parts
@@ -20,7 +19,7 @@ from tests.examples import examples
 from tests.unit.events.bounce_emails import READER, a_feedback, a_group, a_report, a_text
 from tests.unit.events.test_bounces_corpus import COLLECTION
 
-PARSED_TYPES = (BounceReport, FeedbackReport, AutoReply, UnrelatedEmail, UnreadableReport)
+PARSED_TYPES = (BounceReport, FeedbackReport, OrdinaryEmail, UnreadableReport)
 
 SAMPLES = [
     a_report(a_group(diagnostic="550 5.1.1 unknown"), a_group("bob@reader.example", "delayed", "4.2.2")),

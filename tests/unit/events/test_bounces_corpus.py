@@ -9,13 +9,12 @@ import pytest
 from mailwright.domain.address import normal
 from mailwright.domain.bounce import BounceKind
 from mailwright.events.bounces import (
-    AutoReply,
     BounceMail,
     BounceReport,
     DsnAction,
     FeedbackReport,
     FeedbackType,
-    UnrelatedEmail,
+    OrdinaryEmail,
     parse_bounce_mail,
 )
 
@@ -129,9 +128,9 @@ def test_every_email_of_the_corpus_is_parsed() -> None:
 
 
 def test_other_emails_are_no_bounces() -> None:
-    assert isinstance(parse_file(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), UnrelatedEmail)
-    assert isinstance(parse_file(DSN / "sisimai" / "rfc3834-02.eml"), AutoReply)
-    assert isinstance(parse_file(DSN / "sisimai" / "lhost-sendmail-14.eml"), UnrelatedEmail)  # forwarded by a person
+    assert isinstance(parse_file(DSN / "sisimai" / "NOT_A_BOUNCE__is-not-bounce-02.eml"), OrdinaryEmail)
+    assert isinstance(parse_file(DSN / "sisimai" / "rfc3834-02.eml"), OrdinaryEmail)
+    assert isinstance(parse_file(DSN / "sisimai" / "lhost-sendmail-14.eml"), OrdinaryEmail)  # forwarded by a person
 
 
 def test_complaining_recipient_is_parsed_if_present() -> None:

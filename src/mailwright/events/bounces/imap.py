@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from mailwright.events.bounces.email_parts import MAX_BYTES
-from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
+from mailwright.events.bounces.mailbox import MAX_READ_BYTES, MailboxEmail, MailboxUnavailable
 
 TIMEOUT_SECONDS = 30.0
 # Maximum number of emails per pass, to limit the length of the session and of the UID list. The next pass continues.
@@ -93,7 +92,7 @@ class _ImapSession:
     def fetch(self, uid: str) -> bytes | None:
         """Return the email, or None if it no longer exists."""
         with self._translate_errors("fetch an email"):
-            response = _expect_ok(self._open.uid("FETCH", uid, f"(BODY.PEEK[]<0.{MAX_BYTES}>)"))
+            response = _expect_ok(self._open.uid("FETCH", uid, f"(BODY.PEEK[]<0.{MAX_READ_BYTES}>)"))
         return next((each[1] for each in response if isinstance(each, tuple) and b"BODY[" in each[0].upper()), None)
 
     def mark_done(self, uid: str) -> None:

@@ -4,13 +4,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.errors import MailwrightError
+
+# One byte more than the largest email that can be forwarded, so that a larger one is recognised.
+MAX_READ_BYTES = MAX_RAW_BYTES + 1
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxEmail:
     identity: str  # identifies the email in the mailbox, for logs
-    content: bytes  # the first `MAX_BYTES` of the email
+    content: bytes  # the first `MAX_READ_BYTES` of the email
     mark_done: Callable[[], Awaitable[None]]  # call this after the content is recorded
     flag: Callable[[], Awaitable[None]]  # excludes the email from later reads and flags it for an operator
 

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
 
-from mailwright.events.bounces.email_parts import MAX_BYTES
-from mailwright.events.bounces.mailbox import MailboxEmail, MailboxUnavailable
+from mailwright.events.bounces.mailbox import MAX_READ_BYTES, MailboxEmail, MailboxUnavailable
 from mailwright.ops.logs import logger
 
 log = logger(__name__)
@@ -37,7 +36,7 @@ class MaildirMailbox:
     def _read(self, name: str) -> bytes | None:
         try:
             with (self._new / name).open("rb") as file:
-                return file.read(MAX_BYTES)
+                return file.read(MAX_READ_BYTES)
         except FileNotFoundError:  # another process has moved it
             return None
         except OSError as error:  # one unreadable file must not block the others

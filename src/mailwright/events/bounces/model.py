@@ -1,4 +1,4 @@
-"""The kinds of emails to the bounce address: bounce, feedback, auto-reply, unrelated or unreadable."""
+"""The kinds of emails to the bounce address: bounce, feedback, ordinary (replies and others) or unreadable."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,18 +78,18 @@ class FeedbackReport:
 
 
 @dataclass(frozen=True, slots=True)
-class AutoReply:
-    """An automatic reply. It says nothing about the address."""
+class OrdinaryEmail:
+    """An email that is not a report: a reply to one of our messages, or an unrelated email."""
 
     identity: str
     original: OriginalMessage
-
-
-@dataclass(frozen=True, slots=True)
-class UnrelatedEmail:
-    """An ordinary email."""
-
-    identity: str
+    sender: str | None = None  # the address in From; None if missing or invalid
+    sender_name: str | None = None
+    subject: str = ""
+    references: tuple[str, ...] = ()  # the Message-IDs that it answers, closest first
+    is_automatic: bool = False  # a program wrote it, for example an out-of-office reply
+    is_ours: bool = False  # one of our own messages came back, for example because it was forwarded
+    sent_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +100,4 @@ class UnreadableReport:
     reason: str
 
 
-BounceMail = BounceReport | FeedbackReport | AutoReply | UnrelatedEmail | UnreadableReport
+BounceMail = BounceReport | FeedbackReport | OrdinaryEmail | UnreadableReport

@@ -8,6 +8,7 @@ from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, parse
 from mailwright.events.bounces.model import OriginalMessage
 
 OUR_HEADER = "x-mailwright-message"
+MAX_REFERENCES = 20
 
 # Headers with the address that the bounce email was delivered to, such as `bounces+<outbox id>@example.com`.
 _ENVELOPE_FIELDS = (
@@ -30,6 +31,7 @@ _TAG = rf"(?:(?<![0-9a-f])|(?<=[%=]2b))({_UUID})(?:=[^\s<>@&]{{1,100}})?@[^<>\s]
 _TAGGED = re.compile(_TAG, re.IGNORECASE)
 _MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]", re.IGNORECASE)
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
+_BRACKETED_ID = re.compile(r"<[^<>\s]{1,250}>")
 _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:\s{{0,20}}({_UUID})|{_TAG}", re.IGNORECASE)
 _COPIED_HEADERS = re.compile(
     r"^(?:Return-Path|Received|X-Mailwright-Message|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE
@@ -62,6 +64,13 @@ def find_original(
     message_id = next((found[0] for value in message_ids if (found := _ANY_MESSAGE_ID.search(value))), None)
     recipients = (address for headers in returned for value in headers.all("to") for address in find_addresses(value))
     return OriginalMessage(outbox_id, message_id, tuple(dict.fromkeys(recipients)))
+
+
+def find_references(headers: EmailHeaders) -> tuple[str, ...]:
+    """Return the Message-IDs that an email answers, with their angle brackets, the closest one first."""
+    closest = _BRACKETED_ID.findall(headers.first("in-reply-to"))
+    thread = _BRACKETED_ID.findall(headers.first("references"))
+    return tuple(dict.fromkeys([*closest, *reversed(thread)]))[:MAX_REFERENCES]
 
 
 def _returned_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:

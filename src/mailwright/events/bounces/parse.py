@@ -8,36 +8,33 @@ from dataclasses import replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
+from mailwright.content.raw import readable_line
+from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.events.bounces import delivery_status, feedback, plain_text, ses_notices
+from mailwright.events.bounces.automatic import is_auto_responder, is_automatic
 from mailwright.events.bounces.diagnosis import RecipientFields, classify_recipient, digest
-from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, decode_words, split_parts
+from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, split_parts
 from mailwright.events.bounces.feedback import ParsedFeedback
 from mailwright.events.bounces.model import (
-    AutoReply,
     BounceMail,
     BounceReport,
     FeedbackReport,
+    OrdinaryEmail,
     OriginalMessage,
     UnreadableReport,
-    UnrelatedEmail,
 )
-from mailwright.events.bounces.original_message import find_original
+from mailwright.events.bounces.original_message import OUR_HEADER, find_original, find_references
 
-# Headers older than RFC 3834 that only personal auto-responders use. Auto-Submitted is not enough, because servers also
-# set it on bounces.
-_AUTO_REPLY_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
-_AUTO_REPLY_SUBJECT = re.compile(
-    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office|vacation|abwesen|автоответ"
-    r"|resposta autom|réponse autom)",
-    re.IGNORECASE,
-)
+MAX_SUBJECT = 200
+MAX_NAME = 100
+
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _REPORT_TYPE = re.compile(r"report-type[ \t]*=[ \t]*\"?(?:delivery-status|feedback-report)", re.IGNORECASE)
 
 
 def parse_bounce_mail(email: bytes) -> BounceMail:
-    """Parse the first format that matches: standard report, SES notice, plain text bounce, auto-reply."""
+    """Parse the first format that matches: standard report, SES notice, plain text bounce, ordinary email."""
     parts = split_parts(email)
     identity = _identity(email, parts[0].headers)
     parsed = (
@@ -45,12 +42,9 @@ def parse_bounce_mail(email: bytes) -> BounceMail:
         or _parse_complaint_without_report(identity, parts)
         or _parse_notice(identity, parts)
         or _parse_plain_text(identity, parts)
-        or _parse_auto_reply(identity, parts)
-        or _parse_other(identity, parts[0].headers)
+        or _parse_ordinary(email, parts)
     )
-    if isinstance(parsed, BounceReport | FeedbackReport):
-        return replace(parsed, sent_at=_sent_at(parts[0].headers))
-    return parsed
+    return parsed if isinstance(parsed, UnreadableReport) else replace(parsed, sent_at=_sent_at(parts[0].headers))
 
 
 def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
@@ -93,7 +87,7 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
 
 def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
     headers, text = parts[0].headers, _own_body(parts)
-    if _is_vacation(headers) or not plain_text.is_bounce(headers, text):
+    if is_auto_responder(headers) or not plain_text.is_bounce(headers, text):
         return None
     original = find_original(parts)
     recipients = plain_text.find_recipients(headers, text)
@@ -105,24 +99,30 @@ def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail |
     return _bounce(identity, original, recipients, None)
 
 
-def _parse_auto_reply(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> BounceMail:
     headers = parts[0].headers
-    is_marked = headers.first("auto-submitted").lower().startswith("auto-replied")
-    return AutoReply(identity, find_original(parts)) if is_marked or _is_vacation(headers) else None
-
-
-def _is_vacation(headers: EmailHeaders) -> bool:
-    return (
-        any(headers.first(name) for name in _AUTO_REPLY_FIELDS)
-        or headers.first("precedence").lower().replace("_", "-") == "auto-reply"
-        or _AUTO_REPLY_SUBJECT.match(decode_words(headers.first("subject"))) is not None
+    if _REPORT_TYPE.search(headers.first("content-type")):
+        return UnreadableReport(_identity(email, headers), "is declared as a report but contains no report")
+    name, sender = _sender(headers)
+    return OrdinaryEmail(
+        identity=_reply_identity(email, headers),
+        original=find_original(parts),
+        sender=sender,
+        sender_name=name,
+        subject=readable_line(headers.first("subject"))[:MAX_SUBJECT],
+        references=find_references(headers),
+        is_automatic=is_automatic(headers, sender),
+        is_ours=headers.first(OUR_HEADER) != "",
     )
 
 
-def _parse_other(identity: str, headers: EmailHeaders) -> BounceMail:
-    if _REPORT_TYPE.search(headers.first("content-type")):
-        return UnreadableReport(identity, "is declared as a report but contains no report")
-    return UnrelatedEmail(identity)
+def _sender(headers: EmailHeaders) -> tuple[str | None, str | None]:
+    """Return the name and the address of the author."""
+    name, email = address.split_mailbox(headers.first("from"))
+    try:
+        return readable_line(name or "")[:MAX_NAME] or None, address.deliverable(email)
+    except address.InvalidAddress:
+        return None, None
 
 
 def _bounce(
@@ -159,3 +159,9 @@ def _identity(email: bytes, headers: EmailHeaders) -> str:
     """Identify the email by its Message-ID, because copies over other routes have different Received headers."""
     own = headers.first("message-id")
     return digest("message-id", own) if own else digest("content", hashlib.sha256(email).hexdigest())
+
+
+def _reply_identity(email: bytes, headers: EmailHeaders) -> str:
+    """Identify an ordinary email by its Message-ID and its body, because some programs reuse a Message-ID."""
+    body = hashlib.sha256(email.replace(b"\r\n", b"\n").partition(b"\n\n")[2]).hexdigest()
+    return digest("message-id", headers.first("message-id"), body)

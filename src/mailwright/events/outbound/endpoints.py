@@ -34,6 +34,7 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.COMPLAINED,
     EventType.UNSUBSCRIBED,
     EventType.DEFERRED,
+    EventType.REPLIED,
     EventType.JOINED,
     EventType.LEFT,
     EventType.CAMPAIGN_STARTED,

@@ -2,20 +2,25 @@
 SELECT n.minute, n.type, count(*) AS events, CAST(sum(n.is_first) AS bigint) AS unique_messages
 FROM (
   SELECT e.created_at - e.created_at % 60000 AS minute,
-    CASE WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type ELSE e.type END AS type,
+    CASE
+      WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type
+      WHEN e.type = 'replied' AND e.metadata LIKE '%"isAutomatic"_true%' THEN 'machine_replied'
+      ELSE e.type
+    END AS type,
     CASE
       WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id
           AND (b.type NOT IN ('open', 'click') OR (b.metadata LIKE '%"isMachine"_true%') = (e.metadata LIKE '%"isMachine"_true%'))
+          AND (b.type <> 'replied' OR (b.metadata LIKE '%"isAutomatic"_true%') = (e.metadata LIKE '%"isAutomatic"_true%'))
       ) THEN 0
       ELSE 1
     END AS is_first
   FROM events AS e
   CROSS JOIN messages AS m
   WHERE e.id > :after
-    AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe')
+    AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe', 'replied')
     AND m.id = e.message_key AND m.campaign_key + 0 = :campaign_key
 ) AS n
 GROUP BY n.minute, n.type

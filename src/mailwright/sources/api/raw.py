@@ -18,7 +18,16 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD, MAX_LIFETIME_MINUTES
-from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accepted, NewMessage, RawContent, Source
+from mailwright.domain.message import (
+    ENVELOPE_FROM,
+    RAW_BYTES,
+    WARNINGS,
+    Accepted,
+    NewMessage,
+    RawContent,
+    Source,
+    raw_dedupe_key,
+)
 from mailwright.domain.schedule import has_zone
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.states import OnDoubt, Priority
@@ -185,7 +194,6 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
     raw = _raw_content(email, submission.author, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)
-    key_digest = hashlib.sha256(key.encode()).hexdigest()[:40] if key else None
     body_digest = hashlib.sha256(email.untraced).hexdigest() if key else None
     return [
         NewMessage(
@@ -196,7 +204,7 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
             to_email=(to_email := address.normal(recipient)),
             subject=subject,
             payload={"to": recipient, **payload},
-            dedupe_key=f"api:raw:{key_digest}:{to_email}" if key_digest else None,
+            dedupe_key=raw_dedupe_key(key, to_email) if key else None,
             body_digest=body_digest,
             on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
             priority=Priority.BULK if is_bulk else Priority.TRANSACTIONAL,

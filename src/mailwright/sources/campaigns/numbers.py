@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
+from mailwright.outbox.tallies import MACHINE
 from mailwright.sources.campaigns.ab_test import AbTestReport, load_report
 from mailwright.sources.campaigns.engagement import CampaignEngagement, load_engagement
 from mailwright.sources.campaigns.entries import find_entry
@@ -27,6 +28,8 @@ class CampaignResults:
     clicked: int
     complained: int
     unsubscribed: int
+    replied: int
+    auto_replied: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> 
         clicked=reported[EventType.CLICKED],
         complained=reported[EventType.COMPLAINED],
         unsubscribed=reported[EventType.UNSUBSCRIBED],
+        replied=reported[EventType.REPLIED],
+        auto_replied=reported[f"{MACHINE}{EventType.REPLIED}"],
     )
     return CampaignNumbers(position, counts, results, ab_test, engagement)
 

@@ -23,6 +23,7 @@ COUNTED_EVENTS: Final = (
     EventType.BOUNCED,
     EventType.COMPLAINED,
     EventType.UNSUBSCRIBED,
+    EventType.REPLIED,
 )
 CHARTED_EVENTS: Final = (EventType.SENT, EventType.OPENED, EventType.CLICKED)
 # A chart has at most this many intervals.
@@ -65,7 +66,7 @@ async def campaign_statistics(database: Database, campaign_key: int) -> Campaign
         if tally.type in CHARTED_EVENTS:
             counts[tally.type, tally.begins_at - tally.begins_at % length] += tally.events
     intervals, length = _intervals(counts)
-    machines = (f"{MACHINE}{EventType.OPENED}", f"{MACHINE}{EventType.CLICKED}")
+    machines = [f"{MACHINE}{event}" for event in (EventType.OPENED, EventType.CLICKED, EventType.REPLIED)]
     counted = {event: messages[event] for event in (*COUNTED_EVENTS, *machines) if messages[event]}
     return CampaignStatistics(counted, intervals, length)
 

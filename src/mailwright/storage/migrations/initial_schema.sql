@@ -19,6 +19,7 @@ CREATE TABLE tenants (
   tracking_host TEXT,
   guard_rails TEXT,
   frequency_cap TEXT,
+  reply_forward_to TEXT,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );

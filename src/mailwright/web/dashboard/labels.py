@@ -64,6 +64,7 @@ STATUS_STYLES: Final = {
     "complaint": StatusStyle("Complaint", "bad", "cross"),
     "unsubscribe": StatusStyle("Unsubscribed", "neutral", "dash"),
     "deferred": StatusStyle("Deferred", "warning", "clock"),
+    "replied": StatusStyle("Replied", "good", "arrow"),
     "published": StatusStyle("Published", "good", "check"),
     "accepted": StatusStyle("Accepted", "info", "ring"),
     "archived": StatusStyle("Archived", "neutral", "dash"),

@@ -95,12 +95,14 @@ _EVENT_LABELS: Final = {
     EventType.COMPLAINED: "Marked as spam",
     EventType.UNSUBSCRIBED: "Unsubscribed",
     EventType.DEFERRED: "Delivery deferred",
+    EventType.REPLIED: "Reply received",
 }
 _TONES: Final = {
     EventType.SENT: "good",
     EventType.DELIVERED: "good",
     EventType.OPENED: "good",
     EventType.CLICKED: "good",
+    EventType.REPLIED: "good",
     EventType.FAILED: "bad",
     EventType.VALIDATION_FAILED: "bad",
     EventType.BOUNCED: "bad",
@@ -115,6 +117,8 @@ _DETAILS: Final = {
     "provider": "provider",
     "source": "reported by",
     "recipient": "to",
+    "sender": "from",
+    "subject": "subject",
     "bounceType": "type",
     "bounceSubtype": "subtype",
     "feedbackType": "type",
@@ -386,11 +390,11 @@ def _timeline(message: MessageSummary, events: Sequence[Event]) -> Iterator[Time
         shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
         details = [(words, _detail_text(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
         raw = [(name, str(value)) for name, value in shown.items() if name not in _DETAILS]
-        label = _EVENT_LABELS[event.type]
+        label = "Automatic reply received" if event.is_automatic else _EVENT_LABELS[event.type]
         yield TimelineEntry(
             event.type,
             f"{label} by a machine" if event.is_machine else label,
-            "info" if event.is_machine else _TONES.get(event.type, "info"),
+            "info" if event.is_machine or event.is_automatic else _TONES.get(event.type, "info"),
             event.at,
             format_delay(event.at - message.created_at),
             tuple(details),

@@ -55,6 +55,7 @@ GROUPS: Final = (
             (EventType.UNSUBSCRIBED, "unsubscribed through the email or the provider"),
             (EventType.OPENED, "email opened"),
             (EventType.CLICKED, "link clicked"),
+            (EventType.REPLIED, "replied, by a person or automatically"),
         ),
     ),
     (

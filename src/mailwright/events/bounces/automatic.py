@@ -1,0 +1,46 @@
+"""Recognize emails that programs wrote, by the headers of RFC 3834 and of vendors. Nobody must answer them."""
+
+import re
+
+from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
+
+# Headers older than RFC 3834 that only personal auto-responders use. Auto-Submitted is not enough, because servers also
+# set it on bounces.
+_RESPONDER_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
+_RESPONDER_SUBJECT = re.compile(
+    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office|vacation|abwesen|автоответ"
+    r"|resposta autom|réponse autom)",
+    re.IGNORECASE,
+)
+# Headers that only programs and mailing lists write.
+_PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated", "list-id", "feedback-id")
+_PROGRAM_PRECEDENCE = frozenset({"bulk", "junk", "list"})
+_PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@+]", re.IGNORECASE)
+
+
+def is_auto_responder(headers: EmailHeaders) -> bool:
+    """Return whether a person's auto-responder wrote the email."""
+    return (
+        any(headers.first(name) for name in _RESPONDER_FIELDS)
+        or _precedence(headers) == "auto-reply"
+        or _RESPONDER_SUBJECT.match(decode_words(headers.first("subject"))) is not None
+    )
+
+
+def is_automatic(headers: EmailHeaders, sender: str | None) -> bool:
+    """Return whether a program wrote the email. An email without a usable sender counts as automatic."""
+    submitted = headers.first("auto-submitted").partition(";")[0].partition("(")[0].strip().lower()
+    return (
+        is_auto_responder(headers)
+        or submitted not in ("", "no")
+        or _precedence(headers) in _PROGRAM_PRECEDENCE
+        or any(headers.first(name) for name in _PROGRAM_FIELDS)
+        or "".join(headers.first("return-path").split()) == "<>"  # RFC 3834: automatic responses have no return path.
+        or headers.first("content-type").lower().startswith("multipart/report")  # for example a read receipt
+        or sender is None
+        or _PROGRAM_SENDER.match(sender) is not None
+    )
+
+
+def _precedence(headers: EmailHeaders) -> str:
+    return headers.first("precedence").strip().lower().replace("_", "-")
