@@ -37,6 +37,7 @@ WALKED = (
     "campaigns.md",
     "articles.md",
     "notifications.md",
+    "outbox-table.md",
 )
 WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"

@@ -21,6 +21,7 @@ from mailwright.app.inbound import poll_inbound_sources
 from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
+from mailwright.app.outbox_table import run_outbox_table
 from mailwright.app.quotas import run_quota_sync
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
 from mailwright.app.retention import run_retention
@@ -214,7 +215,7 @@ async def _look_after(api: Any) -> None:
 
 
 async def _run_background_duties(engine: Engine) -> None:
-    """Run the work that does not depend on messages: reports, quotas, webhooks, mailouts, retention and sizes."""
+    """Run the work that does not depend on messages: reports, quotas, webhooks, mailouts, outbox tables, retention."""
     await asyncio.gather(
         poll_inbound_sources(engine.settings, engine.database, engine.clock, engine.reports, engine.acceptor),
         run_quota_sync(engine.settings, engine.database, engine.clock),
@@ -222,6 +223,7 @@ async def _run_background_duties(engine: Engine) -> None:
         run_mailouts(engine.mailouts, engine.database, engine.clock),
         run_retention(engine.settings, engine.database, engine.clock),
         run_size_recorder(engine.database, engine.clock),
+        run_outbox_table(engine),
     )
 
 

@@ -50,6 +50,7 @@ COMMANDS: Final = (
     ("Operate", "article", "Articles: one newsletter, assembled per recipient."),
     ("Operate", "mailout", "Mailouts: Notion pages sent to subscribers."),
     ("Operate", "notify", "Notifications from an external queue."),
+    ("Operate", "outbox", "Email from a table in an application's own database."),
     ("Operate", "forecast", "When each campaign starts and finishes, and why it waits."),
     ("Operate", "archive", "The public archive of campaigns."),
     ("Operate", "webhook", "Outbound webhooks."),

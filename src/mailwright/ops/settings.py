@@ -761,6 +761,18 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    outbox_database_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OUTBOX_DATABASE_URL",
+            json_schema_extra=HAS_PASSWORD,
+            description="Database of an application whose table `mailwright_outbox` is relayed.",
+        ),
+    ] = None
+    outbox_tenant: Annotated[
+        str, Field(alias="MAILWRIGHT_OUTBOX_TENANT", description="Tenant that sends the email of this table.")
+    ] = "default"
+
     notify_database_url: Annotated[
         str | None,
         Field(

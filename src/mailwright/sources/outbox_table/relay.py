@@ -1,0 +1,165 @@
+"""Accept the rows of an application's outbox table.
+
+A row is accepted with its idempotency key and marked afterwards. If the process is killed in between, the row is
+accepted again with the same key, which returns the first message. So no row is lost or sent twice, and several
+processes can relay one table.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Text, cast, func, select, update
+
+from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Scope
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import IdempotencyConflict, NotDurable
+from mailwright.domain.ids import uuid7
+from mailwright.domain.message import Accepted, NewMessage
+from mailwright.ops.logs import logger
+from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.tenants import Tenant
+from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
+from mailwright.sources.notifications.failing_rows import FailingRows
+from mailwright.storage.database import Database
+from mailwright.storage.outbox_table import RowStatus, outbox_rows
+
+log = logger(__name__)
+
+BATCH_ROWS: Final = 200
+# Maximum size of one row, as for a request to the API, and of the rows that are read at once.
+MAX_ROW_BYTES: Final = 16 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A pending row. The email is None if it is too large to be read."""
+
+    id: int
+    key: str
+    email: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowResult:
+    row_id: int
+    outbox_id: str | None = None
+    error: str | None = None  # JSON with code, field and message
+
+    @property
+    def values(self) -> dict[str, Any]:
+        status = RowStatus.ACCEPTED if self.error is None else RowStatus.REFUSED
+        return {"status": status.value, "outbox_id": self.outbox_id, "error": self.error}
+
+
+class OutboxRelay:
+    def __init__(
+        self, theirs: Database, clock: Clock, api_messages: ApiMessages, acceptor: Acceptor, tenant: Tenant
+    ) -> None:
+        """`theirs` is the application's database; the tenant owns the messages."""
+        self._theirs = theirs
+        self._clock = clock
+        self._api_messages = api_messages
+        self._acceptor = acceptor
+        self._caller = Caller(tenant.id, tenant.name, frozenset({Scope.SEND}), key_name="outbox")
+        self._failing = FailingRows("outbox_row_failed")
+
+    async def relay(self) -> int:
+        """Accept a batch of pending rows, and return how many were marked."""
+        rows = await self._read()
+        if not rows:
+            return 0
+        results = await self._accept(rows)
+        return await self._mark(results)
+
+    async def _read(self) -> list[OutboxRow]:
+        r, now = outbox_rows.c, self._clock.now()
+        content = cast(r.email, Text)
+        pending = select(r.id, func.length(content).label("size")).where(r.status == RowStatus.PENDING.value)
+        async with self._theirs.read() as tx:
+            found = await tx.execute(pending.order_by(r.id).limit(BATCH_ROWS + self._failing.count(now)))
+            sizes = {row.id: row.size for row in found if not self._failing.contains(str(row.id), now)}
+            wanted = _first_within(sizes, MAX_BATCH_BYTES)
+            readable = [row_id for row_id in wanted if sizes[row_id] <= MAX_ROW_BYTES]
+            contents = await tx.execute(select(r.id, content.label("email")).where(r.id.in_(readable)))
+            keys = await tx.execute(select(r.id, r.idempotency_key).where(r.id.in_(wanted)).order_by(r.id))
+        emails = {row.id: row.email for row in contents}
+        return [OutboxRow(row.id, row.idempotency_key, emails.get(row.id)) for row in keys]
+
+    async def _accept(self, rows: Sequence[OutboxRow]) -> list[RowResult]:
+        context = RequestContext(self._caller, uuid7(self._clock.now()))
+        bodies = [_body(row) for row in rows]
+        prepared = iter(
+            await self._api_messages.prepare(context, [each for each in bodies if not isinstance(each, RejectedItem)])
+        )
+        messages = [
+            each if isinstance(each, RejectedItem) else _keyed(next(prepared), row, each)
+            for row, each in zip(rows, bodies, strict=True)
+        ]
+        accepted = iter(await self._acceptor.accept([each for each in messages if isinstance(each, NewMessage)]))
+        return [
+            _result(row, each if isinstance(each, RejectedItem) else next(accepted))
+            for row, each in zip(rows, messages, strict=True)
+        ]
+
+    async def _mark(self, results: Sequence[RowResult]) -> int:
+        """Mark rows in one transaction, each one alone if the database refuses them together; return their number."""
+        try:
+            await self._write(results)
+        except NotDurable:
+            raise
+        except Exception as error:
+            if len(results) == 1:
+                self._failing.add(str(results[0].row_id), self._clock.now(), results[0].row_id, error)
+                return 0
+            return sum([await self._mark([result]) for result in results])
+        return len(results)
+
+    async def _write(self, results: Sequence[RowResult]) -> None:
+        r = outbox_rows.c
+        async with self._theirs.write() as tx:
+            for result in results:
+                await tx.execute(update(outbox_rows).where(r.id == result.row_id).values(**result.values))
+
+
+def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
+    """Return the first rows that fit together, at least one. A row that is too large is not read and has no size."""
+    wanted: list[int] = []
+    total = 0
+    for row_id, size in sizes.items():
+        total += size if size <= MAX_ROW_BYTES else 0
+        if wanted and total > max_bytes:
+            break
+        wanted.append(row_id)
+    return wanted
+
+
+def _body(row: OutboxRow) -> Any:
+    """Return the parsed email of a row, or why it cannot be one."""
+    if row.email is None:
+        return RejectedItem("TOO_LARGE", f"is larger than {MAX_ROW_BYTES // 1024**2} MB", "email")
+    try:
+        return orjson.loads(row.email)
+    except orjson.JSONDecodeError as error:
+        return RejectedItem("INVALID_JSON", f"is not valid JSON: {error}", "email")
+
+
+def _keyed(message: NewMessage | RejectedItem, row: OutboxRow, body: Any) -> NewMessage | RejectedItem:
+    if isinstance(message, RejectedItem):
+        return message
+    key = hashlib.sha256(row.key.encode()).hexdigest()[:40]
+    return replace(message, dedupe_key=f"api:outbox:{key}", body_digest=digest_json(body))
+
+
+def _result(row: OutboxRow, outcome: Accepted | RejectedItem) -> RowResult:
+    if isinstance(outcome, Accepted) and outcome.is_conflict:
+        outcome = RejectedItem(IdempotencyConflict.code, "was already used for a different email", "idempotency_key")
+    if isinstance(outcome, Accepted):
+        return RowResult(row.id, outbox_id=outcome.outbox_id)
+    log.warning("outbox_row_refused", row=row.id, code=outcome.code, field=outcome.field)
+    error = {"code": outcome.code, "field": outcome.field, "message": outcome.detail}
+    return RowResult(row.id, error=orjson.dumps(error).decode())

@@ -1,0 +1,147 @@
+"""The integrations of the Python client, with the real frameworks, the examples and a real server."""
+
+import asyncio
+import logging
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from starlette.testclient import TestClient
+
+from mailwright.storage.database import Database
+from mailwright.storage.tables import messages
+from mailwright_client import NotReached
+from mailwright_client.logging import EmailHandler
+from tests.contract.api.test_client import Served, served
+
+__all__ = ["served"]  # The fixture of the client's tests.
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    variables = {"MAILWRIGHT_URL": served.url, "MAILWRIGHT_API_KEY": served.key}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return variables
+
+
+async def stored(database: Database) -> list[tuple[str, str, str]]:
+    m = messages.c
+    async with database.read() as tx:
+        rows = await tx.execute(select(m.outbox_id, m.to_email, m.subject).order_by(m.id))
+    return [(row.outbox_id, row.to_email, row.subject) for row in rows]
+
+
+@pytest.mark.promise("client-frameworks")
+@pytest.mark.usefixtures("environment")
+async def test_flask_example_sends_an_order_once(database: Database) -> None:
+    def order() -> list[Any]:
+        example = runpy.run_path(str(EXAMPLES / "flask" / "app.py"))
+        client = example["app"].test_client()
+        answers = [client.post("/orders/7", data={"email": "ada@example.com"}).json for _ in range(2)]
+        with example["app"].app_context():
+            example["email"].client.close()
+        return answers
+
+    answers = await asyncio.to_thread(order)
+    [(outbox_id, to, subject)] = await stored(database)
+    assert answers == [{"message": outbox_id}] * 2
+    assert (to, subject) == ("ada@example.com", "Order 7")
+
+
+@pytest.mark.promise("client-frameworks")
+@pytest.mark.usefixtures("environment")
+async def test_fastapi_example_sends_an_order_once(database: Database) -> None:
+    def order() -> list[Any]:
+        with TestClient(runpy.run_path(str(EXAMPLES / "fastapi" / "app.py"))["app"]) as client:
+            return [client.post("/orders/7", params={"address": "ada@example.com"}).json() for _ in range(2)]
+
+    answers = await asyncio.to_thread(order)
+    [(outbox_id, _, subject)] = await stored(database)
+    assert answers == [{"message": outbox_id}] * 2
+    assert subject == "Order 7"
+
+
+@pytest.mark.promise("client-frameworks")
+async def test_missing_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAILWRIGHT_URL", raising=False)
+    for example in ("flask", "fastapi"):
+        with pytest.raises(RuntimeError, match="MAILWRIGHT_URL"):
+            runpy.run_path(str(EXAMPLES / example / "app.py"))
+
+
+@pytest.mark.promise("client-logging")
+async def test_job_that_ends_at_once_still_sends_its_error(database: Database, environment: dict[str, str]) -> None:
+    command = [sys.executable, str(EXAMPLES / "logging" / "job.py")]
+    variables = {**os.environ, **environment}
+    await asyncio.to_thread(subprocess.run, command, env=variables, check=True, timeout=60)
+    [(_, to, subject)] = await stored(database)
+    assert (to, subject) == ("ops@example.com", "[job] ERROR: The job failed.")
+
+
+class RecordingClient:
+    """Records emails instead of sending them, and logs like the libraries of the real client."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.email = self
+        self.sent: list[Any] = []
+        self.has_sent = threading.Event()
+        self.may_send = threading.Event()
+        self.may_send.set()
+        self._error = error
+
+    def send(self, request: Any) -> None:
+        self.may_send.wait(20)
+        logging.getLogger("httpx").error("HTTP Request")
+        self.sent.append(request)
+        self.has_sent.set()
+        if self._error is not None:
+            raise self._error
+
+
+def a_logger(client: RecordingClient, **options: Any) -> tuple[logging.Logger, EmailHandler]:
+    handler = EmailHandler("", "", to="ops@example.com", client=client, **options)  # type: ignore[arg-type]
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    logging.getLogger("httpx").handlers = [handler]
+    return logger, handler
+
+
+@pytest.mark.promise("client-logging")
+def test_later_records_share_the_next_email() -> None:
+    client = RecordingClient()
+    logger, handler = a_logger(client, interval_seconds=3_600)
+    logger.error("first\nline")
+    assert client.has_sent.wait(20)
+    for number in range(2_000):
+        logger.error("later %s", number)
+    handler.close()
+    first, later = client.sent
+    assert (first.subject, first.text) == ("ERROR: first", "first\nline")
+    assert later.text.startswith("1000 more records were dropped.\n\nlater 0\n\nlater 1\n\n")
+    assert "HTTP Request" not in later.text
+
+
+@pytest.mark.promise("client-logging")
+def test_server_that_does_not_answer_never_blocks_the_application(capsys: pytest.CaptureFixture[str]) -> None:
+    client = RecordingClient(NotReached("no answer"))
+    client.may_send.clear()
+    logger, handler = a_logger(client, interval_seconds=0, close_seconds=0.01)
+    for _ in range(100):
+        logger.error("stuck")
+    handler.close()  # It returns although nothing was sent.
+    assert client.sent == []
+    client.may_send.set()
+    assert client.has_sent.wait(20)
+    for thread in threading.enumerate():
+        if thread.name == "mailwright-log":
+            thread.join(20)
+    assert "log records were not sent: no answer" in capsys.readouterr().err
