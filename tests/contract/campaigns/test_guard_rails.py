@@ -225,17 +225,16 @@ async def test_claimed_messages_of_a_stopped_campaign_are_not_sent(desk: Campaig
     campaign_id = await a_sent_campaign(desk, 200, 100)
     ids = await sent_ids(desk, campaign_id)
     await desk.edit_limits(campaign_id)
-    provider = ScriptedProvider()
+    provider = ScriptedProvider(capacity=4)
     provider.hold()
     worker = await desk.bench.worker(provider)
     running = asyncio.create_task(worker.run())
     try:
-        async with asyncio.timeout(20):
-            await provider.has(1)
+        async with asyncio.timeout(60):
+            await provider.has(4)  # All connections are busy, so no further attempt begins.
             await report(desk, ids[:20], ContactVerdict.COMPLAINT)
             while await desk.status(campaign_id) != CampaignStatus.PAUSED:
                 await asyncio.sleep(0.01)
-            handed_over = len(provider.messages)
             provider.let_go()
             while (await desk.counts(campaign_id)).sending:
                 await asyncio.sleep(0.01)
@@ -243,8 +242,7 @@ async def test_claimed_messages_of_a_stopped_campaign_are_not_sent(desk: Campaig
         provider.let_go()
         worker.stop()
         await running
-    assert len(provider.messages) == handed_over
-    assert (await desk.counts(campaign_id)).waiting == 100 - handed_over
+    assert (len(provider.messages), (await desk.counts(campaign_id)).waiting) == (4, 96)
 
 
 async def test_tenant_and_campaign_set_their_own_thresholds(desk: CampaignHarness) -> None:
