@@ -45,11 +45,11 @@ async def filled(url: str, clock: ManualClock) -> None:
             await tx.execute(insert(campaign_attachments).values(**attachment))
 
 
-_OF_THE_RESTORE = ("sending_hold", "sequence")
+_NOT_IN_THE_BACKUP = ("sending_hold", "sequence", "last_backup")
 
 
 async def content(url: str) -> dict[str, Any]:
-    """Return every row of every table that a backup holds, except what a restore adds."""
+    """Return every row of every table that a backup holds, except what the backup and a restore add afterwards."""
     database = Database(url)
     found = {}
     try:
@@ -57,7 +57,7 @@ async def content(url: str) -> dict[str, Any]:
             for table in metadata.sorted_tables:
                 if table is not sessions and table is not workers:
                     rows = await tx.execute(select(table).order_by(*table.primary_key))
-                    found[table.name] = [tuple(row) for row in rows if row[0] not in _OF_THE_RESTORE]
+                    found[table.name] = [tuple(row) for row in rows if row[0] not in _NOT_IN_THE_BACKUP]
     finally:
         await database.close()
     return found
