@@ -172,8 +172,9 @@ def _environment() -> dict[str, str]:
 
 
 def _buildah(folder: Path, *arguments: str) -> str:
-    places = ["--root", str(folder / "storage"), "--runroot", str(folder / "run")]
-    return _run("buildah", *places, *arguments, STORAGE_DRIVER="vfs", BUILDAH_ISOLATION="chroot")
+    # These work in containers too, where overlays and namespaces are often forbidden.
+    places = ["--storage-driver", "vfs", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
+    return _run("buildah", *places, *arguments, BUILDAH_ISOLATION="chroot")
 
 
 def _run(*command: str, **variables: str) -> str:

@@ -84,6 +84,19 @@ def test_search_index_has_every_page() -> None:
     assert [name for name in names if name != "README.html" and name not in index] == []
 
 
+@built
+@pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
+def test_lists_and_tables_look_alike_in_repository_and_site(page: Path) -> None:
+    """The site needs four spaces for what belongs to a list item; otherwise its numbers begin again."""
+    name = manual.staged(page).replace("README.md", "index.md").replace(".md", ".html")
+    article = (SITE / name).read_text(encoding="utf-8").partition("<article")[2]
+    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for element, begin in (("<ol", r"^ *1\. "), ("<table", r"^ *\|[ -]*--[-| ]*$")):
+        assert article.count(element) == len(re.findall(begin, text, re.MULTILINE)), element
+    without_gap = re.findall(r"^(?!\d+\. |- |[|#<\s]).+\n(?:- |\d+\. ).*", text, re.MULTILINE)
+    assert without_gap == [], "a list needs an empty line before it"
+
+
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
