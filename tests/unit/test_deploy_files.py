@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from mailwright.cli import app
 from mailwright.ops.amazonsender import ALIASES
-from mailwright.ops.secret_files import file_variable
+from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -109,7 +109,7 @@ def test_secrets_are_written_once_and_fit_compose(tmp_path: Path) -> None:
 def test_every_variable_is_a_setting_of_this_version() -> None:
     fields = Settings.model_fields
     known = {str(field.alias) for field in fields.values()} | {*ALIASES, *FOREIGN}
-    known |= {variable for field in fields.values() if (variable := file_variable(field, fields)) is not None}
+    known |= set(file_variables(fields).values())
     used = {name for service in _services() for name in service.get("environment", {})}
     used |= {name for manifest in _manifests() if manifest["kind"] == "ConfigMap" for name in manifest["data"]}
     used |= {each["name"] for container in _containers() for each in container.get("env", [])}
