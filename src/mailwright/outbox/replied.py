@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import select
 
 from mailwright.domain.message import FORWARDED_REPLY
 from mailwright.storage.database import Database
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import messages, tenants
+
+FIND_REPLIED_BY_KEY = statement(__package__, "find_replied_by_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +26,23 @@ class RepliedMessage:
 
 
 async def find_by_id(database: Database, outbox_id: str) -> RepliedMessage | None:
-    return await _find(database, messages.c.outbox_id == outbox_id)
+    m, t = messages.c, tenants.c
+    columns = (m.outbox_id, m.tenant_id, m.to_email, m.is_bulk, m.payload, t.reply_forward_to)
+    query = select(*columns).join_from(messages, tenants, m.tenant_id == t.id).where(m.outbox_id == outbox_id)
+    async with database.read() as tx:
+        rows = await tx.execute(query)
+    return _message(rows[0]) if rows else None
 
 
 async def find_by_key(database: Database, dedupe_keys: Collection[str]) -> RepliedMessage | None:
-    """Find the message with one of these deduplication keys. Return None if several tenants have one."""
-    return await _find(database, messages.c.dedupe_key.in_(dedupe_keys)) if dedupe_keys else None
-
-
-async def _find(database: Database, condition: ColumnElement[bool]) -> RepliedMessage | None:
-    m, t = messages.c, tenants.c
-    columns = (m.outbox_id, m.tenant_id, m.to_email, m.is_bulk, m.payload, t.reply_forward_to)
-    # The join with tenants lets the database use the index of keys, which begins with the tenant.
-    query = select(*columns).join_from(tenants, messages, m.tenant_id == t.id).where(condition).order_by(m.id.desc())
+    """Find the latest message with one of these deduplication keys. Return None if several tenants have one."""
+    if not dedupe_keys:
+        return None
     async with database.read() as tx:
-        rows = await tx.execute(query.limit(20))
-    return _message(rows[0]) if len({row.tenant_id for row in rows}) == 1 else None
+        rows = await tx.run(FIND_REPLIED_BY_KEY, wanted=[{"dedupe_key": key} for key in sorted(set(dedupe_keys))])
+    if len({row.tenant_id for row in rows}) != 1:
+        return None
+    return _message(max(rows, key=lambda row: int(row.id)))
 
 
 def _message(row: Any) -> RepliedMessage:

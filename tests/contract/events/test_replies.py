@@ -12,14 +12,18 @@ from mailwright.access.api_keys import Caller
 from mailwright.app.inbound import make_recorder
 from mailwright.audience import erasure, personal_data
 from mailwright.audience.erasure import MessageInProgress
+from mailwright.content.headers import Mailbox
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotDurable
+from mailwright.domain.message import Accepted
 from mailwright.domain.states import EventType
 from mailwright.events.bounce_mail import BounceMailboxReader, BounceMailRecorder, RecordedBounceMail
 from mailwright.events.bounces import open_mailbox
 from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
+from mailwright.events.replies import ReplyRecorder, ReplySettings
 from mailwright.outbox import tenants
 from mailwright.outbox.tallies import EventTallier
 from mailwright.sources.api.messages import RequestContext
@@ -135,6 +139,15 @@ async def test_reply_to_raw_email_is_matched_by_its_recipient(shop: Bench) -> No
     assert (stranger.kind, stranger.reports) == ("unrelated", ())
     assert (await record(shop, a_reply(None, answers))).kind == "reply"
     assert steps(await shop.record(accepted.messages[0].outbox_id))[-1] == EventType.REPLIED
+
+
+async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench) -> None:
+    acme = await a_tenant(shop.database, "acme")
+    raw = f"From: app@example.com\r\nTo: {ANN}\r\nMessage-ID: <order-1@app.example>\r\nSubject: x\r\n\r\nHello\r\n"
+    for tenant_id, name in ((1, "default"), (acme, "acme")):
+        await shop.engine.raw_messages.send(RequestContext(Caller(tenant_id, name), name), raw.encode())
+    await shop.drain(ScriptedProvider(name="smtp"))
+    assert (await record(shop, a_reply(None, "In-Reply-To: <order-1@app.example>"))).kind == "unrelated"
 
 
 @pytest.mark.parametrize(
@@ -329,6 +342,27 @@ async def test_interrupted_email_is_read_again_and_forwarded_once(shop: Bench, b
     (box / "new" / "1.reply").write_bytes(reply)
     await record(shop, reply)  # committed, and not marked as done
     await poll(shop, box)
+    assert len(await forwarded(shop)) == 1
+    assert steps(await shop.record(outbox_id)).count(EventType.REPLIED) == 1
+
+
+@pytest.mark.promise("reply-forwarded")
+async def test_reply_that_was_only_recorded_is_forwarded_later(shop: Bench, box: Path) -> None:
+    """A process that is killed between its two commits has recorded the reply, and not forwarded it."""
+    outbox_id = await a_sent_message(shop)
+    (box / "new" / "1.reply").write_bytes(a_reply(outbox_id))
+    engine = shop.engine
+
+    async def killed(_messages: object) -> list[Accepted]:
+        raise NotDurable("killed")
+
+    settings = ReplySettings(Mailbox("shop@example.com"), SUPPORT)
+    replies = ReplyRecorder(shop.database, shop.clock, engine.reports, killed, settings)
+    recorder = BounceMailRecorder(engine.reports, shop.clock, replies)
+    with pytest.raises(NotDurable):
+        await BounceMailboxReader(open_mailbox(f"maildir:{box}"), recorder).poll()
+    assert [file.name for file in (box / "new").iterdir()] == ["1.reply"]
+    assert await poll(shop, box) == ["1.reply:2,S"]
     assert len(await forwarded(shop)) == 1
     assert steps(await shop.record(outbox_id)).count(EventType.REPLIED) == 1
 
