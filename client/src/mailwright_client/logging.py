@@ -52,11 +52,10 @@ class EmailHandler(logging.Handler):
         self._sending: _SendingThread | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        sending = self._thread()
-        if threading.current_thread() is sending:
+        if isinstance(threading.current_thread(), _SendingThread):
             return  # The client or its libraries log while an email is sent, which would cause the next email.
         try:
-            sending.add(record.levelname, self.format(record))
+            self._thread().add(record.levelname, self.format(record))
         except Exception:
             self.handleError(record)
 

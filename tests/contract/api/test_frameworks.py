@@ -99,7 +99,7 @@ class RecordingClient:
         self._error = error
 
     def send(self, request: Any) -> None:
-        self.may_send.wait(20)
+        self.may_send.wait(100)
         logging.getLogger("httpx").error("HTTP Request")
         self.sent.append(request)
         self.has_sent.set()
@@ -107,20 +107,28 @@ class RecordingClient:
             raise self._error
 
 
-def a_logger(client: RecordingClient, **options: Any) -> tuple[logging.Logger, EmailHandler]:
+@pytest.fixture
+def http_log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The log of the client's library, whose handlers are restored after the test."""
+    log = logging.getLogger("httpx")
+    monkeypatch.setattr(log, "handlers", [])
+    return log
+
+
+def a_logger(client: RecordingClient, http_log: logging.Logger, **options: Any) -> tuple[logging.Logger, EmailHandler]:
     handler = EmailHandler("", "", to="ops@example.com", client=client, **options)  # type: ignore[arg-type]
     logger = logging.Logger("test")
     logger.addHandler(handler)
-    logging.getLogger("httpx").handlers = [handler]
+    http_log.addHandler(handler)
     return logger, handler
 
 
 @pytest.mark.promise("client-logging")
-def test_later_records_share_the_next_email() -> None:
+def test_later_records_share_the_next_email(http_log: logging.Logger) -> None:
     client = RecordingClient()
-    logger, handler = a_logger(client, interval_seconds=3_600)
+    logger, handler = a_logger(client, http_log, interval_seconds=3_600, close_seconds=60)
     logger.error("first\nline")
-    assert client.has_sent.wait(20)
+    assert client.has_sent.wait(60)
     for number in range(2_000):
         logger.error("later %s", number)
     handler.close()
@@ -131,17 +139,19 @@ def test_later_records_share_the_next_email() -> None:
 
 
 @pytest.mark.promise("client-logging")
-def test_server_that_does_not_answer_never_blocks_the_application(capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_that_does_not_answer_never_blocks_the_application(
+    http_log: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
     client = RecordingClient(NotReached("no answer"))
     client.may_send.clear()
-    logger, handler = a_logger(client, interval_seconds=0, close_seconds=0.01)
+    logger, handler = a_logger(client, http_log, interval_seconds=0, close_seconds=0.01)
     for _ in range(100):
         logger.error("stuck")
     handler.close()  # It returns although nothing was sent.
     assert client.sent == []
     client.may_send.set()
-    assert client.has_sent.wait(20)
+    assert client.has_sent.wait(60)
     for thread in threading.enumerate():
         if thread.name == "mailwright-log":
-            thread.join(20)
+            thread.join(60)
     assert "log records were not sent: no answer" in capsys.readouterr().err
