@@ -38,6 +38,7 @@ BODIES: dict[str, Any] = {
     "CampaignScheduleRequest": {"scheduledAt": None},
     "CampaignMoveRequest": {"position": 1},
     "ContactRequest": {"name": "Theirs"},
+    "SnoozeRequest": {"until": None},
     "SubscribeRequest": {"email": "theirs@example.com"},
     "SegmentCountRequest": {"filter": {"tag": "vip"}},
     "SegmentRequest": {"segmentKey": "theirs", "filter": {"tag": "vip"}},
