@@ -46,6 +46,7 @@ def main() -> None:
         _run_zensical(folder)
         shutil.rmtree(TARGET, ignore_errors=True)
         shutil.copytree(folder / "site", TARGET)
+        shutil.rmtree(TARGET / "assets/stylesheets/classic", ignore_errors=True)  # The theme that is not used.
     (TARGET / STAMP).write_text(fingerprint())
 
 
@@ -172,7 +173,14 @@ def configuration() -> str:
         "theme": {
             "font": False,
             "language": "en",
-            "features": ["content.code.copy", "navigation.footer", "navigation.top", "search.highlight", "toc.follow"],
+            "features": [
+                "content.code.copy",
+                "navigation.footer",
+                "navigation.prune",
+                "navigation.top",
+                "search.highlight",
+                "toc.follow",
+            ],
             "palette": palette,
         },
         "extra": {"generator": False},
