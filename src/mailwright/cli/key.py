@@ -26,9 +26,10 @@ def create(
         bool, typer.Option("--ses", help="Create a key pair that signs requests of the SDKs of AWS to /v2/email.")
     ] = False,
 ) -> None:
-    """Create a key and print only the key on stdout. It cannot be shown again, because only its digest is stored.
+    """Create a key and print only the key on stdout. It is not shown again.
 
-    A key pair is printed as two environment variables. Its secret is the key, which also works on all other routes.
+    Mailwright stores the digest of a key. With --ses, it prints a key pair as two environment variables and stores the
+    secret encrypted as well, because signatures cannot be verified with a digest. The secret is a key for all routes.
     """
 
     async def work(at: Installation) -> str:

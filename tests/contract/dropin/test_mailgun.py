@@ -119,6 +119,13 @@ async def test_recipient_variables_make_an_email_for_each_recipient(drop_in: Dro
     ]
 
 
+async def test_repeated_address_with_variables_gets_one_email(drop_in: DropIn) -> None:
+    to = "ada@example.com, Ada <ADA@example.com>, bob@example.com"
+    variables = json.dumps({"ada@example.com": {"id": 1}})
+    assert (await send(drop_in, an_email(to=to, **{"recipient-variables": variables}))).status_code == 200
+    assert [each.to for each in await drop_in.stored()] == ["ada@example.com", "bob@example.com"]
+
+
 async def test_test_mode_checks_and_stores_nothing(drop_in: DropIn) -> None:
     assert (await send(drop_in, an_email(**{"o:testmode": "yes"}))).status_code == 200
     assert (await send(drop_in, an_email(**{"o:testmode": "true", "to": "ada"}))).status_code == 400

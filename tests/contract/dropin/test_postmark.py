@@ -93,6 +93,21 @@ async def test_batch_reports_each_email_on_its_own(drop_in: DropIn) -> None:
     assert len(await drop_in.stored()) == 2
 
 
+async def test_repeated_batch_keeps_positions_when_emails_become_valid(drop_in: DropIn) -> None:
+    template = {"From": "shop@example.com", "To": "bob@example.com", "TemplateAlias": "welcome", "TemplateModel": {}}
+    batch = [template, an_email(), an_email(To="carol@example.com, dan@example.com")]
+    headers = {"X-Postmark-Server-Token": drop_in.key, "Idempotency-Key": "order-7"}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+        first = (await client.post("/email/batch", json=batch)).json()
+        welcome = {"subject": "Hi", "html": "<p>Hi</p>"}
+        await client.put("/v1/templates/welcome", json=welcome, headers={"Authorization": f"Bearer {drop_in.key}"})
+        second = (await client.post("/email/batch", json=batch)).json()
+    assert [each["ErrorCode"] for each in (*first, *second)] == [1101, 0, 0, 0, 0, 0]
+    assert [each["MessageID"] for each in second[1:]] == [each["MessageID"] for each in first[1:]]
+    found = sorted(each.to for each in await drop_in.stored())
+    assert found == [f"{name}@example.com" for name in ("ada", "bob", "carol", "dan")]
+
+
 async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
     async with httpx.AsyncClient(base_url=drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
         await client.put("/v1/templates/welcome", json={"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"})

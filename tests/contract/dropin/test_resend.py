@@ -102,6 +102,13 @@ async def test_permissive_batch_accepts_the_valid_emails(drop_in: DropIn) -> Non
     assert ["`subject`" in answer["errors"][0]["message"], "`to[0]`" in answer["errors"][1]["message"]] == [True, True]
 
 
+async def test_corrected_permissive_batch_repeats_no_accepted_email(drop_in: DropIn) -> None:
+    options = {"batch_validation": "permissive", "idempotency_key": "batch-7"}
+    for first in (an_email(to="bob"), an_email(to="bob@example.com")):
+        await call(resend.Batch.send, [first, an_email()], options)
+    assert sorted(each.to for each in await drop_in.stored()) == ["ada@example.com", "bob@example.com"]
+
+
 @pytest.mark.parametrize(
     ("change", "field", "name"),
     [

@@ -108,7 +108,7 @@ class ApiEmails:
         """Accept all emails in one commit, or raise and store nothing."""
         prepared = [_require_valid(each) for each in await self._prepare(context, _bounded(emails))]
         digest = digest_json([each.email.digest() for each in prepared])
-        messages = _keyed(context, prepared, [digest] * len(prepared), prepared[0].messages[0].outbox_id)
+        messages = list(_keyed(context, prepared, digest, prepared[0].messages[0].outbox_id))
         accepted = await self._accept(prepared, messages)
         if any(isinstance(each, RejectedItem) for each in accepted):
             raise IdempotencyConflict
@@ -123,8 +123,7 @@ class ApiEmails:
         )
         results = [each if isinstance(each, RejectedItem) else next(found) for each in emails]
         prepared = [each for each in results if isinstance(each, _Prepared)]
-        messages = _keyed(context, prepared, [each.email.digest() for each in prepared])
-        accepted = iter(await self._accept(prepared, messages))
+        accepted = iter(await self._accept(prepared, list(_keyed(context, results))))
         return [each if isinstance(each, RejectedItem) else next(accepted) for each in results]
 
     async def check(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> None:
@@ -179,20 +178,27 @@ def _require_valid(result: _Prepared | RejectedItem) -> _Prepared:
 
 
 def _keyed(
-    context: RequestContext, prepared: Sequence[_Prepared], digests: Sequence[str], submission_id: str | None = None
-) -> list[NewMessage]:
-    """Return all messages with their deduplication keys. Without a `submission_id`, each email is a submission."""
+    context: RequestContext,
+    items: Sequence[_Prepared | RejectedItem],
+    digest: str | None = None,
+    submission_id: str | None = None,
+) -> Iterable[NewMessage]:
+    """Return all messages with their deduplication keys. Without a `submission_id`, each email is a submission.
+
+    A key has the position in the request, which stays when another email of the request becomes valid.
+    """
     key = hashlib.sha256(context.idempotency_key.encode()).hexdigest()[:40] if context.idempotency_key else None
-    return [
-        replace(
-            message,
-            dedupe_key=f"api:emails:{key}:{index}:{place}" if key else None,
-            body_digest=digest if key else None,
-            submission_id=submission_id or each.messages[0].outbox_id,
-        )
-        for index, (each, digest) in enumerate(zip(prepared, digests, strict=True))
-        for place, message in enumerate(each.messages)
-    ]
+    for index, each in enumerate(items):
+        if isinstance(each, RejectedItem):
+            continue
+        body_digest = (digest or each.email.digest()) if key else None
+        for place, message in enumerate(each.messages):
+            yield replace(
+                message,
+                dedupe_key=f"api:emails:{key}:{index}:{place}" if key else None,
+                body_digest=body_digest,
+                submission_id=submission_id or each.messages[0].outbox_id,
+            )
 
 
 def _accepted_email(prepared: _Prepared, accepted: Sequence[Accepted]) -> AcceptedEmail | RejectedItem:

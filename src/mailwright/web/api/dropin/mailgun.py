@@ -192,7 +192,7 @@ def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[Addresse
     if cc or bcc:
         raise _invalid("recipient-variables", "cannot be combined with cc or bcc")
     variables = {name.lower(): found for name, found in form.json("recipient-variables").items()}
-    for box in email.to:
+    for box in email.recipients.values():
         replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
         own = {name: substitute(fields[name], replaced, "recipient-variables") for name in ("subject", "html", "text")}
         yield AddressedEmail(given({**fields, **own}), (box,))
