@@ -17,7 +17,8 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
 Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", exists=True, dir_okay=False, show_default=False, help="Export files.")
+    list[Path] | None,
+    typer.Argument(metavar="[FILE]...", exists=True, dir_okay=False, show_default=False, help="Export files."),
 ]
 StatusFiles = list[Path] | None
 
@@ -31,17 +32,21 @@ def _status_files(help_text: str) -> typer.models.OptionInfo:
 
 def import_from_command(
     vendor: Annotated[Vendor, typer.Argument(help="The product that wrote the files.", show_default=False)],
-    files: Files,
+    files: Files = None,
     *,
     list_key: Annotated[
         str | None,
         typer.Option("--list", help="The list that subscribers join; it is created if missing.", show_default=False),
     ] = None,
+    subscribed: Annotated[StatusFiles, _status_files("Addresses that subscribed.")] = None,
     unsubscribed: Annotated[StatusFiles, _status_files("Addresses that unsubscribed.")] = None,
     bounced: Annotated[StatusFiles, _status_files("Addresses that bounced.")] = None,
     complained: Annotated[StatusFiles, _status_files("Addresses that complained about spam.")] = None,
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="Send no confirmation emails, because the contacts confirmed there.")
+    ] = False,
+    filtered: Annotated[
+        bool, typer.Option("--filtered", help="The listmonk export contains nobody who left the list.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="A file that gets the result of each row.", show_default=False)
@@ -56,11 +61,12 @@ def import_from_command(
     it again after an interruption. At the end the numbers add up to the rows of the files.
     """
     named = {
+        MemberStatus.SUBSCRIBED: subscribed,
         MemberStatus.UNSUBSCRIBED: unsubscribed,
         MemberStatus.BOUNCED: bounced,
         MemberStatus.COMPLAINED: complained,
     }
-    given = [ExportFile(path) for path in files]
+    given = [ExportFile(path) for path in files or ()]
     given += [ExportFile(path, status) for status, paths in named.items() for path in paths or ()]
 
     async def work(at: Installation) -> SwitchCounts:
@@ -68,10 +74,10 @@ def import_from_command(
         largest = at.settings.import_bytes
         moving = SwitchOvers(at.database, at.clock, largest=largest)
         with unpacked(given, largest=largest) as exports:
-            wanted = SwitchOver(owner.id, vendor, exports, list_key, confirmed)
+            wanted = SwitchOver(owner.id, vendor, exports, list_key, confirmed, filtered)
             return await (moving.preview(wanted) if dry_run else moving.run(wanted, actor=CONSOLE, report=report))
 
-    counts = run(work, creates=True)
+    counts = run(work, creates=not dry_run)
     if as_json:
         print_json(asdict(counts))
         return

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailwright.audience import export, lists
+from mailwright.audience import export, lists, suppressions
 from mailwright.audience.export import ExportedContact, ExportSelection
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.switching.archives import unpacked
 from mailwright.audience.switching.exports import ExportFile, ExportReader
 from mailwright.audience.switching.moving import SwitchCounts, SwitchOver, SwitchOvers
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import DAY, ManualClock, isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.storage.database import Database
 
@@ -41,7 +41,7 @@ async def move(
     moving: SwitchOvers, vendor: Vendor, *files: Path | ExportFile, list_key: str | None = NEWS, **more: Any
 ) -> SwitchCounts:
     exports = [file if isinstance(file, ExportFile) else ExportFile(file) for file in files]
-    return await moving.run(SwitchOver(1, vendor, exports, list_key), actor="test", **more)
+    return await moving.run(SwitchOver(1, vendor, exports, list_key, is_filtered=True), actor="test", **more)
 
 
 async def stored(database: Database, clock: ManualClock) -> dict[str, ExportedContact]:
@@ -169,11 +169,13 @@ async def test_own_export_restores_lists_and_statuses(
     ("vendor", "name", "line", "expected"),
     [
         (Vendor.SENDGRID, "people.csv", "email,created", "--unsubscribed, --bounced or --complained"),
+        (Vendor.MAILCHIMP, "audience.csv", MAILCHIMP, "--subscribed, --unsubscribed"),
         (Vendor.SENDGRID, "blocks.csv", BOUNCES, "temporary"),
         (Vendor.MAILCHIMP, "nonsubscribed_members_export.csv", MAILCHIMP, "never subscribed"),
         (Vendor.LISTMONK, "subscribers.csv", "email,name", "column `status` is missing"),
         (Vendor.MAILCHIMP, "subscribed.csv", "ada@example.com", "titles of columns"),
         (Vendor.MAILCHIMP, "subscribed.csv", "Plan,Colour", "No column contains the address"),
+        (Vendor.MAILWRIGHT, "contacts.csv", "email,status", "The lists come from the files"),
     ],
 )
 async def test_unclear_file_is_refused_and_nothing_stored(
@@ -184,6 +186,70 @@ async def test_unclear_file_is_refused_and_nothing_stored(
     with pytest.raises(InvalidInput, match=expected):
         await move(moving, vendor, good, a_file(tmp_path, name, line, "ada@example.com,x"))
     assert await everyone(database, clock) == {}
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_defect_elsewhere_in_a_row_subscribes_nobody(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    titles = "email,name,attributes,status"
+    left = a_file(
+        tmp_path,
+        "left.csv",
+        titles,
+        "ada@example.com,Ada,no json,blocklisted",
+        f"bob@example.com,{'x' * 999},{{}},disabled",
+        "cleo@example.com,Cleo,{},archived",
+        "dan@example.com,Dan,{},blocklisted,one,cell,too,many",
+    )
+    names = ("ada", "bob", "cleo", "dan")
+    now = a_file(tmp_path, "now.csv", titles, *(f"{name}@example.com,{name},{{}},enabled" for name in names))
+    counts = await move(moving, Vendor.LISTMONK, left, now)
+    assert counts == SwitchCounts(rows=8, subscribed=0, unsubscribed=6, bounced=0, refused=2)
+    found = await everyone(database, clock)
+    assert found == {f"{name}@example.com": ("unsubscribed", ()) for name in ("ada", "bob", "dan")}
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_lifted_bounce_leaves_the_complaint(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = a_file(tmp_path, "ada.csv", "email", "ada@example.com")
+    statuses = (MemberStatus.BOUNCED, MemberStatus.COMPLAINED, MemberStatus.UNSUBSCRIBED)
+    counts = await move(moving, Vendor.SENDGRID, *(ExportFile(file, status) for status in statuses))
+    assert (counts.rows, counts.bounced) == (3, 3)
+    await suppressions.remove(
+        database, 1, "ada@example.com", list_key=suppressions.ALL_MESSAGES, actor="test", clock=clock
+    )
+    assert await suppressions.is_suppressed(database, 1, "ada@example.com", lists.GENERAL)
+
+
+async def test_own_export_keeps_snoozes_and_joins_no_list(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    until = isoformat(clock.now() + DAY)
+    file = a_file(
+        tmp_path,
+        "contacts.csv",
+        "email,status,lists,snoozed_until",
+        f"ada@example.com,active,news,{until}",
+        "bob@example.com,active,,",
+        "cleo@example.com,active,a/b,",
+        "dan@example.com,active,news,tomorrow",
+    )
+    counts = await move(moving, Vendor.MAILWRIGHT, file, list_key=None)
+    assert (counts.subscribed, counts.refused) == (2, 2)
+    assert await everyone(database, clock) == {
+        "ada@example.com": ("active", (NEWS,)),
+        "bob@example.com": ("active", ()),
+    }
+    assert (await stored(database, clock))["ada@example.com"].snoozed_until == clock.now() + DAY
+
+
+async def test_listmonk_needs_a_file_of_who_left(moving: SwitchOvers, tmp_path: Path) -> None:
+    file = ExportFile(a_file(tmp_path, "subscribers.csv", "email,status", "ada@example.com,enabled"))
+    with pytest.raises(InvalidInput, match="--unsubscribed FILE"):
+        await moving.preview(SwitchOver(1, Vendor.LISTMONK, [file], NEWS))
 
 
 async def test_subscribers_need_a_list(moving: SwitchOvers, tmp_path: Path) -> None:
@@ -227,9 +293,9 @@ CELLS = st.sampled_from(["ada@example.com", "Ada@Example.com", "bob@example.com"
 
 @given(st.lists(st.lists(CELLS, max_size=6), max_size=8), st.sampled_from(list(Vendor)))
 def test_any_rows_add_up(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], vendor: Vendor) -> None:
-    path = tmp_path_factory.mktemp("export") / "contacts.csv"
+    path = tmp_path_factory.mktemp("export") / "subscribed.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["email", "name", "status", "attributes", "lists"], *rows])
+        csv.writer(file).writerows([["email", "name", "status", "attributes", "lists", "contact_id"], *rows])
     found = list(ExportReader(vendor, ExportFile(path), largest=LARGEST).rows())
     assert len(found) == len([row for row in rows if row])
     assert all(row.problem or "@" in row.email for row in found)

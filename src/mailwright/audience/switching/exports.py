@@ -1,7 +1,9 @@
 """Read the export files of another product, row by row."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,15 +14,21 @@ from mailwright.audience.contact_fields import (
     InvalidContact,
     as_text,
     attribute_name_from_title,
+    normalize_deliverable_email,
 )
 from mailwright.audience.importing.columns import SKIPPED
 from mailwright.audience.importing.plan import ImportOptions, data_records, make_plan, read_column_titles
 from mailwright.audience.importing.records import RecordReader
 from mailwright.audience.importing.rows import RowReader
+from mailwright.audience.lists import KEY_PATTERN
 from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, status_of_file
+from mailwright.domain.address import split_mailbox
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.schedule import parse_time
 
 STATUS: Final = "status"
+_LIST_KEY: Final = re.compile(KEY_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +41,16 @@ class ExportFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportedRow:
-    """A row of an export. A row with a problem is refused."""
+    """A row of an export. A row with a problem is refused. A status of None is unknown."""
 
     line: int
     email: str
     cells: Mapping[str, str]  # by the title of an import file
-    status: MemberStatus
+    status: MemberStatus | None
     lists: tuple[str, ...] = ()
+    snoozed_until: Instant | None = None
     problem: str | None = None
+    remark: str = ""
 
 
 class ExportReader:
@@ -55,6 +65,7 @@ class ExportReader:
             raise InvalidInput(f"{file.path.name}: the first line must contain the titles of columns.", field="file")
         self._check_status_column()
         self._status = file.status or status_of_file(vendor, file.path, self._titles)
+        self._email_title = "email"
 
     def _check_status_column(self) -> None:
         """A missing column would subscribe people who unsubscribed."""
@@ -70,47 +81,67 @@ class ExportReader:
         """Yield every row. Its number of lines in the file does not matter."""
         plan = make_plan(self._file.path, ImportOptions(column_targets=self._targets()), largest=self._largest)
         reader = RowReader(plan.columns)
+        if self._titles:
+            self._email_title = next(column.title for column in plan.columns if column.target == "email")
         with self._file.path.open("rb") as opened, RecordReader(opened, plan.file_format) as records:
             for line, cells, problem in data_records(records, plan):
                 if problem is not None:
-                    yield ExportedRow(line, "", {}, self._status, problem=problem)
+                    yield ExportedRow(line, "", {}, None, problem=problem)
                     continue
                 named = dict(zip(self._titles or [column.title for column in plan.columns], cells, strict=False))
                 yield self._row(line, reader, list(cells), named)
 
     def _row(self, line: int, reader: RowReader, cells: list[str], named: dict[str, str]) -> ExportedRow:
-        written = reader.address(cells)
+        written, status = reader.address(cells), self._status_of(named)
         try:
-            email = reader.read(cells).email
-            status = self._status_of(named)
-            kept = self._kept(named, written)
+            email = normalize_deliverable_email(split_mailbox(written)[1] if written.endswith(">") else written)
         except InvalidContact as error:
-            return ExportedRow(line, written, {}, self._status, problem=str(error))
-        return ExportedRow(line, email, kept, status, self._lists(named))
+            return ExportedRow(line, written, {}, status, problem=str(error))
+        if status is None:
+            word = _cell(named, STATUS)[:40]
+            return ExportedRow(line, email, {}, None, problem=f"The status {word!r} is unknown.")
+        try:
+            reader.read(cells)
+            return ExportedRow(
+                line, email, self._kept(named, written), status, self._lists(named), self._snoozed_until(named)
+            )
+        except InvalidContact as error:
+            if status is MemberStatus.SUBSCRIBED:
+                return ExportedRow(line, email, {}, status, problem=str(error))
+            # Someone who left stays out even if the rest of the row cannot be stored.
+            return ExportedRow(line, email, {self._email_title: email}, status, remark=f"Only the address: {error}")
 
     def _targets(self) -> dict[str, str]:
         """Skip the columns that are of no use, and those that this module reads itself."""
-        own = {self._format.json_column, self._format.lists_column, STATUS if self._format.statuses else None}
+        format_ = self._format
+        own = {format_.json_column, format_.lists_column, format_.snooze_column, STATUS if format_.statuses else None}
         skipped = {*self._format.ignored, *own}
         return {title: SKIPPED for title in self._titles if title.strip().lower() in skipped}
 
-    def _status_of(self, named: Mapping[str, str]) -> MemberStatus:
+    def _status_of(self, named: Mapping[str, str]) -> MemberStatus | None:
         if self._format.statuses is None or self._file.status is not None:
             return self._status
-        word = _cell(named, STATUS).lower()
-        status = self._format.statuses.get(word)
-        if status is None:
-            raise InvalidContact(f"The status {word[:40]!r} is unknown.")
-        return status
+        return self._format.statuses.get(_cell(named, STATUS).lower())
 
     def _lists(self, named: Mapping[str, str]) -> tuple[str, ...]:
         if self._format.lists_column is None:
             return ()
-        return tuple(key.strip() for key in _cell(named, self._format.lists_column).split(",") if key.strip())
+        keys = tuple(key.strip() for key in _cell(named, self._format.lists_column).split(",") if key.strip())
+        for key in keys:
+            if not _LIST_KEY.fullmatch(key):
+                raise InvalidContact(f"{key[:63]!r} is not the key of a list.")
+        return keys
+
+    def _snoozed_until(self, named: Mapping[str, str]) -> Instant | None:
+        text = _cell(named, self._format.snooze_column) if self._format.snooze_column else ""
+        try:
+            return parse_time(text, UTC) if text else None
+        except ValueError as error:
+            raise InvalidContact(f"snoozed_until: {text[:40]!r} is not a time.") from error
 
     def _kept(self, named: Mapping[str, str], address: str) -> dict[str, str]:
         if not self._titles:
-            return {"email": address}
+            return {self._email_title: address}
         skipped = self._targets()
         kept = {title: cell for title, cell in named.items() if title not in skipped}
         if self._format.json_column is not None:

@@ -6,8 +6,8 @@ interruption: it changes nothing that is already right.
 
 import asyncio
 import csv
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,10 +18,11 @@ from mailwright.audience import lists
 from mailwright.audience.csv_cells import escape_formula
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.snooze import MAX_DAYS, snooze
 from mailwright.audience.status import StatusFact, apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
 from mailwright.audience.switching.exports import ExportedRow, ExportFile, ExportReader
 from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.storage.database import Database
 
@@ -40,6 +41,7 @@ class SwitchOver:
     files: Sequence[ExportFile]
     list_key: str | None = None
     is_confirmed: bool = False
+    is_filtered: bool = False  # the exports contain nobody who left a list
 
 
 @dataclass(slots=True)
@@ -60,11 +62,45 @@ class SwitchCounts:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The result of reading all files: counts, people who must not get email, and files to import by list."""
+    """The result of reading all files.
 
-    counts: SwitchCounts
-    restricted: dict[str, MemberStatus]
+    `restricted` are the people who must not get email, with all statuses of their rows. `unclear` are those with an
+    unknown status. `imports` are files to import by list.
+    """
+
+    counts: SwitchCounts = field(default_factory=SwitchCounts)
+    restricted: dict[str, set[MemberStatus]] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+    snoozed: dict[str, Instant] = field(default_factory=dict)
     imports: list[tuple[str | None, Path]] = field(default_factory=list)
+
+    def note(self, row: ExportedRow) -> None:
+        if row.status is None:
+            self.unclear.add(row.email)
+        elif row.status is not MemberStatus.SUBSCRIBED and row.problem is None:
+            self.restricted.setdefault(row.email, set()).add(row.status)
+
+    def judge(self, row: ExportedRow) -> ExportedRow:
+        """Count a row by the strongest status of its address, and return the row with this status."""
+        counts = self.counts
+        counts.rows += 1
+        is_restricted = row.email in self.restricted and row.problem is None
+        if row.problem is None and row.email in self.unclear and not is_restricted:
+            row = replace(row, problem="Another row of this address has an unknown status.")
+        if row.problem is not None:
+            counts.refused += 1
+            return row
+        status = max(self.restricted.get(row.email, {MemberStatus.SUBSCRIBED}), key=_ORDER.index)
+        if status is MemberStatus.SUBSCRIBED:
+            counts.subscribed += 1
+            if row.snoozed_until is not None:
+                self.snoozed[row.email] = row.snoozed_until
+        elif status is MemberStatus.BOUNCED:
+            counts.bounced += 1
+        else:
+            counts.unsubscribed += 1
+            counts.complained += status is MemberStatus.COMPLAINED
+        return replace(row, status=status)
 
 
 class SwitchOvers:
@@ -83,52 +119,57 @@ class SwitchOvers:
         """Move everyone. The report gets a line for each row."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
             prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder), report)
-            await self._create_lists(wanted.tenant_id, prepared, actor)
-            await self._check(wanted, prepared)
+            missing = await self._check(wanted, prepared)
+            for missing_key in missing:
+                await lists.create(self._database, self._clock, wanted.tenant_id, missing_key, actor=actor)
             await self._restrict(wanted, prepared.restricted)
             for list_key, file in prepared.imports:
                 await self._import(wanted, list_key, file, actor)
+            await self._snooze(wanted, prepared.snoozed, actor)
         return prepared.counts
 
     def _prepare(self, wanted: SwitchOver, folder: Path, report: Path | None) -> _Prepared:
+        _check_options(wanted)
         readers = [ExportReader(wanted.vendor, file, largest=self._largest) for file in wanted.files]
-        has_lists = FORMATS[wanted.vendor].lists_column is not None
-        if wanted.list_key is None and not has_lists:
-            raise InvalidInput("Choose the list that the subscribers join.", field="--list")
-        restricted = _restricted(row for reader in readers for row in reader.rows())
-        prepared = _Prepared(SwitchCounts(), restricted)
+        prepared = _Prepared()
+        for reader in readers:
+            for row in reader.rows():
+                prepared.note(row)
         with _Report(report) as lines:
-            for number, (file, reader) in enumerate(zip(wanted.files, readers, strict=True)):
+            for number, (file, reader) in enumerate(zip(wanted.files, readers, strict=True), start=1):
                 split = _SplitFile(folder, number, _titles(reader.rows()))
-                for row in reader.rows():
-                    result = _count(prepared, row)
-                    lines.add(file.path.name, row, result)
-                    if result != REFUSED:
-                        split.write(_lists(wanted, row, result), row)
+                for row in map(prepared.judge, reader.rows()):
+                    lines.add(file.path.name, row)
+                    if row.problem is None:
+                        split.write(_lists(wanted, row), row)
                 prepared.imports += split.close()
         assert prepared.counts.adds_up
         return prepared
 
-    async def _create_lists(self, tenant_id: int, prepared: _Prepared, actor: str) -> None:
+    async def _check(self, wanted: SwitchOver, prepared: _Prepared) -> list[str]:
+        """Raise the errors of all imports before anything is stored. Return the lists that do not exist yet."""
+        imports = Imports(self._database, self._clock, largest=self._largest)
         needed = sorted({list_key for list_key, _ in prepared.imports if list_key is not None})
         async with self._database.read() as tx:
-            known = await lists.existing_keys(tx, tenant_id, needed)
-        for list_key in needed:
-            if list_key not in known:
-                await lists.create(self._database, self._clock, tenant_id, list_key, actor=actor)
-
-    async def _check(self, wanted: SwitchOver, prepared: _Prepared) -> None:
-        """Raise the errors of all imports before anything is stored."""
-        imports = Imports(self._database, self._clock, largest=self._largest)
+            known = await lists.existing_keys(tx, wanted.tenant_id, needed)
         for list_key, file in prepared.imports:
-            await imports.preview(wanted.tenant_id, file, _options(wanted, list_key))
+            options = _options(wanted, list_key if list_key in known else None)
+            await imports.preview(wanted.tenant_id, file, options)
+        return [list_key for list_key in needed if list_key not in known]
 
-    async def _restrict(self, wanted: SwitchOver, restricted: dict[str, MemberStatus]) -> None:
+    async def _restrict(self, wanted: SwitchOver, restricted: dict[str, set[MemberStatus]]) -> None:
         now = self._clock.now()
         people = iter(sorted(restricted.items()))
         while batch := list(islice(people, _BATCH)):
-            facts = [_fact(wanted, email, status, now) for email, status in batch]
+            facts = [fact for email, statuses in batch for fact in _facts(wanted, email, statuses, now)]
             await self._database.transact(partial(apply_facts, facts=facts, now=now))
+
+    async def _snooze(self, wanted: SwitchOver, snoozed: dict[str, Instant], actor: str) -> None:
+        now = self._clock.now()
+        for email, until in sorted(snoozed.items()):
+            if until > now:
+                latest = now + MAX_DAYS * DAY
+                await snooze(self._database, self._clock, wanted.tenant_id, email, min(until, latest), actor=actor)
 
     async def _import(self, wanted: SwitchOver, list_key: str | None, file: Path, actor: str) -> None:
         imports = Imports(self._database, self._clock, largest=self._largest)
@@ -149,8 +190,8 @@ class _SplitFile:
     def write(self, list_keys: Iterable[str | None], row: ExportedRow) -> None:
         cells = [row.cells.get(title, "") for title in self._titles]
         for list_key in list_keys:
-            name = f"{self._number + 1}-{list_key or 'without-list'}.csv"
-            _, waiting = self._files.setdefault(list_key, (self._folder / name, [self._titles]))
+            path = self._folder / f"{self._number}-{len(self._files)}.csv"
+            _, waiting = self._files.setdefault(list_key, (path, [self._titles]))
             waiting.append(cells)
             if len(waiting) >= _BATCH:
                 self._flush(list_key)
@@ -182,57 +223,49 @@ class _Report:
         if self._file is not None:
             self._file.close()
 
-    def add(self, name: str, row: ExportedRow, result: str) -> None:
+    def add(self, name: str, row: ExportedRow) -> None:
         if self._file is not None:
-            cells = (name, row.line, escape_formula(row.email), result, row.problem or "")
+            result = row.status if row.problem is None else REFUSED
+            cells = (name, row.line, escape_formula(row.email), result, row.problem or row.remark)
             csv.writer(self._file).writerow(cells)
 
 
-def _restricted(rows: Iterator[ExportedRow]) -> dict[str, MemberStatus]:
-    """Return the people who must not get bulk email, with the strongest reason of all their rows."""
-    found: dict[str, MemberStatus] = {}
-    for row in rows:
-        if row.problem is None and row.status is not MemberStatus.SUBSCRIBED:
-            found[row.email] = max(found.get(row.email, row.status), row.status, key=_ORDER.index)
-    return found
+def _check_options(wanted: SwitchOver) -> None:
+    format_ = FORMATS[wanted.vendor]
+    if format_.lists_column is not None and wanted.list_key is not None:
+        raise InvalidInput("The lists come from the files. Leave the option out.", field="--list")
+    if format_.lists_column is None and wanted.list_key is None:
+        raise InvalidInput("Choose the list that the subscribers join.", field="--list")
+    has_who_left = any(file.status is MemberStatus.UNSUBSCRIBED for file in wanted.files)
+    if format_.hides_who_left_a_list and not (has_who_left or wanted.is_filtered):
+        raise InvalidInput(
+            f"{wanted.vendor.title()} exports people who left a list like subscribers. Export those who left and pass "
+            "them with --unsubscribed FILE, or export subscribers only and pass --filtered.",
+            field="file",
+        )
 
 
 def _titles(rows: Iterator[ExportedRow]) -> list[str]:
     return list(dict.fromkeys(title for row in rows for title in row.cells))
 
 
-def _count(prepared: _Prepared, row: ExportedRow) -> str:
-    counts = prepared.counts
-    counts.rows += 1
-    if row.problem is not None:
-        counts.refused += 1
-        return REFUSED
-    status = prepared.restricted.get(row.email, MemberStatus.SUBSCRIBED)
-    if status is MemberStatus.SUBSCRIBED:
-        counts.subscribed += 1
-    elif status is MemberStatus.BOUNCED:
-        counts.bounced += 1
-    else:
-        counts.unsubscribed += 1
-        counts.complained += status is MemberStatus.COMPLAINED
-    return status
-
-
-def _lists(wanted: SwitchOver, row: ExportedRow, result: str) -> tuple[str | None, ...]:
+def _lists(wanted: SwitchOver, row: ExportedRow) -> tuple[str | None, ...]:
     """Return the lists that a row joins. Contacts who must not get email are stored without a list."""
-    if result != MemberStatus.SUBSCRIBED:
+    if row.status is not MemberStatus.SUBSCRIBED:
         return (None,)
-    return row.lists or (wanted.list_key,)
+    return (wanted.list_key,) if wanted.list_key is not None else row.lists or (None,)
 
 
 def _options(wanted: SwitchOver, list_key: str | None) -> ImportOptions:
     return ImportOptions(list_key, is_confirmed=wanted.is_confirmed)
 
 
-def _fact(wanted: SwitchOver, email: str, status: MemberStatus, now: Instant) -> StatusFact:
+def _facts(wanted: SwitchOver, email: str, statuses: Collection[MemberStatus], now: Instant) -> Iterator[StatusFact]:
+    """Yield all facts, so that lifting one of them, for example a bounce, leaves the others."""
     source = wanted.vendor.value
-    if status is MemberStatus.BOUNCED:
-        return bounce_fact(wanted.tenant_id, email, source=source, at=now)
-    if status is MemberStatus.COMPLAINED:
-        return complaint_fact(wanted.tenant_id, email, source=source, at=now)
-    return unsubscribe_fact(wanted.tenant_id, email, lists.GENERAL, source=source, at=now)
+    if MemberStatus.BOUNCED in statuses:
+        yield bounce_fact(wanted.tenant_id, email, source=source, at=now)
+    if MemberStatus.COMPLAINED in statuses:
+        yield complaint_fact(wanted.tenant_id, email, source=source, at=now)
+    if MemberStatus.UNSUBSCRIBED in statuses or MemberStatus.COMPLAINED in statuses:
+        yield unsubscribe_fact(wanted.tenant_id, email, lists.GENERAL, source=source, at=now)

@@ -34,11 +34,12 @@ class VendorFormat:
     ignored: Collection[str] = ()
     json_column: str | None = None  # a JSON object whose members become attributes
     lists_column: str | None = None
+    snooze_column: str | None = None
     # Patterns in the file name and in the titles that tell what people a file contains.
     names: Sequence[tuple[str, MemberStatus]] = ()
     titles: Mapping[str, MemberStatus] | None = None
-    # Titles of files that have only addresses and why they must not get email.
-    bare_titles: Collection[str] = ()
+    # People who left one list look like subscribers, so they must come in a file of their own.
+    hides_who_left_a_list: bool = False
     # File names of people who never agreed, and why they are not moved.
     refused_names: Mapping[str, str] | None = None
 
@@ -53,6 +54,7 @@ FORMATS: Final = {
         },
         ignored=("uuid", "created_at", "updated_at", "id"),
         json_column="attributes",
+        hides_who_left_a_list=True,
     ),
     Vendor.MAILCHIMP: VendorFormat(
         ignored=(
@@ -62,7 +64,11 @@ FORMATS: Final = {
             "clean_campaign_id",
         ),
         titles={"unsub_time": MemberStatus.UNSUBSCRIBED, "clean_time": MemberStatus.BOUNCED},
-        names=(("unsubscribed", MemberStatus.UNSUBSCRIBED), ("cleaned", MemberStatus.BOUNCED)),
+        names=(
+            ("unsubscribed", MemberStatus.UNSUBSCRIBED),
+            ("cleaned", MemberStatus.BOUNCED),
+            ("subscribed", MemberStatus.SUBSCRIBED),
+        ),
         refused_names={"nonsubscribed": "These people never subscribed at Mailchimp."},
     ),
     Vendor.SENDGRID: VendorFormat(
@@ -74,7 +80,7 @@ FORMATS: Final = {
             ("bounce", MemberStatus.BOUNCED),
             ("invalid", MemberStatus.BOUNCED),
         ),
-        bare_titles=("email", "created", "status", "reason", "ip"),
+        titles={"contact_id": MemberStatus.SUBSCRIBED},
         refused_names={"block": "SendGrid's blocks are temporary. Leave this file out."},
     ),
     Vendor.MAILWRIGHT: VendorFormat(
@@ -85,6 +91,7 @@ FORMATS: Final = {
         },
         ignored=("created_at",),
         lists_column="lists",
+        snooze_column="snoozed_until",
     ),
 }  # fmt: skip
 
@@ -102,13 +109,13 @@ def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberS
     for part, status in format_.names:
         if part in name:
             return status
-    if format_.bare_titles and plain <= set(format_.bare_titles):
-        raise InvalidInput(
-            f"{file.name}: it is not clear who these people are. Pass the file with --unsubscribed, --bounced or "
-            "--complained.",
-            field="file",
-        )
-    return MemberStatus.SUBSCRIBED
+    if format_.statuses is not None:
+        return MemberStatus.SUBSCRIBED
+    raise InvalidInput(
+        f"{file.name}: it is not clear whether these people may get email. Pass the file with --subscribed, "
+        "--unsubscribed, --bounced or --complained.",
+        field="file",
+    )
 
 
 def _plain(name: str) -> str:
