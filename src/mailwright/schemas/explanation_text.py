@@ -54,7 +54,6 @@ def message_text(explanation: MessageExplanation, zone: tzinfo = UTC) -> Explana
 def campaign_text(explanation: CampaignExplanation, zone: tzinfo = UTC) -> ExplanationText:
     times = _Times(explanation.computed_at, zone)
     sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation) + _guard_note(times, explanation)
-    sentence = _CAMPAIGN_SENTENCES[explanation.state](times, explanation)
     if explanation.lost_messages:
         sentence += (
             f" A worker stopped while it held {count_text(explanation.lost_messages, 'message')}; others take over at "

@@ -176,14 +176,13 @@ def _unfinished(facts: CampaignFacts) -> CampaignExplanation:
 
 
 def _sending(facts: CampaignFacts) -> CampaignExplanation:
+    lost = facts.lost
+    if lost is not None and not facts.counts.waiting and lost.messages == facts.counts.sending:
+        return _explain(facts, CampaignState.SENDING, reason="worker_lost", until=lost.until, remedy=Remedy.WAIT)
     if GuardState.read(facts.campaign.guard).finding is None:
         return _explain(facts, CampaignState.SENDING)
     actions = _allowed(facts, ActionKind.PAUSE_CAMPAIGN, ActionKind.ACCEPT_INCIDENTS)
     return _explain(facts, CampaignState.SENDING, remedy=Remedy.ACCEPT_INCIDENTS, actions=actions)
-    lost = facts.lost
-    if lost is not None and not facts.counts.waiting and lost.messages == facts.counts.sending:
-        return _explain(facts, CampaignState.SENDING, reason="worker_lost", until=lost.until, remedy=Remedy.WAIT)
-    return _explain(facts, CampaignState.SENDING)
 
 
 def _completed(facts: CampaignFacts) -> CampaignExplanation:
