@@ -8,10 +8,10 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.retention import NOTHING, RetentionCount, RetentionKind, RetentionRule, check_days
 from mailwright.outbox import audit_log
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import retention_rules
+from mailwright.storage.tables import retention_rules, retention_tombstones
 
 LOCK_RETENTION_RULE: Final = statement(__package__, "lock_retention_rule")
 SAVE_RETENTION_PROGRESS: Final = statement(__package__, "save_retention_progress")
@@ -70,6 +70,14 @@ async def lock_rule(tx: Runner, rule: RetentionRule) -> bool:
     """Lock the rule until the transaction ends. Return False if it was changed or removed meanwhile."""
     whose = {"tenant_id": rule.tenant_id, "kind": rule.kind.value}
     return bool(await tx.run(LOCK_RETENTION_RULE, **whose, days=rule.days, exports=rule.exports))
+
+
+async def has_deleted_messages(tx: Transaction, tenant_id: int, lane: int) -> bool:
+    """Return whether retention deleted messages of the lane. It deletes none until the transaction ends."""
+    rule = (_R.tenant_id == tenant_id, _R.kind == RetentionKind.MESSAGES)
+    await tx.execute(select(_R.kind).where(*rule).with_for_update())
+    t = retention_tombstones.c
+    return bool(await tx.execute(select(t.lane).where(t.lane == lane, t.kind == RetentionKind.MESSAGES).limit(1)))
 
 
 async def save_progress(tx: Runner, rule: RetentionRule, deleted: RetentionCount = NOTHING) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from mailwright.app.limits import default_limits
 from mailwright.domain.bounce import BounceKind
@@ -21,7 +21,8 @@ from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
-from mailwright.storage.tables import deliveries, events, messages, queue_entries
+from mailwright.sources.campaigns.guard_rails import CampaignGuard
+from mailwright.storage.tables import campaigns, deliveries, events, lane_deferrals, messages, queue_entries
 from tests.builders import REFUSAL, Bench, a_message
 from tests.campaigns import OPERATOR, CampaignHarness
 from tests.standins.provider import ScriptedProvider
@@ -155,6 +156,54 @@ async def test_resumed_campaign_is_judged_by_later_messages_only(
     await report(desk, later[:4], ContactVerdict.COMPLAINT)
     await desk.run_scheduler()
     assert await desk.status(campaign_id) == CampaignStatus.PAUSED
+
+
+@pytest.mark.promise("guard-rails")
+async def test_chosen_winner_keeps_the_stop_and_later_stops(desk: CampaignHarness) -> None:
+    variants = [{"name": name, "subject": f"News {name}"} for name in "AB"]
+    ab_test = {"variants": variants, "testPercent": 50, "waitMinutes": 600, "winnerBy": "manual"}
+    campaign_id = await desk.start(400, experiment=ab_test)
+    await desk.bench.drain(ScriptedProvider())
+    await report(desk, (await sent_ids(desk, campaign_id))[:6], ContactVerdict.COMPLAINT)
+    await desk.run_scheduler()
+    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
+    assert (await desk.position(campaign_id)).defer_reason == "guard_rails"
+    await desk.edit_limits(campaign_id, dailyLimit=150)
+    await desk.campaigns.resume(OPERATOR, campaign_id)
+    desk.clock.advance(1)
+    await desk.bench.drain(ScriptedProvider())
+    later = (await sent_ids(desk, campaign_id))[200:]
+    assert len(later) == 150
+    await report(desk, later[:4], ContactVerdict.COMPLAINT)
+    await desk.run_scheduler()
+    assert await desk.status(campaign_id) == CampaignStatus.PAUSED
+    assert (await desk.audit_actions(campaign_id)).count("guard_stop") == 2
+
+
+async def test_stop_that_ended_otherwise_hides_no_later_stop(desk: CampaignHarness) -> None:
+    campaign_id = await a_sent_campaign(desk, 200, 50)
+    await report(desk, (await sent_ids(desk, campaign_id))[:10], ContactVerdict.COMPLAINT)
+    await desk.run_scheduler()
+    async with desk.database.write() as tx:
+        lane = (await desk.position(campaign_id)).lane
+        await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.lane == lane))
+        running = {"status": CampaignStatus.SENDING}
+        await tx.execute(update(campaigns).where(campaigns.c.campaign_id == campaign_id).values(**running))
+    await desk.run_scheduler()
+    assert await desk.status(campaign_id) == CampaignStatus.PAUSED
+
+
+async def test_own_minimum_decides_when_a_campaign_is_judged(desk: CampaignHarness) -> None:
+    limits = {"guardRails": {"minMessages": 200}}
+    campaign_id = await a_sent_campaign(desk, 150, 150, limits=limits)
+    await report(desk, (await sent_ids(desk, campaign_id))[:5], ContactVerdict.COMPLAINT)
+    campaign_key = (await desk.campaign(campaign_id)).key
+    watcher = CampaignGuard(desk.database, desk.clock, DEFAULT_GUARD_RAILS)
+    assert not await watcher.check(campaign_key)
+    async with desk.database.write() as tx:
+        waiting = deliveries.c.status == Status.PENDING
+        await tx.execute(update(deliveries).where(waiting).values(status=Status.SENT))
+    assert await watcher.check(campaign_key)
 
 
 async def test_warning_is_published_once_and_sending_continues(desk: CampaignHarness) -> None:

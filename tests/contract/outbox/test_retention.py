@@ -38,7 +38,7 @@ from mailwright.storage.tables import (
     suppressions,
 )
 from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message, a_message_with, a_tenant, suppress
-from tests.campaigns import CampaignHarness
+from tests.campaigns import OPERATOR, CampaignHarness, join
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("retention-safe")
@@ -186,6 +186,21 @@ async def test_campaign_numbers_survive_their_messages(bench: Bench) -> None:
     assert await count_rows(bench, messages) == 0
     assert (await harness.counts(campaign_id)) == before[0]
     assert (before[0].sent, before[0].failed) == (3, 1)
+
+
+@pytest.mark.promise("campaign-each-once")
+async def test_campaign_with_deleted_messages_cannot_be_extended(bench: Bench) -> None:
+    harness = CampaignHarness(bench)
+    campaign_id = await harness.start(3)
+    await bench.drain(ScriptedProvider())
+    await rule(bench, RetentionKind.MESSAGES)
+    bench.clock.advance(AGE)
+    await sweep(bench)
+    await join(bench.database, ["new@example.com"])
+    with pytest.raises(NotPossibleNow, match="Retention has deleted messages of the campaign"):
+        await harness.campaigns.extend(OPERATOR, campaign_id)
+    await bench.drain(provider := ScriptedProvider())
+    assert (provider.messages, await harness.status(campaign_id)) == ([], "SENT")
 
 
 async def _append_opens(bench: Bench) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from mailwright.domain.campaign import INDEFINITELY, UNDECIDED, CampaignAction
+from mailwright.domain.campaign import GUARD_RAILS, INDEFINITELY, PAUSED, UNDECIDED, CampaignAction
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
@@ -148,7 +148,7 @@ async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, act
     decision = AbTestDecision(name, actor, now, tuple(results))
     content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None, decision=decision)
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **ENQUEUE_AGAIN)
-    await defer.end_lane_deferral(tx, entry.lane)
+    await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, GUARD_RAILS))
     detail = {"winner": name, **_detail(ab_test.winner_by, results)}
     await _record(tx, entry, now, actor=actor, action=CampaignAction.CHOOSE_WINNER, detail=detail)
 

@@ -33,6 +33,7 @@ from mailwright.domain.schedule import is_past
 from mailwright.domain.states import EventType, Priority
 from mailwright.outbox import defer
 from mailwright.outbox.accept import accept
+from mailwright.outbox.retention_rules import has_deleted_messages
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import announce, announce_hold
@@ -323,8 +324,6 @@ class Campaigns:
             if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The messages of the test group are still being created. Try again in a moment.")
             await decide_winner(tx, entry, self._clock.now(), actor=actor.name, name=version)
-            if campaign.status is CampaignStatus.PAUSED:
-                await defer.record_lane_deferral(tx, entry.lane, PAUSED, INDEFINITELY)
             return campaign
 
     async def extend(self, actor: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
@@ -335,6 +334,11 @@ class Campaigns:
             entry = await entry_of(tx, campaign)
             if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
                 raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
+            if await has_deleted_messages(tx, entry.tenant_id, entry.lane):
+                raise NotPossibleNow(
+                    "Retention has deleted messages of the campaign, so nobody knows who received it. "
+                    "Duplicate the campaign and choose its audience."
+                )
             if segment is not None and campaign.definition.resend_of is not None:
                 raise NotPossibleNow("The campaign goes only to those who did not open another one.")
             if segment is not None:

@@ -47,6 +47,7 @@ class GuardReport:
     rails: GuardRails
     counts: IncidentCounts
     state: GuardState
+    is_stopped: bool  # guard rails stopped the campaign or hold its next wave
     wave: int | None = None  # the open wave, while later waves follow
     waves: RunningWaves | None = None
 
@@ -63,7 +64,7 @@ class CampaignGuard:
         self._database = database
         self._clock = clock
         self.general = general
-        self._judged: dict[int, tuple[IncidentCounts, Instant]] = {}
+        self._judged: dict[int, tuple[GuardReport, Instant]] = {}
 
     async def check(self, campaign_key: int) -> bool:
         """Judge a campaign that is being sent, and act if it has passed a threshold. Return whether it was stopped."""
@@ -72,7 +73,7 @@ class CampaignGuard:
             if not await self._is_worth_judging(tx, campaign_key, now):
                 return False
             report = await load_guard(tx, campaign_key, self.general)
-        self._judged[campaign_key] = (report.counts, now)
+        self._judged[campaign_key] = (report, now)
         if not _is_news(report):
             return False
         async with self._database.write() as tx:
@@ -95,11 +96,11 @@ class CampaignGuard:
         incidents = await count_incidents(tx, campaign_key, GuardState.read(rows[0].guard).since if rows else 0)
         if not incidents:
             return False
-        counts, judged_at = self._judged.get(campaign_key, (None, 0))
-        if counts is None or not 0 <= now - judged_at < JUDGE_AGAIN_AFTER:
+        last, judged_at = self._judged.get(campaign_key, (None, 0))
+        if last is None or not 0 <= now - judged_at < JUDGE_AGAIN_AFTER:
             return True
-        known = {kind: counts.of(kind) for kind in Incident if counts.of(kind)}
-        return incidents != known or counts.messages < self.general.min_messages
+        known = {kind: last.counts.of(kind) for kind in Incident if last.counts.of(kind)}
+        return incidents != known or last.counts.messages < last.rails.min_messages
 
 
 async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) -> GuardReport:
@@ -126,7 +127,7 @@ async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) ->
         max(messages, 0), incidents.get(Incident.HARD_BOUNCE, 0), incidents.get(Incident.COMPLAINT, 0)
     )
     waves = CampaignSnapshot.read(row.content).waves if row.wave is not None else None
-    return GuardReport(rails, counts, state, row.wave, waves)
+    return GuardReport(rails, counts, state, await is_stopped(tx, row.lane), row.wave, waves)
 
 
 def rails_of(tenant: str | None, campaign: dict[str, Any] | None, general: GuardRails) -> GuardRails:
@@ -143,6 +144,8 @@ def _with_result(recipients: int, lane: Any) -> int:
 def _is_news(report: GuardReport) -> bool:
     """Return whether the threshold that is passed demands more than what is in force."""
     found, known = report.finding, report.state.finding
+    if known is not None and known.action is GuardAction.STOP and not report.is_stopped:
+        known = None  # The campaign continues, so this stop must not hide the next one.
     return found is not None and (known is None or found.action.severity > known.action.severity)
 
 
