@@ -9,6 +9,7 @@ from typing import Final
 from mailwright.app.turns import has_turn
 from mailwright.audience.importing.report import report_path
 from mailwright.domain.clock import DAY, MINUTE, Clock
+from mailwright.domain.errors import MailwrightError, NotDurable
 from mailwright.domain.retention import RetentionCount, RetentionRule
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
@@ -16,7 +17,6 @@ from mailwright.ops.settings import Settings
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.queue_gauges import is_sending
 from mailwright.outbox.retention import Retention, RetentionServices
-from mailwright.outbox.retention_export import ExportFailed
 from mailwright.outbox.retention_rules import list_rules
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.database import Database
@@ -82,9 +82,13 @@ class RetentionSweep:
         self._clock = clock
         self._retention = make_retention(settings, database, clock)
         self._batch = FIRST_BATCH
+        self.failed: list[tuple[RetentionRule, str]] = []  # rules that could not be applied, and why
 
     async def run(self, rules: Sequence[RetentionRule]) -> AsyncIterator[tuple[RetentionRule, RetentionCount]]:
-        """Run each rule to the end of its pass. Yield the rule and what was deleted after each batch."""
+        """Run each rule to the end of its pass. Yield the rule and what was deleted after each batch.
+
+        A rule that fails is added to `failed`, and the others run.
+        """
         # Count new events first, because only counted events are deleted. `serve` does this all the time.
         tallier = EventTallier(self._database, self._clock)
         while await tallier.add_batch():
@@ -96,8 +100,12 @@ class RetentionSweep:
                     before = current
                     current = await self._run_batch(before)
                     yield current, RetentionCount(current.rows - before.rows, current.bytes - before.bytes)
-            except ExportFailed as error:
-                log.error("retention_export_failed", kind=rule.kind, tenant=rule.tenant_id, reason=str(error))
+            except NotDurable:
+                raise
+            except Exception as error:
+                reason = str(error) if isinstance(error, MailwrightError) else type(error).__name__
+                self.failed.append((rule, reason))
+                log.error("retention_failed", kind=rule.kind, tenant=rule.tenant_id, reason=reason)
         await self._release_space()
 
     async def _run_batch(self, rule: RetentionRule) -> RetentionRule:

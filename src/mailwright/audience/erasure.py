@@ -32,6 +32,7 @@ from mailwright.storage.tables import (
     contact_tags,
     contacts,
     dead_letters,
+    deleted_messages,
     deliveries,
     events,
     imports,
@@ -261,6 +262,8 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
     consent = ("tracking_consent_wording", "tracking_consent_source", "tracking_consent_at", "consents_to_tracking")
     nothing = dict.fromkeys((*about_them, *basis, *consent, "snoozed_until"))
     await tx.execute(delete(bulk_sends).where(bulk_sends.c.tenant_id == tenant_id, bulk_sends.c.email == contact.email))
+    deleted = (deleted_messages.c.tenant_id == tenant_id, deleted_messages.c.to_email == contact.email)
+    await tx.execute(delete(deleted_messages).where(*deleted))
     await tx.execute(
         update(contacts)
         .where(contacts.c.id == contact.id)

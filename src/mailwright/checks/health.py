@@ -272,10 +272,11 @@ async def _retention(database: Database, now: Instant) -> AsyncIterator[Finding]
     if not rules:
         yield ok("retention", "off: nothing is deleted")
         return
-    late = [each for each in rules if each.finished_at is not None and now - each.finished_at > RETENTION_LATE]
+    # A new rule is late if its first pass takes this long.
+    late = [each for each in rules if now - (each.finished_at or each.updated_at) > RETENTION_LATE]
     if late:
         kinds = ", ".join(sorted({each.kind.value for each in late}))
-        since = min(each.finished_at or now for each in late)
+        since = min(each.finished_at or each.updated_at for each in late)
         advice = "run `mailwright retention run` and look for `retention` in the logs"
         yield Finding("retention", Verdict.WARNING, f"no complete pass over {kinds} in 2 days", advice, since=since)
     else:

@@ -74,21 +74,26 @@ def run_command(
 
     Works in small batches and pauses while workers send. It can be interrupted and continues later.
     """
-    done, names = run(lambda at: _count(at, tenant) if dry_run else _sweep(at, tenant))
+    done, names, failed = run(lambda at: _count(at, tenant) if dry_run else _sweep(at, tenant))
     if as_json:
         print_json(
             [{**_as_json(rule, names), "affected": count.rows, "affectedBytes": count.bytes} for rule, count in done]
         )
-        return
-    if not done:
-        out.print("No rule is switched on, so there is nothing to delete.")
-    verb = "Would delete" if dry_run else "Deleted"
-    for rule, count in done:
-        out.print(f"{verb} {_text(count)} of {rule.kind} ({names[rule.tenant_id]}, older than {rule.days} days).")
+    else:
+        if not done:
+            out.print("No rule is switched on, so there is nothing to delete.")
+        verb = "Would delete" if dry_run else "Deleted"
+        for rule, count in done:
+            out.print(f"{verb} {_text(count)} of {rule.kind} ({names[rule.tenant_id]}, older than {rule.days} days).")
+    for rule, reason in failed:
+        aside.print(f"Retention of {rule.kind} failed for {names[rule.tenant_id]}: {reason}")
+    if failed:
+        raise typer.Exit(1)
 
 
 Rules = tuple[list[RetentionRule], dict[int, str]]
-Done = tuple[list[tuple[RetentionRule, RetentionCount]], dict[int, str]]
+Failed = list[tuple[RetentionRule, str]]
+Done = tuple[list[tuple[RetentionRule, RetentionCount]], dict[int, str], Failed]
 
 
 async def _rules(at: Installation, tenant: str | None) -> Rules:
@@ -115,17 +120,18 @@ async def _remove(at: Installation, tenant: str, kind: RetentionKind) -> None:
 async def _count(at: Installation, tenant: str | None) -> Done:
     rules, names = await _rules(at, tenant)
     retention = make_retention(at.settings, at.database, at.clock)
-    return [(rule, await retention.preview(rule.tenant_id, rule.kind, rule.days)) for rule in rules], names
+    return [(rule, await retention.preview(rule.tenant_id, rule.kind, rule.days)) for rule in rules], names, []
 
 
 async def _sweep(at: Installation, tenant: str | None) -> Done:
     rules, names = await _rules(at, tenant)
     totals = {(rule.tenant_id, rule.kind): RetentionCount() for rule in rules}
+    sweep = RetentionSweep(at.settings, at.database, at.clock)
     with aside.status("Deleting …") as status:
-        async for rule, count in RetentionSweep(at.settings, at.database, at.clock).run(rules):
+        async for rule, count in sweep.run(rules):
             totals[rule.tenant_id, rule.kind] += count
             status.update(f"Deleting {rule.kind}: {totals[rule.tenant_id, rule.kind].rows:,} rows")
-    return [(rule, totals[rule.tenant_id, rule.kind]) for rule in rules], names
+    return [(rule, totals[rule.tenant_id, rule.kind]) for rule in rules], names, sweep.failed
 
 
 def _text(count: RetentionCount) -> str:

@@ -48,6 +48,7 @@ class RetentionRule:
     finished_at: Instant | None = None  # the end of the last complete pass
     rows: int = 0
     bytes: int = 0
+    updated_at: Instant = 0  # when a user set the rule
 
     def before(self, now: Instant) -> Instant:
         """Return the time before which data is deleted."""

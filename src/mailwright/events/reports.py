@@ -5,7 +5,7 @@ contact. Concurrent callers share a commit, and each call returns after that com
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
@@ -38,6 +38,7 @@ from mailwright.storage.statements import statement
 __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "TakenReports", "take"]
 
 FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
+FORGET_RECIPIENTS = statement(__package__, "forget_recipients")
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
@@ -47,6 +48,8 @@ LARGEST_COMMIT: Final = 500
 
 # How long reports are stored. A repeat after this time would count as a new report, but no provider repeats that late.
 KEPT_FOR: Final = 90 * DAY
+# How long the recipients of messages that retention deleted are stored. Later complaints and bounces are ignored.
+RECIPIENTS_KEPT_FOR: Final = 180 * DAY
 FORGET_EVERY: Final = HOUR
 MOST_FORGOTTEN: Final = 5_000
 
@@ -78,6 +81,10 @@ INCIDENTS: Final = {
 
 # Verdicts that change a contact at once, independently of other reports.
 DECISIVE: Final = (ContactVerdict.HARD_BOUNCE, ContactVerdict.COMPLAINT, ContactVerdict.UNSUBSCRIBE)
+
+_FindByOutboxId = Callable[[Runner, Collection[str]], Awaitable[dict[str, ReportedMessage]]]
+_Recipient = tuple[str, str, Instant]
+_FindByRecipient = Callable[[Runner, Collection[_Recipient]], Awaitable[dict[_Recipient, ReportedMessage]]]
 
 log = logger(__name__)
 
@@ -188,15 +195,19 @@ class Reports:
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Delete a batch of old reports, except those that still count. Return the number of deleted reports."""
-    return await database.transact(
-        lambda tx: tx.count(
-            FORGET_REPORTS,
-            received_before=now - KEPT_FOR,
-            counted_since=now - soft.days * DAY,
-            most=MOST_FORGOTTEN,
+    """Delete a batch of old reports, except those that still count. Return the number of deleted reports.
+
+    Also delete old recipients of deleted messages.
+    """
+
+    async def work(tx: Runner) -> int:
+        await tx.count(FORGET_RECIPIENTS, deleted_before=now - RECIPIENTS_KEPT_FOR, most=MOST_FORGOTTEN)
+        counted_since = now - soft.days * DAY
+        return await tx.count(
+            FORGET_REPORTS, received_before=now - KEPT_FOR, counted_since=counted_since, most=MOST_FORGOTTEN
         )
-    )
+
+    return await database.transact(work)
 
 
 async def _keep_for_subscribers(tx: Runner, reports: Sequence[Report]) -> None:
@@ -294,16 +305,29 @@ async def _messages(tx: Runner, reports: Mapping[str, Report], *, by_address: bo
     found = await _by_outbox_id(tx, reports)
     missing = {key: report for key, report in reports.items() if key not in found}
     found |= await _by_provider_id(tx, missing)
+    found |= await _by_outbox_id(tx, _about_contacts(missing, found), reported.find_deleted_by_outbox_id)
     if not by_address:
         return found
     # If the ID has our format but is unknown, the report is about another installation's message.
     missing = {key: report for key, report in missing.items() if key not in found and report.outbox_id is None}
-    return found | await _by_recipient(tx, missing)
+    found |= await _by_recipient(tx, missing)
+    return found | await _by_recipient(tx, _about_contacts(missing, found), reported.find_deleted_by_recipient)
 
 
-async def _by_outbox_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
+def _about_contacts(reports: Mapping[str, Report], found: Mapping[str, ReportedMessage]) -> dict[str, Report]:
+    """Return the reports without a message that change a contact. They still count if the message was deleted."""
+    return {
+        key: report
+        for key, report in reports.items()
+        if key not in found and report.verdict is not ContactVerdict.NOTHING
+    }
+
+
+async def _by_outbox_id(
+    tx: Runner, reports: Mapping[str, Report], find: _FindByOutboxId = reported.find_by_outbox_id
+) -> dict[str, ReportedMessage]:
     ids = {report.outbox_id for report in reports.values() if report.outbox_id and is_uuid(report.outbox_id)}
-    found = await reported.find_by_outbox_id(tx, ids)
+    found = await find(tx, ids)
     return {key: found[report.outbox_id] for key, report in reports.items() if report.outbox_id in found}
 
 
@@ -318,13 +342,15 @@ async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str
     }
 
 
-async def _by_recipient(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
+async def _by_recipient(
+    tx: Runner, reports: Mapping[str, Report], find: _FindByRecipient = reported.find_latest_by_recipient
+) -> dict[str, ReportedMessage]:
     wanted = {
         key: (report.source, email, report.at)
         for key, report in reports.items()
         if (email := _normal(report.recipient)) is not None
     }
-    latest = await reported.find_latest_by_recipient(tx, set(wanted.values()))
+    latest = await find(tx, set(wanted.values()))
     return {key: latest[name] for key, name in wanted.items() if name in latest}
 
 
@@ -349,7 +375,7 @@ async def _recipients(
         payloads = await reported.load_payloads(tx, set(unsure.values()))
         copies = {key: _copies(payload) for key, payload in payloads.items()}
         for key, message_key in unsure.items():
-            if email := _recipient(reports[key], messages[key], copies[message_key]):
+            if email := _recipient(reports[key], messages[key], copies.get(message_key, set())):
                 recipients[key] = email
     return recipients
 
@@ -392,7 +418,8 @@ async def _reported_elsewhere(tx: Runner, taken: Iterable[_Taken]) -> set[str]:
 
 
 async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
-    """Add events to the timelines and settle messages in doubt."""
+    """Add events to the timelines of messages that still exist, and settle messages in doubt."""
+    new = [one for one in new if not one.message.is_deleted]
     events, proofs = [], []
     for one in new:
         event = Event(one.report.type, one.report.at, _metadata(one))
@@ -456,7 +483,7 @@ def _report_row(one: _Taken) -> dict[str, Any]:
     return {
         "tenant_id": one.tenant_id,
         "key": one.key,
-        "message_key": one.message.message_key,
+        "message_key": None if one.message.is_deleted else one.message.message_key,
         "email": one.email,
         "type": one.report.type,
         "verdict": one.verdict,

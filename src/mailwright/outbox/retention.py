@@ -26,6 +26,7 @@ from mailwright.storage.tables import messages, webhook_cursor, webhook_deliveri
 
 CANDIDATES: Final = statement(__package__, "retention_candidates")
 ADD_TOMBSTONES: Final = statement(__package__, "add_tombstones")
+KEEP_RECIPIENTS: Final = statement(__package__, "keep_recipients")
 READ_BODIES: Final = statement(__package__, "read_bodies")
 RETIRE_BODIES: Final = statement(__package__, "retire_bodies")
 
@@ -69,7 +70,7 @@ _ALL: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RetentionServices:
-    """What retention needs besides the rules. `delete_import_files` gets the ids of deleted imports."""
+    """The database, clock and settings of retention. `delete_import_files` gets the ids of deleted imports."""
 
     database: Database
     clock: Clock
@@ -175,6 +176,7 @@ class Retention:
             await tx.count(RETIRE_BODIES, keys=keys)
             await self._delete(tx, rule, *contents)
             return len(rows)
+        await tx.count(KEEP_RECIPIENTS, keys=keys, now=self._clock.now())
         all_events = (_DELETE_EVENTS, {"keys": [(row.message_key, 0) for row in rows]})
         others = [(deletion, {"keys": keys}) for deletion in (*_DELETE_BY_MESSAGE, _DELETE_MESSAGES)]
         await self._delete(tx, rule, all_events, *others, *contents)

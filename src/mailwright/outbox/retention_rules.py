@@ -103,4 +103,5 @@ def _rule(row: Any) -> RetentionRule:
         row.finished_at,
         row.deleted,
         row.bytes,
+        row.updated_at,
     )

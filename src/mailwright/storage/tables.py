@@ -1098,6 +1098,20 @@ retention_tombstones = Table(
     Index("ix_retention_tombstones_lane", "lane"),
 )
 
+# The recipients of messages that retention deleted, so that a late complaint or bounce still reaches its contact.
+deleted_messages = Table(
+    "deleted_messages",
+    metadata,
+    Column("outbox_id", Text, primary_key=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("to_email", Text, nullable=False),
+    Column("provider", Text),
+    Column("created_at", Timestamp, nullable=False),
+    Column("deleted_at", Timestamp, nullable=False),
+    Index("ix_deleted_messages_to_email", "to_email"),
+    Index("ix_deleted_messages_deleted_at", "deleted_at"),
+)
+
 # Files with exported rows. Bytes after `bytes` come from a batch that was not committed, and are overwritten.
 retention_exports = Table(
     "retention_exports",

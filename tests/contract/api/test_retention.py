@@ -4,10 +4,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
+from mailwright.access.roles import Role
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.storage.database import Database
-from tests.api import Api, an_api
+from mailwright.storage.tables import audit_log
+from mailwright.web.session import FORM_HEADER, form_token
+from tests.api import Api, an_api, client_of
+from tests.builders import DEFAULT_TENANT
 
 ROUTE = "/v1/retention"
 
@@ -58,6 +63,49 @@ async def test_bad_rule_is_refused(api: Api, kind: str, body: dict[str, object],
     assert answer.status_code == status
     assert text in answer.text
     assert all(rule["days"] is None for rule in (await api.client.get(ROUTE)).json()["rules"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", f"{ROUTE}/audit-log", 200),
+        ("DELETE", f"{ROUTE}/bodies", 204),
+        ("GET", ROUTE, 200),
+        ("POST", "/v1/webhooks", 201),
+        ("GET", "/v1/webhooks", 200),
+    ],
+)
+async def test_session_needs_the_role_of_the_page(api: Api, method: str, path: str, allowed: int) -> None:
+    await api.client.put(f"{ROUTE}/bodies", json={"days": 30})
+    body = {"days": 30} if method == "PUT" else {"url": "https://hooks.example/in"} if method == "POST" else None
+    statuses = {}
+    for role in Role:
+        headers = await signed_in_headers(api, role)
+        async with client_of(api.app) as client:
+            statuses[role] = (await client.request(method, path, json=body, headers=headers)).status_code
+    assert statuses == {Role.VIEWER: 403, Role.EDITOR: 403, Role.ADMIN: allowed}
+
+
+async def test_audit_log_names_who_changed_a_rule(api: Api, database: Database) -> None:
+    key = await api.engine.keys.create(DEFAULT_TENANT, "nightly")
+    async with client_of(api.app) as client:
+        by_key = {"Authorization": f"Bearer {key}"}
+        by_session = await signed_in_headers(api, Role.ADMIN)
+        await client.put(f"{ROUTE}/bodies", json={"days": 30}, headers=by_key)
+        await client.delete(f"{ROUTE}/bodies", headers=by_session)
+    async with database.read() as tx:
+        a = audit_log.c
+        rows = await tx.execute(select(a.action, a.actor).where(a.action.like("retention.%")).order_by(a.id))
+    assert [tuple(row) for row in rows] == [("retention.set", "api:nightly"), ("retention.remove", "admin")]
+
+
+async def signed_in_headers(api: Api, role: Role) -> dict[str, str]:
+    user = await api.engine.users.create(
+        role.value, "correct horse battery staple", role, tenant_id=DEFAULT_TENANT, actor="test"
+    )
+    token = await api.engine.sessions.open(user, address="127.0.0.1", agent="test")
+    cookies = f"mailwright={token}; __Host-mailwright={token}"
+    return {"Origin": "http://mail.example", FORM_HEADER: form_token(token), "Cookie": cookies}
 
 
 async def test_export_needs_a_folder(database: Database, clock: ManualClock, tmp_path: Path) -> None:

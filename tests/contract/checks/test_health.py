@@ -210,6 +210,17 @@ async def test_late_retention_is_reported(bench: Bench) -> None:
     assert (found.verdict, found.since) == (Verdict.WARNING, finished)
 
 
+async def test_rule_without_first_pass_becomes_late(bench: Bench) -> None:
+    began = bench.clock.now()
+    values: dict[str, Any] = {"days": 30, "exports": True, "actor": "ada"}
+    await set_rule(bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.BODIES, **values)
+    bench.clock.advance(2 * DAY)
+    assert (await findings(bench))["retention"].verdict is Verdict.OK
+    bench.clock.advance(1)
+    found = (await findings(bench))["retention"]
+    assert (found.verdict, found.since) == (Verdict.WARNING, began)
+
+
 async def test_metrics_export_the_findings(bench: Bench) -> None:
     watch = HealthWatch(bench.engine.settings, bench.database, bench.clock)
     first = await watch.findings()

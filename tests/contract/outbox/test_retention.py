@@ -14,19 +14,25 @@ import pytest
 from sqlalchemy import func, insert, select, text
 
 from mailwright.app.retention import RetentionDuty, RetentionSweep, make_retention
+from mailwright.audience.erasure import erase
 from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Event, RawContent
+from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.states import EventType, Status
+from mailwright.domain.tracking import TrackingMode
+from mailwright.events.reports import RECIPIENTS_KEPT_FOR, ReportCounts, SoftBounces, forget
 from mailwright.outbox.audit import audit
 from mailwright.outbox.retention_export import append_member
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
 from mailwright.outbox.settle import append_events, event_row
+from mailwright.sources.campaigns.report_figures import load_figures
 from mailwright.sources.campaigns.statistics import campaign_statistics
 from mailwright.storage.tables import (
     audit_log,
+    deleted_messages,
     deliveries,
     events,
     imports,
@@ -39,11 +45,13 @@ from mailwright.storage.tables import (
 )
 from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_message, a_message_with, a_tenant, suppress
 from tests.campaigns import OPERATOR, CampaignHarness, join
+from tests.contract.campaigns.test_guard_rails import report, sent_ids
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("retention-safe")
 
 AGE = 40 * DAY
+LATE = "late@example.com"
 
 
 async def rule(bench: Bench, kind: RetentionKind, days: int = 30, **changes: Any) -> RetentionRule:
@@ -69,6 +77,25 @@ async def a_history(bench: Bench, count: int = 3) -> list[str]:
     await bench.drain(ScriptedProvider())
     bench.clock.advance(AGE)
     return sent
+
+
+async def a_deleted_message(bench: Bench) -> list[str]:
+    """Send a message, and let retention delete it."""
+    sent = await bench.accept(a_message(to=LATE))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    await rule(bench, RetentionKind.MESSAGES)
+    assert await sweep(bench) == 1
+    return sent
+
+
+def a_late_report(bench: Bench, outbox_id: str | None, verdict: ContactVerdict = ContactVerdict.COMPLAINT) -> Report:
+    types = {
+        ContactVerdict.COMPLAINT: EventType.COMPLAINED,
+        ContactVerdict.HARD_BOUNCE: EventType.BOUNCED,
+        ContactVerdict.UNSUBSCRIBE: EventType.UNSUBSCRIBED,
+    }
+    return Report("k1", "scripted", types[verdict], bench.clock.now(), LATE, outbox_id, verdict=verdict)
 
 
 async def test_nothing_is_deleted_without_a_rule(bench: Bench) -> None:
@@ -143,6 +170,42 @@ async def test_audit_stays_true_after_messages_are_deleted(bench: Bench) -> None
     assert await count_rows(bench, suppressions) == 1
 
 
+@pytest.mark.parametrize("names_the_message", [True, False])
+@pytest.mark.parametrize("verdict", [ContactVerdict.COMPLAINT, ContactVerdict.HARD_BOUNCE, ContactVerdict.UNSUBSCRIBE])
+async def test_late_verdict_about_deleted_message_suppresses_recipient(
+    bench: Bench, verdict: ContactVerdict, names_the_message: bool
+) -> None:
+    [outbox_id] = await a_deleted_message(bench)
+    report = a_late_report(bench, outbox_id if names_the_message else None, verdict)
+    assert await bench.engine.reports.receive([report], by_address=True) == ReportCounts(new=1)
+    assert await bench.engine.reports.receive([report], by_address=True) == ReportCounts(repeated=1)
+    assert await count_rows(bench, suppressions, suppressions.c.email == LATE) == 1
+    assert await count_rows(bench, events) == 0
+
+
+async def test_late_report_about_another_recipient_suppresses_nobody(bench: Bench) -> None:
+    [outbox_id] = await a_deleted_message(bench)
+    report = replace(a_late_report(bench, outbox_id), recipient="other@example.com")
+    await bench.engine.reports.receive([report], by_address=True)
+    assert await count_rows(bench, suppressions) == 0
+
+
+async def test_recipients_of_deleted_messages_are_deleted_later(bench: Bench) -> None:
+    await a_deleted_message(bench)
+    bench.clock.advance(RECIPIENTS_KEPT_FOR)
+    await forget(bench.database, SoftBounces(), bench.clock.now())
+    assert await count_rows(bench, deleted_messages) == 1
+    bench.clock.advance(1)
+    await forget(bench.database, SoftBounces(), bench.clock.now())
+    assert await count_rows(bench, deleted_messages) == 0
+
+
+async def test_erasure_reaches_recipients_of_deleted_messages(bench: Bench) -> None:
+    await a_deleted_message(bench)
+    await erase(bench.database, bench.clock, DEFAULT_TENANT, LATE, actor="ada")
+    assert await count_rows(bench, deleted_messages) == 0
+
+
 async def test_other_tenants_keep_their_messages(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     await bench.accept(a_message(tenant_id=other))
@@ -209,6 +272,26 @@ async def _append_opens(bench: Bench) -> int:
         event = Event(EventType.OPENED, bench.clock.now(), {})
         await append_events(tx, [event_row(key, DEFAULT_TENANT, event) for key in keys])
     return len(keys)
+
+
+async def test_events_rule_keeps_totals_and_empties_reasons(bench: Bench) -> None:
+    harness = CampaignHarness(bench)
+    campaign_id = await harness.start(3)
+    await bench.drain(ScriptedProvider())
+    ids = await sent_ids(harness, campaign_id)
+    await report(harness, ids[:1], ContactVerdict.HARD_BOUNCE)
+    await report(harness, ids[1:2], ContactVerdict.COMPLAINT)
+    await harness.run_scheduler()
+    campaign = await harness.campaign(campaign_id)
+    await sweep(bench)  # Tallies the events.
+    before = (await campaign_statistics(bench.database, campaign.key)).messages
+    bench.clock.advance(AGE)
+    await rule(bench, RetentionKind.EVENTS)
+    assert await sweep(bench) > 0
+    assert (await campaign_statistics(bench.database, campaign.key)).messages == before
+    figures = await load_figures(bench.database, campaign, bench.clock.now(), TrackingMode.OFF)
+    assert not any(domain.complained for domain in figures.breakdown.domains)
+    assert figures.reasons.bounces == figures.reasons.complaints == ()
 
 
 async def test_running_campaign_keeps_its_messages(bench: Bench) -> None:
@@ -309,6 +392,17 @@ async def test_failed_export_deletes_nothing(bench: Bench, tmp_path: Path) -> No
     blocked.touch()
     assert await sweep(bench, {"retention_export": blocked}) == 0
     assert await count_rows(bench, messages) == 3
+
+
+async def test_rule_that_cannot_run_blocks_no_other_rule(bench: Bench) -> None:
+    await a_history(bench)
+    await rule(bench, RetentionKind.BODIES, exports=True)  # MAILWRIGHT_RETENTION_EXPORT is not set.
+    await rule(bench, RetentionKind.MESSAGES)
+    runner = RetentionSweep(bench.engine.settings, bench.database, bench.clock)
+    assert sum([count.rows async for _, count in runner.run(await list_rules(bench.database))]) == 3
+    [(failed, reason)] = runner.failed
+    assert failed.kind is RetentionKind.BODIES
+    assert "MAILWRIGHT_RETENTION_EXPORT" in reason
 
 
 async def test_killed_export_neither_loses_nor_repeats_rows(bench: Bench, tmp_path: Path) -> None:

@@ -839,6 +839,18 @@ CREATE TABLE retention_tombstones (
 );
 CREATE INDEX ix_retention_tombstones_lane ON retention_tombstones (lane);
 
+CREATE TABLE deleted_messages (
+  outbox_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  to_email TEXT NOT NULL,
+  provider TEXT,
+  created_at BIGINT NOT NULL,
+  deleted_at BIGINT NOT NULL,
+  CONSTRAINT pk_deleted_messages PRIMARY KEY (outbox_id)
+);
+CREATE INDEX ix_deleted_messages_to_email ON deleted_messages (to_email);
+CREATE INDEX ix_deleted_messages_deleted_at ON deleted_messages (deleted_at);
+
 CREATE TABLE retention_exports (
   file TEXT NOT NULL,
   tenant_id BIGINT NOT NULL,

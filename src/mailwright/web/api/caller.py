@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from mailwright.access.api_keys import Caller
-from mailwright.access.roles import Scope
+from mailwright.access.roles import Role, Scope
 from mailwright.domain.errors import Unauthorized
 from mailwright.outbox.audit_log import API
 from mailwright.sources.api.messages import RequestContext
@@ -26,6 +26,8 @@ KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
+# What only administrators see and change in the dashboard needs their role here too.
+_ADMIN_PATHS = re.compile(r"/v1/(?:retention|webhooks)(?:/.*)?")
 # POST requests that change nothing.
 _READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count")
 # Requests that only create or change drafts. The routes make sure of it if the caller lacks the scope `manage`.
@@ -51,8 +53,9 @@ async def caller_of(request: Request) -> Caller:
 
 async def _signed_in(request: Request) -> Caller:
     """Grant a signed-in user the scopes of their role. Changes must come from a page of the dashboard."""
+    needed = Role.ADMIN if _ADMIN_PATHS.fullmatch(request.scope["path"]) else Role.VIEWER
     try:
-        visitor = await visitor_of(request)
+        visitor = await visitor_of(request, needed)
     except (SignInRequired, SecondFactorRequired) as error:
         raise Unauthorized from error
     return Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from mailwright.app.retention import make_retention
 from mailwright.domain.errors import NotFound
 from mailwright.domain.retention import RetentionKind
-from mailwright.outbox.audit_log import API
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
 from mailwright.schemas.retention import (
     RetentionPreviewQuery,
@@ -21,7 +20,7 @@ from mailwright.schemas.retention import (
     retention_rule_response,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
@@ -68,7 +67,7 @@ async def save(request: Request, kind: str, engine: EngineDep, caller: CallerDep
         _kind(kind),
         days=wanted.days,
         exports=wanted.exports,
-        actor=API,
+        actor=actor_of(caller),
     )
     return json_response(retention_rule_response(rule.kind, rule))
 
@@ -76,7 +75,7 @@ async def save(request: Request, kind: str, engine: EngineDep, caller: CallerDep
 @router.delete("/{kind}", status_code=HTTPStatus.NO_CONTENT, responses=describe_responses({}, HTTPStatus.NOT_FOUND))
 async def remove(kind: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Switch a rule off."""
-    await remove_rule(engine.database, engine.clock, caller.tenant_id, _kind(kind), actor=API)
+    await remove_rule(engine.database, engine.clock, caller.tenant_id, _kind(kind), actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

@@ -1,0 +1,3 @@
+SELECT x.outbox_id, x.tenant_id, x.to_email
+FROM rows(:wanted: outbox_id text) AS w
+JOIN deleted_messages AS x ON x.outbox_id = w.outbox_id
