@@ -1,11 +1,15 @@
 """The AWS SDK for Python against Mailwright, with signatures that are verified."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,11 +25,13 @@ from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, MINUTE, SystemClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys
+from mailwright.web.api.dropin.ses import MAX_BYTES
 from tests.dropin import PNG, DropIn, a_drop_in
 
 pytestmark = pytest.mark.promise("drop-in-ses")
 
 REGION = "eu-west-1"
+RAW = b"From: shop@example.com\r\nTo: ada@example.com\r\nSubject: Raw\r\n%b\r\nHi\r\n"
 PATH = "/v2/email/outbound-emails"
 
 
@@ -48,13 +54,16 @@ class Ses:
         used = pair or self.pair
 
         def work() -> Any:
-            session = Session()
-            session.set_credentials(used.access_key_id, used.key)
-            config = Config(region_name=REGION, retries={"total_max_attempts": 1})
-            with closing(session.create_client("sesv2", endpoint_url=self.drop_in.url, config=config)) as client:
+            with closing(self.client(used)) as client:
                 return client.send_email(**email)
 
         return await asyncio.to_thread(work)
+
+    def client(self, pair: KeyPair, attempts: int = 1) -> Any:
+        session = Session()
+        session.set_credentials(pair.access_key_id, pair.key)
+        config = Config(region_name=REGION, retries={"total_max_attempts": attempts})
+        return session.create_client("sesv2", endpoint_url=self.drop_in.url, config=config)
 
     def sign(self, body: bytes, headers: Mapping[str, str] = {}, service: str = "ses") -> dict[str, str]:
         given = {"Content-Type": "application/json", **headers}
@@ -129,9 +138,7 @@ async def test_several_recipients_share_one_email(ses: Ses) -> None:
 
 
 async def test_raw_content_keeps_its_bytes(ses: Ses) -> None:
-    content = (
-        b"From: shop@example.com\r\nTo: ada@example.com\r\nSubject: Raw\r\nMessage-ID: <7@example.com>\r\n\r\nHi\r\n"
-    )
+    content = RAW % b"Message-ID: <7@example.com>\r\n"
     destination = {"ToAddresses": ["ada@example.com"], "BccAddresses": ["secret@example.com"]}
     raw = {"Content": {"Raw": {"Data": content}}, "EmailTags": [{"Name": "order", "Value": "7"}]}
     await ses.send(Destination=destination, **raw)
@@ -143,11 +150,27 @@ async def test_raw_content_keeps_its_bytes(ses: Ses) -> None:
     assert (stored[0].content or b"").endswith(content.partition(b"To: ")[2])
 
 
-async def test_template_and_list_of_mailwright_are_used(ses: Ses) -> None:
+async def create_template_and_list(ses: Ses) -> None:
     key = await ses.drop_in.key_with(Scope.MANAGE)
     async with httpx.AsyncClient(base_url=ses.drop_in.url, headers={"Authorization": f"Bearer {key}"}) as client:
         await client.put("/v1/templates/welcome", json={"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"})
         await client.post("/v1/lists", json={"listKey": "news", "name": "News"})
+
+
+async def test_raw_content_belongs_to_the_named_list(ses: Ses) -> None:
+    await create_template_and_list(ses)
+    destination = {"ToAddresses": ["ada@example.com", "bob@example.com"]}
+    options = {"ContactListName": "news"}
+    for header in (b"", b"X-Mailwright-List: news\r\n"):
+        content = {"Raw": {"Data": RAW % header}}
+        await ses.send(Content=content, Destination=destination, ListManagementOptions=options)
+    assert [each.list_key for each in await ses.drop_in.stored()] == ["news"] * 4
+    with pytest.raises(ClientError, match=r"ListManagementOptions\.ContactListName differs from the header"):
+        await ses.send(Content=content, Destination=destination, ListManagementOptions={"ContactListName": "none"})
+
+
+async def test_template_and_list_of_mailwright_are_used(ses: Ses) -> None:
+    await create_template_and_list(ses)
     content = {"Template": {"TemplateName": "welcome", "TemplateData": '{"name": "Ada"}'}}
     await ses.send(**an_email(Content=content, ListManagementOptions={"ContactListName": "news"}))
     [stored] = await ses.drop_in.stored()
@@ -163,6 +186,21 @@ async def test_template_and_list_of_mailwright_are_used(ses: Ses) -> None:
         ({"FeedbackForwardingEmailAddress": "a@example.com"}, "BadRequestException", "FeedbackForwardingEmailAddress"),
         ({"Content": {}}, "BadRequestException", "Content"),
         ({"Content": {"Raw": {"Data": b"no headers"}}}, "BadRequestException", "Content.Raw.Data"),
+        (
+            {"Content": {"Raw": {"Data": RAW % b""}, "Template": {"TemplateName": "none"}}},
+            "BadRequestException",
+            "Content",
+        ),
+        (
+            {"Content": {"Raw": {"Data": RAW % b""}}, "ReplyToAddresses": ["help@example.com"]},
+            "BadRequestException",
+            "ReplyToAddresses",
+        ),
+        (
+            {"Content": {"Raw": {"Data": RAW % b""}}, "ListManagementOptions": {"ContactListName": "none"}},
+            "BadRequestException",
+            "ListManagementOptions.ContactListName",
+        ),
         ({"Content": {"Template": {"TemplateName": "none"}}}, "NotFoundException", "Content.Template.TemplateName"),
         (
             {"Content": {"Template": {"TemplateName": "none", "TemplateData": "["}}},
@@ -213,6 +251,85 @@ async def test_repeated_request_sends_no_second_email(ses: Ses) -> None:
     assert len(await ses.drop_in.stored()) == 1
     ses.clock.shift = 6 * MINUTE
     assert (await ses.post(body, headers)).headers["x-amzn-ErrorType"] == "InvalidSignatureException"
+
+
+def a_raw_email(headers: bytes) -> dict[str, Any]:
+    return {"Content": {"Raw": {"Data": base64.b64encode(RAW % headers).decode()}}}
+
+
+@pytest.mark.parametrize(
+    ("email", "headers"),
+    [
+        (an_email(), {"amz-sdk-invocation-id": "0f1c"}),
+        (an_email(), {"Idempotency-Key": "order-7"}),
+        (a_raw_email(b""), {"amz-sdk-invocation-id": "0f1c"}),
+        (a_raw_email(b"Message-ID: <7@example.com>\r\n"), {}),
+        (a_raw_email(b"X-Mailwright-Idempotency-Key: order-7\r\n"), {"amz-sdk-invocation-id": "0f1c"}),
+    ],
+)
+async def test_automatic_retry_with_new_signature_sends_one_email(
+    ses: Ses, email: dict[str, Any], headers: dict[str, str]
+) -> None:
+    body = json.dumps(email).encode()
+    signed = [ses.sign(body, {**headers, "amz-sdk-request": f"attempt={number}; max=3"}) for number in (1, 2)]
+    assert signed[0]["Authorization"] != signed[1]["Authorization"]
+    answers = [await ses.post(body, each) for each in signed]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json()
+    assert len(await ses.drop_in.stored()) == 1
+
+
+async def test_hook_of_the_python_sdk_signs_a_key(ses: Ses, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, seconds = datetime.now(UTC), count()
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now + timedelta(seconds=next(seconds)))
+
+    def add_key(request: AWSRequest, **_: Any) -> None:
+        request.headers["Idempotency-Key"] = request.context["retries"]["invocation-id"]
+
+    def retry_once(attempts: int, **_: Any) -> int | None:
+        return 0 if attempts == 1 else None
+
+    def work() -> None:
+        with closing(ses.client(ses.pair, attempts=2)) as client:
+            client.meta.events.register("before-sign.sesv2.SendEmail", add_key)
+            client.meta.events.register("needs-retry.sesv2.SendEmail", retry_once)
+            for _ in range(2):
+                assert client.send_email(**an_email())["ResponseMetadata"]["RetryAttempts"] == 1
+
+    await asyncio.to_thread(work)
+    assert len(await ses.drop_in.stored()) == 2
+
+
+async def test_each_call_of_the_sdk_sends_its_email(ses: Ses) -> None:
+    body = json.dumps(an_email()).encode()
+    for call in ("0f1c", "0f1d"):
+        await ses.post(body, ses.sign(body, {"amz-sdk-invocation-id": call}))
+    assert len(await ses.drop_in.stored()) == 2
+
+
+async def test_unsigned_invocation_id_repeats_no_email(ses: Ses) -> None:
+    body = json.dumps(an_email()).encode()
+    headers = ses.sign(body)
+    for call in ("0f1c", "0f1d"):
+        assert (await ses.post(body, {**headers, "amz-sdk-invocation-id": call})).status_code == 200
+    assert len(await ses.drop_in.stored()) == 1
+
+
+@pytest.mark.parametrize(
+    ("access_key_id", "name"),
+    [(None, "InvalidSignatureException"), ("MWAK0000000000000000", "UnrecognizedClientException")],
+)
+async def test_body_of_unknown_sender_is_not_read(ses: Ses, access_key_id: str | None, name: str) -> None:
+    signed = ses.sign(b"")
+    authorization = signed["Authorization"].replace(ses.pair.access_key_id, access_key_id) if access_key_id else ""
+    headers = {**signed, "Authorization": authorization, "Host": "x", "Content-Length": str(MAX_BYTES + 1)}
+    url = urlsplit(ses.drop_in.url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"POST {PATH} HTTP/1.1\r\n{head}\r\n".encode())
+    answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    writer.close()
+    assert f"x-amzn-errortype: {name.lower()}" in answer
 
 
 Change = Callable[[dict[str, str]], None]

@@ -68,6 +68,8 @@ class RequestContext:
     caller: Caller
     request_id: str
     idempotency_key: str | None = None
+    # The key only recognises a repeated request. The key or Message-ID of a raw email has priority.
+    is_derived_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,35 +147,49 @@ class RawMessages:
         sender: str | None = None,
         recipients: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
+        *,
+        list_key: str | None = None,
     ) -> AcceptedRaw:
         """Accept one email. When this returns, a message for each recipient is stored durably.
 
-        A missing `sender`, or no `recipients`, is read from the headers. If any address is invalid, nothing is stored.
+        A missing `sender`, no `recipients` or a missing `list_key` is read from the headers. If anything is invalid,
+        nothing is stored.
         """
         email = parse_raw(content)
         author = email.sender
         envelope = _envelope(email, author, sender, recipients)
-        options = await self._options(context.caller, email)
+        options = await self._options(context.caller, email, list_key)
         warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
         submission = _Submission(email, author, envelope, options, warnings, metadata)
         accepted = await self._acceptor.accept(_messages(context, submission, self._clock.now()))
         if any(one.is_conflict for one in accepted):
-            raise IdempotencyConflict(None if context.idempotency_key else _CONFLICT)
+            has_own_key = context.idempotency_key and not context.is_derived_key
+            raise IdempotencyConflict(None if has_own_key else _CONFLICT)
         for each in warnings:
             domain = address.domain_of(author.address)
             log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
         return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
 
-    async def _options(self, caller: Caller, email: RawEmail) -> RawOptions:
+    async def _options(self, caller: Caller, email: RawEmail, list_key: str | None) -> RawOptions:
         given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
-        if not given:
-            return NO_OPTIONS
-        options = parse(RawOptions, _option_values(given), await self._zone(caller, given))
+        options = NO_OPTIONS
+        if given:
+            options = parse(RawOptions, _option_values(given), await self._zone(caller, given))
+            await self._require_list(caller, options.list_key, f"{HEADER_PREFIX}List")
+        if list_key is None or list_key == options.list_key:
+            return options
         if options.list_key is not None:
-            async with self._database.read() as tx:
-                if options.list_key not in await lists.existing_keys(tx, caller.tenant_id, {options.list_key}):
-                    raise ListNotFound(options.list_key, f"{HEADER_PREFIX}List")
-        return options
+            reason = f"differs from the header {HEADER_PREFIX}List; remove one of them"
+            raise RequestInvalid([FieldError("listKey", "INVALID", reason)])
+        await self._require_list(caller, list_key, "listKey")
+        return options.model_copy(update={"list_key": list_key})
+
+    async def _require_list(self, caller: Caller, list_key: str | None, field: str) -> None:
+        if list_key is None:
+            return
+        async with self._database.read() as tx:
+            if list_key not in await lists.existing_keys(tx, caller.tenant_id, {list_key}):
+                raise ListNotFound(list_key, field)
 
     async def _zone(self, caller: Caller, given: Collection[HeaderField]) -> tzinfo | None:
         """Return the tenant's time zone if any time has no zone."""
@@ -190,7 +204,8 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
     if options.send_at is not None:
         check_schedule(options.send_at, now, f"{HEADER_PREFIX}Send-At")
     outbox_ids = uuid7s(now, len(envelope.recipients))
-    key = context.idempotency_key or options.idempotency_key or email.identity
+    own_key = options.idempotency_key or email.identity
+    key = own_key if own_key and context.is_derived_key else context.idempotency_key or own_key
     raw = _raw_content(email, submission.author, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)

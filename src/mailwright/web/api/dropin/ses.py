@@ -3,6 +3,7 @@
 from binascii import Error as InvalidBase64
 from binascii import a2b_base64
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_pascal
 from starlette.responses import Response
 
-from mailwright.access.signature_v4 import SignatureInvalid, SignedRequest, parse_signature, verify_signature
+from mailwright.access.signature_v4 import Signature, SignatureInvalid, SignedRequest, parse_signature, verify_signature
 from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
 from mailwright.domain.address import split_mailbox
 from mailwright.sources.api.emails import AddressedEmail
@@ -42,6 +43,8 @@ router = APIRouter(prefix="/v2/email", route_class=PlainRoute, include_in_schema
 
 SERVICE: Final = "ses"
 MAX_RECIPIENTS: Final = 50
+# The SDKs of AWS send this header with the same value when they repeat a request. Not all of them sign it.
+INVOCATION_ID: Final = "amz-sdk-invocation-id"
 # The body contains a raw email in base64.
 MAX_BYTES: Final = MAX_RAW_BYTES * 4 // 3 + 64 * 1024
 
@@ -126,6 +129,11 @@ class SesContent(SesModel):
     raw: SesRawContent | None = None
     template: SesTemplateContent | None = None
 
+    def require_one(self) -> None:
+        """Refuse a missing content, and a second one, which would be ignored."""
+        if sum(each is not None for each in (self.simple, self.raw, self.template)) != 1:
+            raise RequestInvalid([FieldError("Content", "REQUIRED", "needs one of Simple, Raw and Template")])
+
 
 class SesDestination(SesModel):
     to_addresses: ListOf[MailboxText]
@@ -163,6 +171,10 @@ class SesEmail(SesModel):
         tags = headers_of([(each.name, each.value) for each in self.email_tags], "EmailTags")
         return tags | given({"ses:configuration-set": self.configuration_set_name})
 
+    @property
+    def list_key(self) -> str | None:
+        return self.list_management_options.contact_list_name if self.list_management_options else None
+
     def to_email(self) -> AddressedEmail:
         if self.from_email_address is None:
             raise RequestInvalid([FieldError("FromEmailAddress", "REQUIRED", "is required")])
@@ -171,7 +183,7 @@ class SesEmail(SesModel):
             "from": self.from_email_address,
             "replyTo": self.reply_to_addresses[0] if self.reply_to_addresses else None,
             "metadata": self.metadata,
-            "listKey": self.list_management_options.contact_list_name if self.list_management_options else None,
+            "listKey": self.list_key,
         }
         target = self.destination
         boxes = map(boxes_of, (target.to_addresses, target.cc_addresses, target.bcc_addresses))
@@ -179,16 +191,16 @@ class SesEmail(SesModel):
 
     def _content(self) -> dict[str, Any]:
         simple, template = self.content.simple, self.content.template
-        if simple is not None:
-            return {
-                "subject": simple.subject.data,
-                "html": simple.body.html.data if simple.body.html else None,
-                "text": simple.body.text.data if simple.body.text else None,
-                **_extras(simple),
-            }
-        if template is None:
-            raise RequestInvalid([FieldError("Content", "REQUIRED", "needs Simple, Raw or Template")])
-        return {"templateId": template.template_name, "variables": _template_data(template), **_extras(template)}
+        if template is not None:
+            return {"templateId": template.template_name, "variables": _template_data(template), **_extras(template)}
+        if simple is None:
+            return {}
+        return {
+            "subject": simple.subject.data,
+            "html": simple.body.html.data if simple.body.html else None,
+            "text": simple.body.text.data if simple.body.text else None,
+            **_extras(simple),
+        }
 
 
 def _extras(content: SesSimpleContent | SesTemplateContent) -> dict[str, Any]:
@@ -237,31 +249,40 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
 @answer_errors(_respond)
 async def send_email(request: Request) -> Response:
     """Accept one email. A signature is accepted once: a repeated request gets the response of the first."""
-    body = await read_bytes(request, MAX_BYTES)
-    context = await _context(request, body)
+    context, body = await _authenticate(request)
     wanted, engine = parse(SesEmail, _json(body)), engine_of(request)
+    wanted.content.require_one()
     if wanted.content.raw is None:
         [accepted] = await engine.api_emails.send(context, [wanted.to_email()])
         return json_response({"MessageId": accepted.outbox_id})
     sender = split_mailbox(wanted.from_email_address)[1] if wanted.from_email_address else None
-    raw = await engine.raw_messages.send(context, _raw(wanted), sender, _recipients(wanted), wanted.metadata)
+    raw = await engine.raw_messages.send(
+        context, _raw(wanted), sender, _recipients(wanted), wanted.metadata, list_key=wanted.list_key
+    )
     return json_response({"MessageId": raw.messages[0].outbox_id})
 
 
-async def _context(request: Request, body: bytes) -> RequestContext:
+async def _authenticate(request: Request) -> tuple[RequestContext, bytes]:
+    """Return the context and the body. The body is read only if an existing key pair seems to have signed it."""
     engine, scope = engine_of(request), request.scope
     path = scope.get("raw_path") or scope["path"].encode()
-    signed = SignedRequest(
-        request.method, path.decode("latin-1"), scope["query_string"].decode("latin-1"), request.headers.items(), body
+    unread = SignedRequest(
+        request.method, path.decode("latin-1"), scope["query_string"].decode("latin-1"), request.headers.items(), b""
     )
-    signature = parse_signature(signed, SERVICE)
+    signature = parse_signature(unread, SERVICE)
     key = await engine.keys.find_key(signature.access_key_id)
+    signed = replace(unread, body=await read_bytes(request, MAX_BYTES))
     verify_signature(signed, signature, key, engine.clock.now())
-    context = await sending_context(request, key)
+    return _keyed(await sending_context(request, key), signed, signature), signed.body
+
+
+def _keyed(context: RequestContext, signed: SignedRequest, signature: Signature) -> RequestContext:
+    """Return the context with a key that the signature covers, so that a recorded request sends no second email."""
     if context.idempotency_key and KEY_NAME.lower() in signature.signed_headers:
         return context
-    # A request that someone recorded and repeats must not send a second email, also with another, unsigned key.
-    return RequestContext(context.caller, context.request_id, f"{SERVICE}:{signature.value}")
+    invocation = "".join(signed.values(INVOCATION_ID)) if INVOCATION_ID in signature.signed_headers else ""
+    key = f"{SERVICE}:{INVOCATION_ID}:{invocation}" if invocation else f"{SERVICE}:{signature.value}"
+    return replace(context, idempotency_key=key, is_derived_key=True)
 
 
 def _json(body: bytes) -> Any:
@@ -272,6 +293,9 @@ def _json(body: bytes) -> Any:
 
 
 def _raw(wanted: SesEmail) -> bytes:
+    if wanted.reply_to_addresses:
+        reason = "cannot be combined with Content.Raw; write a Reply-To header into the email"
+        raise RequestInvalid([FieldError("ReplyToAddresses", "INVALID", reason)])
     try:
         return with_crlf(a2b_base64(wanted.content.raw.data if wanted.content.raw else "", strict_mode=True))
     except (InvalidBase64, ValueError) as error:
