@@ -75,6 +75,7 @@ class Remedy(StrEnum):
     MORE_QUOTA = "more_quota"
     HIGHER_PROVIDER_RATE = "higher_provider_rate"
     CHANGE_LIMIT = "change_limit"
+    CHANGE_FREQUENCY_CAP = "change_frequency_cap"
     CHANGE_DOMAIN_LIMITS = "change_domain_limits"
     START_CAMPAIGN = "start_campaign"
     RESUME_CAMPAIGN = "resume_campaign"

@@ -13,6 +13,7 @@ from mailwright.storage.tables import lane_deferrals
 
 DEFER = statement(__package__, "defer")
 DEFER_LANE = statement(__package__, "defer_lane")
+END_CAP_DEFERRALS = statement(__package__, "end_cap_deferrals")
 
 
 async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
@@ -36,6 +37,11 @@ async def end_lane_deferral(tx: Transaction, lane: int, *, but: Sequence[str] = 
 async def end_deferrals_for(tx: Transaction, reason: str) -> None:
     """End all deferrals that have this reason."""
     await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))
+
+
+async def end_cap_deferrals(tx: Transaction, first_lane: int, last_lane: int) -> None:
+    """Let workers decide again about the messages that a frequency cap defers, because the cap may have changed."""
+    await tx.run(END_CAP_DEFERRALS, first_lane=first_lane, last_lane=last_lane)
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:

@@ -313,7 +313,7 @@ def _frequency_cap(facts: MessageFacts) -> MessageExplanation:
     return _deferred(
         facts,
         ExplanationState.HELD,
-        remedy=_remedy(facts, Remedy.CANCEL),
+        remedy=_remedy(facts, Remedy.CHANGE_FREQUENCY_CAP),
         limit=limit,
         contact_name=message.contact_name,
         occurred_at=min(facts.recent_sends, default=None),

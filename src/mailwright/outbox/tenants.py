@@ -18,9 +18,11 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.states import Priority
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.outbox import audit_log
+from mailwright.outbox.defer import end_cap_deferrals
 from mailwright.outbox.limits import NON_LIMIT_REASONS
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lane_deferrals, tenants
@@ -142,6 +144,9 @@ async def change(
         rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
         changed = _only(rows, name)
         await _end_limit_deferrals(tx, changed.id)
+        if "frequency_cap" in changes:
+            first_lane, after = (lane_number(Priority.BULK, tenant_id) for tenant_id in (changed.id, changed.id + 1))
+            await end_cap_deferrals(tx, first_lane, after - 1)
         if actor is not None and clock is not None:
             entry = {"actor": actor, "action": "tenant.change", "subject": name}
             await audit_log.record(tx, clock.now(), **entry, tenant_id=changed.id, detail={**changes})

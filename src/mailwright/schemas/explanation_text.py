@@ -571,6 +571,10 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.RESTORE_PROVIDER: "Add the provider to MAILWRIGHT_ROUTE again, or cancel the messages that wait for it.",
     Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
     Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
+    Remedy.CHANGE_FREQUENCY_CAP: (
+        "Raise the frequency cap of the tenant or turn it off, or let the campaign ignore it with a reason. "
+        "Otherwise sending continues automatically."
+    ),
     Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
     Remedy.START_CAMPAIGN: "Start the campaign.",
     Remedy.RESUME_CAMPAIGN: "Resume the campaign.",

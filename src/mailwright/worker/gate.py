@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
+from mailwright.domain.frequency import cap_reason
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed
-from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, LimitWindow, SendRate
+from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, LimitWindow, SendRate, split_defer_reason
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.defer import defer, defer_lane, end_lane_deferral
+from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, end_lane_deferral
 from mailwright.outbox.ledger import Ledger
 from mailwright.outbox.limits import NON_LIMIT_REASONS, DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.workers import list_present
@@ -133,6 +134,9 @@ class Gate:
     async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
         """Defer these admitted messages, without affecting the rest of their lanes, and return their permits."""
         await defer(self._database, deferred)
+        if capped := [each for each in deferred if _is_capped(each[1])]:
+            await self._read_limits({claimed.lane for claimed, _ in capped})
+            await _end_deferrals_by_old_caps(self._database, self._rules, capped)
         await self.give_back(claimed for claimed, _ in deferred)
 
     def spend(self, admitted: Admitted) -> None:
@@ -343,3 +347,22 @@ def _snoozed(waiting: Sequence[Claimed], lifetimes: Lifetimes, now: Instant) -> 
         if claimed.snoozed_until is not None and claimed.snoozed_until > now:
             ends_at = lifetimes.end_of(claimed, now)
             yield claimed, Deferral(claimed.snoozed_until, DeferReason.SNOOZED, give_up_at=ends_at)
+
+
+def _is_capped(deferral: Deferral) -> bool:
+    return split_defer_reason(deferral.reason)[0] == DeferReason.FREQUENCY_CAP
+
+
+async def _end_deferrals_by_old_caps(
+    database: Database, rules: LimitRules, capped: Sequence[tuple[Claimed, Deferral]]
+) -> None:
+    """Make messages due whose frequency cap changed before their deferral was written."""
+    changed = set()
+    for claimed, deferral in capped:
+        cap = rules.frequency_cap(claimed.tenant_id, claimed.lane)
+        if cap is None or cap_reason(cap) != deferral.reason:
+            changed.add(claimed.lane)
+    if changed:
+        async with database.write() as tx:
+            for lane in changed:
+                await end_cap_deferrals(tx, lane, lane)

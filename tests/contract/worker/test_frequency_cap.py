@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,15 +12,32 @@ from mailwright.app.limits import default_limits
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.explanation import Remedy
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
+from mailwright.domain.permits import Deferral
 from mailwright.domain.states import Status
+from mailwright.outbox import tenants
 from mailwright.outbox.explain import explain
 from mailwright.outbox.frequency import delete_old_sends, free_at
+from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.explanation_text import message_text
+from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
-from tests.builders import DEFAULT_TENANT, FAULT, REFUSAL, Bench, a_bench, a_message, a_newsletter, change_tenant
-from tests.campaigns import CampaignHarness, address_of, join
+from mailwright.worker.gate import Gate
+from tests.builders import (
+    DEFAULT_TENANT,
+    FAULT,
+    REFUSAL,
+    Bench,
+    a_bench,
+    a_message,
+    a_newsletter,
+    a_tenant,
+    change_tenant,
+    claims_of,
+)
+from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 
@@ -126,6 +144,94 @@ async def test_cap_is_per_tenant_and_can_be_turned_off(engine: DatabaseAddress, 
         assert await states(bench, await sent_twice(bench)) == {Status.SENT: 1, Status.FAILED: 1}
         await change_tenant(bench.database, frequency_cap="off")
         assert await states(bench, await sent_twice(bench)) == {Status.SENT: 2}
+
+
+async def a_capped_message(bench: Bench) -> str:
+    """Return a message that a cap defers."""
+    await change_tenant(bench.database, frequency_cap="1 per 2 days")
+    await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    [waiting] = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, [waiting]) == {Status.PENDING: 1}
+    return waiting
+
+
+@pytest.mark.promise("frequency-cap")
+@pytest.mark.parametrize("cap", [None, "off", "2 per 2 days"])
+async def test_changed_cap_releases_deferred_messages_at_once(bench: Bench, cap: str | None) -> None:
+    waiting = await a_capped_message(bench)
+    found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert found.reason == "frequency_cap"
+    await tenants.change(bench.database, tenants.DEFAULT, frequency_cap=cap)
+    found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert found.reason != "frequency_cap"
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, [waiting]) == {Status.SENT: 1}
+
+
+async def test_lowered_cap_defers_the_message_again(bench: Bench) -> None:
+    waiting = await a_capped_message(bench)
+    await tenants.change(bench.database, tenants.DEFAULT, frequency_cap="1 per 3 days")
+    await bench.drain(ScriptedProvider())
+    found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert (found.reason, found.until) == ("frequency_cap", bench.clock.now() + 3 * DAY)
+
+
+async def test_deferral_by_a_cap_that_just_changed_ends(bench: Bench) -> None:
+    """The worker decided with the old cap, and writes its deferral after the change."""
+    await change_tenant(bench.database, frequency_cap="1 per 2 days")
+    [outbox_id] = await newsletters(bench, 1)
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    gate = Gate(bench.database, bench.clock, DatabaseLedger(bench.database, bench.clock), defaults)
+    claims = claims_of(bench.database, bench.clock)
+    [admitted] = await gate.admit(claims, await claims.claim(1))
+    await tenants.change(bench.database, tenants.DEFAULT, frequency_cap="off")
+    await gate.defer([(admitted.claimed, Deferral(bench.clock.now() + DAY, "frequency_cap:1/2"))])
+    await bench.drain(ScriptedProvider())
+    assert await states(bench, [outbox_id]) == {Status.SENT: 1}
+
+
+async def test_other_change_and_other_tenant_stay_deferred(bench: Bench) -> None:
+    await a_tenant(bench.database, "other")
+    waiting = await a_capped_message(bench)
+    await tenants.change(bench.database, "other", frequency_cap="off")
+    await tenants.change(bench.database, tenants.DEFAULT, weight=2)
+    found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert found.reason == "frequency_cap"
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_campaign_that_ignores_the_cap_later_continues(bench: Bench, is_paused: bool) -> None:
+    desk = CampaignHarness(bench)
+    await change_tenant(bench.database, frequency_cap="1 per 2 days")
+    await desk.start(5)
+    await bench.drain(ScriptedProvider())
+    campaign_id = await desk.start(name="Offer")
+    await bench.drain(ScriptedProvider())
+    found = await explain_campaign(
+        bench.database,
+        bench.clock,
+        DefaultLimits(default_limits(bench.engine.settings)),
+        campaign_id,
+        tenant_id=DEFAULT_TENANT,
+    )
+    assert (found.reason, found.remedy) == ("frequency_cap", Remedy.CHANGE_FREQUENCY_CAP)
+    if is_paused:
+        await desk.campaigns.pause(OPERATOR, campaign_id)
+    await desk.edit_limits(campaign_id, ignoreFrequencyCap="product recall")
+    if is_paused:
+        await desk.campaigns.resume(OPERATOR, campaign_id)
+    await bench.drain(ScriptedProvider())
+    assert (await desk.counts(campaign_id)).sent == 5
+
+
+async def test_explanation_offers_to_change_the_cap(bench: Bench) -> None:
+    waiting = await a_capped_message(bench)
+    facts = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
+    assert facts.remedy in (Remedy.CHANGE_FREQUENCY_CAP, Remedy.START_WORKER)
+    advice = message_text(replace(facts, remedy=Remedy.CHANGE_FREQUENCY_CAP)).what_would_change or ""
+    assert "Raise the frequency cap" in advice
 
 
 async def sent_twice(bench: Bench) -> list[str]:

@@ -308,6 +308,9 @@ class Campaigns:
             definition = campaign.definition.model_copy(update={"limits": limits})
             await self._changes.change(tx, campaign, definition=as_text(definition))
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
+            if campaign.status is not CampaignStatus.DRAFT:
+                lane = (await entry_of(tx, campaign)).lane
+                await defer.end_cap_deferrals(tx, lane, lane)
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # An old limit may have deferred the campaign. If a new limit applies, the next claim defers it again.
                 kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED, GUARD_RAILS, NEXT_WAVE)

@@ -321,7 +321,7 @@ _MESSAGE_REMEDIES: Mapping[str, Remedy] = {
     DeferReason.ONE_AT_A_TIME: Remedy.WAIT,
     DeferReason.RESEND_TURN: Remedy.WAIT,
     DeferReason.RECIPIENT_HOURS: Remedy.CHANGE_LIMIT,
-    DeferReason.FREQUENCY_CAP: Remedy.WAIT,
+    DeferReason.FREQUENCY_CAP: Remedy.CHANGE_FREQUENCY_CAP,
     DeferReason.SNOOZED: Remedy.WAIT,
     RETRY_SCHEDULED: Remedy.WAIT,
 }
@@ -330,6 +330,7 @@ _MESSAGE_REMEDIES: Mapping[str, Remedy] = {
 def _messages_deferred(facts: CampaignFacts, deferral: Deferral) -> CampaignExplanation:
     limit = None
     actions: tuple[Action, ...] = ()
+    name, _ = split_defer_reason(deferral.reason)
     if deferral.reason == DeferReason.TENANT_CONCURRENCY:
         limit = ReachedLimit(deferral.reason, LimitScope.TENANT, facts.campaign.tenant)
     elif deferral.reason == DeferReason.RECIPIENT_HOURS and facts.limit is not None:
@@ -340,7 +341,7 @@ def _messages_deferred(facts: CampaignFacts, deferral: Deferral) -> CampaignExpl
         CampaignState.HELD,
         reason=deferral.reason,
         until=deferral.until,
-        remedy=_MESSAGE_REMEDIES.get(deferral.reason, Remedy.WAIT),
+        remedy=_MESSAGE_REMEDIES.get(deferral.reason) or _MESSAGE_REMEDIES.get(name or "", Remedy.WAIT),
         limit=limit,
         actions=actions,
         is_message_deferral=True,
