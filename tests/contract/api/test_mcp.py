@@ -10,6 +10,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
+from sqlalchemy import text
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import ManualClock
@@ -131,6 +132,47 @@ async def test_existing_template_is_not_changed_by_a_proposal(agents: Agents) ->
         assert "requires the scope `manage`" in error_of(refused)
     async with agents.agent(Scope.MANAGE) as client:
         assert (await call(client, "create_template", **template))["version"] == 2
+
+
+async def test_repeated_idempotency_key_sends_once(agents: Agents) -> None:
+    async with agents.agent(Scope.SEND, Scope.READ) as client:
+        first, again = [await call(client, "send_email", **EMAIL, idempotencyKey="order-1") for _ in range(2)]
+        assert first["outboxId"] == again["outboxId"]
+        other = await call(client, "send_email", **EMAIL, idempotencyKey="order-2")
+        assert other["outboxId"] != first["outboxId"]
+        refused = await client.call_tool("send_email", {**EMAIL, "idempotencyKey": "é"})
+        assert "printable ASCII" in error_of(refused)
+        assert len((await call(client, "search_messages", to="ada@example.com"))["messages"]) == 2
+
+
+async def test_accepted_email_is_no_error_if_recording_fails(agents: Agents, bench: Bench) -> None:
+    async with agents.agent(Scope.SEND) as client:
+        await rename_table(bench, "audit_log", "unreachable")
+        try:
+            assert (await call(client, "send_email", **EMAIL))["outboxId"]
+        finally:
+            await rename_table(bench, "unreachable", "audit_log")
+
+
+async def rename_table(bench: Bench, before: str, after: str) -> None:
+    async with bench.database.write() as tx:
+        await tx.execute(text(f"ALTER TABLE {before} RENAME TO {after}"))
+
+
+@pytest.mark.promise("agent-proposes-only")
+async def test_proposal_replaces_only_its_own_draft(agents: Agents) -> None:
+    foreign = (await agents.api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
+    async with agents.agent(Scope.PROPOSE) as client:
+        refused = await client.call_tool("edit_campaign_draft", {"campaignId": foreign, **CAMPAIGN, "name": "Other"})
+        assert "requires the scope `manage`" in error_of(refused)
+        own = (await call(client, "create_campaign_draft", **CAMPAIGN))["campaignId"]
+        edited = await call(client, "edit_campaign_draft", campaignId=own, **{**CAMPAIGN, "name": "Better"})
+        assert edited["name"] == "Better"
+        reviewed = {**CAMPAIGN, "name": "Reviewed"}
+        assert (await agents.api.client.put(f"/v1/campaigns/{own}", json=reviewed)).status_code == 200
+        refused = await client.call_tool("edit_campaign_draft", {"campaignId": own, **CAMPAIGN})
+        assert "requires the scope `manage`" in error_of(refused)
+    assert (await agents.api.client.get(f"/v1/campaigns/{own}")).json()["name"] == "Reviewed"
 
 
 @pytest.mark.promise("agent-proposes-only")

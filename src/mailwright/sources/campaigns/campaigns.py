@@ -59,6 +59,7 @@ from mailwright.sources.campaigns.records import (
     entry_of,
     find_campaign,
     lock_campaign,
+    require_own_draft,
 )
 from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.sources.campaigns.snapshot import freeze
@@ -116,9 +117,14 @@ class Campaigns:
             rows = await tx.execute(query.order_by(campaigns.c.id.desc()).limit(limit))
         return [campaign_of_row(row) for row in rows]
 
-    async def edit(self, actor: Actor, campaign_id: str, definition: CampaignDefinition) -> Campaign:
+    async def edit(
+        self, actor: Actor, campaign_id: str, definition: CampaignDefinition, *, must_be_own: bool = False
+    ) -> Campaign:
+        """Replace a draft. `must_be_own`: only one that this actor created and nobody else has touched."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EDIT)
+            if must_be_own:
+                await require_own_draft(tx, actor, campaign)
             definition = _with_same_original(definition, campaign.definition)
             changes = {
                 "name": definition.name,

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext
 from mailwright.outbox import tenants
@@ -111,13 +112,16 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
     ),
 )
 async def edit(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace a draft. After the start, only the limits of a campaign can be changed."""
+    """Replace a draft. After the start, only the limits of a campaign can be changed.
+
+    The scope `propose` replaces only drafts that a key of the same name created and nobody else has changed.
+    """
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
     await _find(engine, caller, campaignId)
     await require_existing(engine.database, caller.tenant_id, wanted)
-    return json_response(
-        await _campaign_response(engine, await engine.campaigns.edit(_actor(caller), campaignId, wanted))
-    )
+    must_be_own = not caller.allows(Scope.MANAGE)
+    edited = await engine.campaigns.edit(_actor(caller), campaignId, wanted, must_be_own=must_be_own)
+    return json_response(await _campaign_response(engine, edited))
 
 
 @router.post(

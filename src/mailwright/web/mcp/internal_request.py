@@ -19,7 +19,14 @@ class InternalResponse:
 
 
 async def call_route(
-    app: ASGIApp, caller: Caller, method: str, path: str, *, query: Mapping[str, Any], body: Any | None
+    app: ASGIApp,
+    caller: Caller,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, Any],
+    headers: Mapping[str, str],
+    body: Any | None,
 ) -> InternalResponse:
     """Send a request to the application. It passes the same checks as one from outside, except for the API key."""
     content = b"" if body is None else orjson.dumps(body)
@@ -36,7 +43,9 @@ async def call_route(
         elif message["type"] == "http.response.body":
             parts.extend(message.get("body", b""))
 
-    await app(_scope(caller, method, path, query, content), receive, send)
+    scope = _scope(caller, method, path, query, content)
+    scope["headers"] += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await app(scope, receive, send)
     return InternalResponse(status, bytes(parts))
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.access.roles import Scope
-from mailwright.web.api.caller import scope_of
+from mailwright.web.api.caller import KEY_NAME, scope_of
 
 Schema = dict[str, Any]
 
 _REFERENCE = "#/components/schemas/"
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_PATH_OR_QUERY = frozenset({"path", "query"})
+# Headers that a tool takes as arguments. Others belong to the connection.
+_HEADERS: Final = {KEY_NAME: "idempotencyKey"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,13 @@ TOOLS: Final = (
         "Create a template. A new version of an existing template requires the scope `manage`, because email that is "
         "sent from now on would use it.",
     ),
-    AgentTool("send_email", "POST", "/v1/email/send", "Send one email now. This cannot be undone."),
+    AgentTool(
+        "send_email",
+        "POST",
+        "/v1/email/send",
+        "Send one email now. This cannot be undone. Choose an `idempotencyKey` for each email, and repeat it when you "
+        "retry: the same key never sends twice.",
+    ),
     AgentTool(
         "start_campaign",
         "POST",
@@ -98,21 +105,31 @@ TOOLS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """The arguments of a tool: which of them belong to the path, the query and the body, and their JSON Schema."""
+    """The arguments of a tool: which of them belong to the path, the query and the headers, and their JSON Schema."""
 
     path: frozenset[str]
     query: frozenset[str]
+    headers: Mapping[str, str]  # the names of headers, by argument
     schema: Schema
 
     def body(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if name not in self.path | self.query}
+        return {name: value for name, value in values.items() if name not in self.outside_body}
+
+    @property
+    def outside_body(self) -> frozenset[str]:
+        return self.path | self.query | self.headers.keys()
 
 
 def describe_arguments(tool: AgentTool, openapi: Mapping[str, Any]) -> ToolArguments:
     """Read the arguments of a tool from the API description."""
     operation = openapi["paths"][tool.path][tool.method.lower()]
-    parameters = [each for each in operation.get("parameters", ()) if each["in"] in _PATH_OR_QUERY]
+    described = operation.get("parameters", ())
+    parameters = [each for each in described if each["in"] in ("path", "query")]
+    headers = {
+        _HEADERS[each["name"]]: each for each in described if each["in"] == "header" and each["name"] in _HEADERS
+    }
     properties = {each["name"]: each["schema"] for each in parameters}
+    properties |= {name: {**each["schema"], "description": each["description"]} for name, each in headers.items()}
     required = [each["name"] for each in parameters if each.get("required")]
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if content is not None:
@@ -124,6 +141,7 @@ def describe_arguments(tool: AgentTool, openapi: Mapping[str, Any]) -> ToolArgum
     return ToolArguments(
         frozenset(each["name"] for each in parameters if each["in"] == "path"),
         frozenset(each["name"] for each in parameters if each["in"] == "query"),
+        {name: each["name"] for name, each in headers.items()},
         _with_local_references(schema | ({"$defs": definitions} if definitions else {})),
     )
 
