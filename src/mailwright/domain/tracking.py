@@ -5,6 +5,7 @@ restriction. Transactional messages are tracked only if they request it, and ind
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -37,10 +38,13 @@ def strictest(installation: TrackingMode, *others: TrackingMode | None) -> Track
 
 def tracking_of(installation: TrackingMode, claimed: "Claimed") -> TrackingMode:
     """Return the tracking mode of this message. A recipient who refused gets the author's unchanged links."""
-    own = parse_mode(claimed.payload.get("tracking"))
-    if (own is None and not claimed.is_bulk) or claimed.consents_to_tracking is False:
+    own = claimed.payload.get("tracking")
+    if installation is TrackingMode.OFF or claimed.consents_to_tracking is False:
         return TrackingMode.OFF
-    mode = strictest(installation, parse_mode(claimed.tenant_tracking), parse_mode(claimed.list_tracking), own)
+    if own is None and not claimed.is_bulk:
+        return TrackingMode.OFF
+    own = None if own is None else str(own)
+    mode = _strictest_of(installation, claimed.tenant_tracking, claimed.list_tracking, own)
     if mode is TrackingMode.INDIVIDUAL:
         return mode if claimed.consents_to_tracking and not _has_copies(claimed) else TrackingMode.OFF
     # Anonymous totals belong to a campaign, so a message without a campaign is not tracked.
@@ -49,4 +53,10 @@ def tracking_of(installation: TrackingMode, claimed: "Claimed") -> TrackingMode:
 
 def _has_copies(claimed: "Claimed") -> bool:
     """Return whether others receive copies with the same links; their clicks must not count as the recipient's."""
-    return any(claimed.payload.get(kind) for kind in ("cc", "bcc", "copy"))
+    payload = claimed.payload
+    return bool(payload.get("cc") or payload.get("bcc") or payload.get("copy"))
+
+
+@lru_cache(maxsize=256)
+def _strictest_of(installation: TrackingMode, *others: str | None) -> TrackingMode:
+    return strictest(installation, *map(parse_mode, others))

@@ -134,4 +134,5 @@ class MessageTracker:
 
 
 def _utm(claimed: Claimed) -> tuple[tuple[str, str], ...]:
-    return tuple((f"utm_{name}", value) for name, value in claimed.payload.get("utm", {}).items())
+    utm = claimed.payload.get("utm")
+    return tuple((f"utm_{name}", value) for name, value in utm.items()) if utm else ()
