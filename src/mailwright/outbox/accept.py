@@ -64,6 +64,15 @@ class Acceptor:
         """Accept all messages in one transaction. The results are in the order of the messages."""
         return await self._group_commit.submit(messages) if messages else []
 
+    async def find_accepted(self, tenant_id: int, digests: Mapping[str, str]) -> dict[str, str]:
+        """Return the outbox IDs of messages that have these deduplication keys and the same body, by key."""
+        wanted = [{"tenant_id": tenant_id, "dedupe_key": key} for key in digests]
+        if not wanted:
+            return {}
+        async with self._database.read(within=PROMPT_SECONDS) as tx:
+            rows = await tx.run(FIND_REPLAYS, wanted=wanted)
+        return {row.dedupe_key: row.outbox_id for row in rows if row.body_digest == digests[row.dedupe_key]}
+
     async def close(self) -> None:
         await self._group_commit.close()
 

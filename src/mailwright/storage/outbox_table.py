@@ -56,6 +56,7 @@ outbox_rows = table(
     column("status", Text),
     column("outbox_id", Text),
     column("error", Text),
+    column("created_at", Text),
 )
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, insert, select
 
 from mailwright.app.outbox_table import drain_outbox_table, open_application_database, open_relay
 from mailwright.app.wiring import Engine
-from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.clock import DAY, MINUTE, ManualClock, isoformat
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.sources.outbox_table import relay as relay_module
 from mailwright.sources.outbox_table.relay import OutboxRelay
 from mailwright.storage.database import Database
 from mailwright.storage.outbox_table import create_outbox_table
-from mailwright.storage.tables import messages
+from mailwright.storage.tables import lists, messages
 from tests.api import a_request, an_engine
 from tests.engines import PostgresServer
 
@@ -114,6 +114,38 @@ async def test_row_that_was_not_marked_is_accepted_once(application: Application
     assert await application.relay.relay() == 1
     assert application.rows() == [first]
     assert len(await application.accepted()) == 1
+
+
+@pytest.mark.parametrize("is_accepted_before", [False, True])
+async def test_row_whose_send_time_passed_is_sent_late(
+    application: Application, clock: ManualClock, is_accepted_before: bool
+) -> None:
+    application.write(a_request(scheduledAt=isoformat(clock.now() + MINUTE)))
+    application.write(a_request(scheduledAt=isoformat(clock.now() - DAY)))
+    application.run("UPDATE mailwright_outbox SET created_at = ?", isoformat(clock.now()))
+    if is_accepted_before:
+        await application.relay.relay()
+        application.run("UPDATE mailwright_outbox SET status = 'pending', outbox_id = NULL, error = NULL")
+    clock.advance(DAY)
+    assert await drain_outbox_table(application.relay) == 2
+    [(outbox_id, _)] = await application.accepted()
+    [late, past] = application.rows()
+    assert late == ("accepted", outbox_id, None)
+    assert (past[0], past[2]["code"]) == ("refused", "IN_THE_PAST")
+
+
+async def test_unmarked_row_stays_accepted_when_its_list_disappears(application: Application) -> None:
+    async with application.engine.database.write() as tx:
+        await tx.execute(insert(lists).values(tenant_id=1, list_key="news", name="News", is_public=False, created_at=0))
+    application.write(a_request(listKey="news"))
+    await application.relay.relay()
+    rows = application.rows()
+    application.run("UPDATE mailwright_outbox SET status = 'pending', outbox_id = NULL")
+    async with application.engine.database.write() as tx:
+        await tx.execute(delete(lists))
+    assert await application.relay.relay() == 1
+    assert application.rows() == rows
+    assert [status for status, _, _ in rows] == ["accepted"]
 
 
 async def test_bad_rows_name_the_field_and_stop_no_others(application: Application) -> None:

@@ -81,11 +81,12 @@ class References:
 
 
 class _Item(NamedTuple):
-    """The ids of one message, and its request body as received."""
+    """The ids of one message, its request body as received, and when it was written."""
 
     outbox_id: str
     key: str | None
     body: Any
+    written_at: Instant
 
 
 class ApiMessages:
@@ -110,7 +111,7 @@ class ApiMessages:
         references = await self._references(context.caller, [request])
         key = f"send:{context.idempotency_key}" if context.idempotency_key else None
         now = self._clock.now()
-        message = self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body), now))
+        message = self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body, now), now))
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -124,22 +125,28 @@ class ApiMessages:
             one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one) for one in messages
         ]
 
-    async def prepare(self, context: RequestContext, items: Sequence[Any]) -> list[NewMessage | RejectedItem]:
-        """Validate the requests of a batch without storing anything."""
+    async def prepare(
+        self, context: RequestContext, items: Sequence[Any], written_at: Sequence[Instant] | None = None
+    ) -> list[NewMessage | RejectedItem]:
+        """Validate the requests of a batch without storing anything.
+
+        `written_at` are the times at which requests were written that waited: a send time since then is not too late.
+        """
         zone = await self._zone(context.caller, items)
         requests = [_parse_item(item, zone) for item in items]
         references = await self._references(
             context.caller, [request for request in requests if isinstance(request, SendRequest)]
         )
         now = self._clock.now()
+        times = written_at or [now] * len(items)
         messages = [
             request
             if isinstance(request, RejectedItem)
             else _message_or_rejection(
-                context, request, references, _Item(outbox_id, _item_key(context, index), body), now
+                context, request, references, _Item(outbox_id, _item_key(context, index), body, time), now
             )
-            for index, (outbox_id, request, body) in enumerate(
-                zip(uuid7s(now, len(items)), requests, items, strict=True)
+            for index, (outbox_id, request, body, time) in enumerate(
+                zip(uuid7s(now, len(items)), requests, items, times, strict=True)
             )
         ]
         return [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
@@ -194,7 +201,7 @@ def _message(
     context: RequestContext, request: SendRequest, references: References, item: _Item, now: Instant
 ) -> NewMessage:
     if request.scheduled_at is not None:
-        check_schedule(request.scheduled_at, now)
+        check_schedule(request.scheduled_at, now, written_at=item.written_at)
     template = None
     if request.template_id is not None:
         template = references.templates.find(request.template_id, request.to.lower(), request.locale)
@@ -228,10 +235,13 @@ def _message(
     )
 
 
-def check_schedule(scheduled_at: Instant, now: Instant, field: str = "scheduledAt") -> None:
+def check_schedule(
+    scheduled_at: Instant, now: Instant, field: str = "scheduledAt", *, written_at: Instant | None = None
+) -> None:
+    """Raise if a send time is too far ahead, or was past when the request was written."""
     if scheduled_at > now + MAX_SCHEDULE_AHEAD:
         raise RequestInvalid([FieldError(field, "TOO_FAR_AHEAD", "is more than a year ahead")])
-    if is_past(scheduled_at, now):
+    if is_past(scheduled_at, now if written_at is None else written_at):
         raise RequestInvalid([FieldError(field, "IN_THE_PAST", "is in the past; leave it out to send now")])
 
 

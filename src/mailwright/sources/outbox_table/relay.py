@@ -2,12 +2,13 @@
 
 A row is accepted with its idempotency key and marked afterwards. If the process is killed in between, the row is
 accepted again with the same key, which returns the first message. So no row is lost or sent twice, and several
-processes can relay one table.
+processes can relay one table. A row that waited is validated as of the time at which it was written.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC
 from typing import Any, Final
 
 import orjson
@@ -15,10 +16,11 @@ from sqlalchemy import Text, cast, func, select, update
 
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, NotDurable
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Accepted, NewMessage
+from mailwright.domain.schedule import parse_time
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.tenants import Tenant
@@ -42,6 +44,11 @@ class OutboxRow:
     id: int
     key: str
     email: str | None
+    written_at: Instant
+
+    @property
+    def dedupe_key(self) -> str:
+        return f"api:outbox:{hashlib.sha256(self.key.encode()).hexdigest()[:40]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +93,39 @@ class OutboxRelay:
             wanted = _first_within(sizes, MAX_BATCH_BYTES)
             readable = [row_id for row_id in wanted if sizes[row_id] <= MAX_ROW_BYTES]
             contents = await tx.execute(select(r.id, content.label("email")).where(r.id.in_(readable)))
-            keys = await tx.execute(select(r.id, r.idempotency_key).where(r.id.in_(wanted)).order_by(r.id))
+            known = select(r.id, r.idempotency_key, cast(r.created_at, Text).label("written_at"))
+            found = await tx.execute(known.where(r.id.in_(wanted)).order_by(r.id))
         emails = {row.id: row.email for row in contents}
-        return [OutboxRow(row.id, row.idempotency_key, emails.get(row.id)) for row in keys]
+        return [
+            OutboxRow(row.id, row.idempotency_key, emails.get(row.id), _written_at(row.written_at, now))
+            for row in found
+        ]
 
     async def _accept(self, rows: Sequence[OutboxRow]) -> list[RowResult]:
         context = RequestContext(self._caller, uuid7(self._clock.now()))
         bodies = [_body(row) for row in rows]
+        parsed = [(row, body) for row, body in zip(rows, bodies, strict=True) if not isinstance(body, RejectedItem)]
         prepared = iter(
-            await self._api_messages.prepare(context, [each for each in bodies if not isinstance(each, RejectedItem)])
+            await self._api_messages.prepare(
+                context, [body for _, body in parsed], [row.written_at for row, _ in parsed]
+            )
         )
         messages = [
             each if isinstance(each, RejectedItem) else _keyed(next(prepared), row, each)
             for row, each in zip(rows, bodies, strict=True)
         ]
         accepted = iter(await self._acceptor.accept([each for each in messages if isinstance(each, NewMessage)]))
+        refused = {
+            row.dedupe_key: digest_json(body)
+            for row, body, each in zip(rows, bodies, messages, strict=True)
+            if isinstance(each, RejectedItem) and not isinstance(body, RejectedItem)
+        }
+        # A row that was accepted and not marked can be invalid by now, for example because its template was deleted.
+        earlier = await self._acceptor.find_accepted(self._caller.tenant_id, refused)
         return [
-            _result(row, each if isinstance(each, RejectedItem) else next(accepted))
+            RowResult(row.id, outbox_id=earlier[row.dedupe_key])
+            if row.dedupe_key in earlier
+            else _result(row, each if isinstance(each, RejectedItem) else next(accepted))
             for row, each in zip(rows, messages, strict=True)
         ]
 
@@ -138,6 +161,14 @@ def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
     return wanted
 
 
+def _written_at(text: str | None, now: Instant) -> Instant:
+    """Return when a row was written; now if the text, which an application may have written, is no time before now."""
+    try:
+        return min(parse_time(text or "", UTC), now)
+    except (ValueError, OverflowError):
+        return now
+
+
 def _body(row: OutboxRow) -> Any:
     """Return the parsed email of a row, or why it cannot be one."""
     if row.email is None:
@@ -151,8 +182,7 @@ def _body(row: OutboxRow) -> Any:
 def _keyed(message: NewMessage | RejectedItem, row: OutboxRow, body: Any) -> NewMessage | RejectedItem:
     if isinstance(message, RejectedItem):
         return message
-    key = hashlib.sha256(row.key.encode()).hexdigest()[:40]
-    return replace(message, dedupe_key=f"api:outbox:{key}", body_digest=digest_json(body))
+    return replace(message, dedupe_key=row.dedupe_key, body_digest=digest_json(body))
 
 
 def _result(row: OutboxRow, outcome: Accepted | RejectedItem) -> RowResult:
