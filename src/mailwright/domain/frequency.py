@@ -29,7 +29,7 @@ class FrequencyCap:
 
 @dataclass(frozen=True, slots=True)
 class CapReached:
-    """A contact has received as many bulk emails as the cap allows, and may receive the next one at `until`."""
+    """A contact has received as many bulk emails as the cap allows. Check the next one again at `until`."""
 
     until: Instant
     cap: FrequencyCap

@@ -5,10 +5,11 @@ any number of workers, and needs no Valkey.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import DAY, SECOND, Instant
 from mailwright.domain.frequency import MAX_DAYS, CapReached, FrequencyCap
 from mailwright.domain.message import Admitted
 from mailwright.storage.database import Database
@@ -19,17 +20,29 @@ LOCK_RECIPIENTS = statement(__package__, "lock_recipients")
 RECENT_BULK_SENDS = statement(__package__, "recent_bulk_sends")
 ADD_BULK_SENDS = statement(__package__, "add_bulk_sends")
 DELETE_BULK_SENDS = statement(__package__, "delete_bulk_sends")
+DELETE_UNSENT_BULK_SENDS = statement(__package__, "delete_unsent_bulk_sends")
 
 # Sends are kept a little longer than the longest cap counts them.
 KEPT_FOR: Final[Instant] = (MAX_DAYS + 1) * DAY
+# When to check again whether a provider rejected a message in flight. A draining worker waits this long.
+IN_FLIGHT_WAIT: Final[Instant] = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class _Send:
+    at: Instant
+    is_in_flight: bool
 
 
 async def reached_caps(tx: Runner, next_up: Sequence[Admitted], now: Instant) -> dict[int, CapReached]:
-    """Return the messages whose recipients may not receive them yet, by message key. Earlier messages come first."""
+    """Return the messages whose recipients may not receive them yet, by message key. Earlier messages come first.
+
+    A message in flight takes a place, but only the sends that are certain decide how long another one waits.
+    """
     capped = [(message.claimed, message.frequency_cap) for message in next_up if message.frequency_cap is not None]
     if not capped:
         return {}
-    sends: dict[tuple[int, str], dict[int, Instant]] = {(one.tenant_id, one.to_email): {} for one, _ in capped}
+    sends: dict[tuple[int, str], dict[int, _Send]] = {(one.tenant_id, one.to_email): {} for one, _ in capped}
     numbers = sorted({_lock(tenant_id, email) for tenant_id, email in sends})
     await tx.run(LOCK_RECIPIENTS, recipients=[(number,) for number in numbers])
     since = now - max(cap.window for cap in {cap for _, cap in capped})
@@ -37,14 +50,16 @@ async def reached_caps(tx: Runner, next_up: Sequence[Admitted], now: Instant) ->
     if not recent and len(sends) == len(capped):
         return {}  # Each recipient gets one message and has received none.
     for row in recent:
-        sends[row.tenant_id, row.email][row.message_key] = row.sent_at
+        sends[row.tenant_id, row.email][row.message_key] = _Send(row.sent_at, bool(row.is_in_flight))
     reached: dict[int, CapReached] = {}
     for claimed, cap in capped:
         others = sends[claimed.tenant_id, claimed.to_email]
-        if (until := free_at(cap, [at for key, at in others.items() if key != claimed.message_key], now)) is not None:
-            reached[claimed.message_key] = CapReached(until, cap)
-        else:
-            others[claimed.message_key] = now
+        earlier = [send for key, send in others.items() if key != claimed.message_key]
+        if free_at(cap, [send.at for send in earlier], now) is None:
+            others[claimed.message_key] = _Send(now, is_in_flight=True)
+            continue
+        until = free_at(cap, [send.at for send in earlier if not send.is_in_flight], now)
+        reached[claimed.message_key] = CapReached(now + IN_FLIGHT_WAIT if until is None else until, cap)
     return reached
 
 
@@ -64,6 +79,11 @@ async def record_sends(tx: Runner, begun: Sequence[Admitted], now: Instant) -> N
 
 async def delete_old_sends(database: Database, now: Instant) -> None:
     await database.transact(lambda tx: tx.count(DELETE_BULK_SENDS, before=now - KEPT_FOR))
+
+
+async def delete_unsent(tx: Runner, message_keys: Sequence[tuple[int]]) -> None:
+    """Delete the sends of messages that are about to be deleted and that nobody received."""
+    await tx.count(DELETE_UNSENT_BULK_SENDS, keys=message_keys)
 
 
 def _lock(tenant_id: int, email: str) -> int:

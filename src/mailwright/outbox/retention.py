@@ -15,6 +15,7 @@ from sqlalchemy import func, select, true
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.retention import OF_MESSAGES, RetentionCount, RetentionKind, RetentionRule, check_days
+from mailwright.outbox.frequency import delete_unsent
 from mailwright.outbox.retention_export import export_lines
 from mailwright.outbox.retention_rules import lock_rule, save_progress
 from mailwright.outbox.search import key_before
@@ -179,6 +180,7 @@ class Retention:
         await tx.count(KEEP_RECIPIENTS, keys=keys, now=self._clock.now())
         all_events = (_DELETE_EVENTS, {"keys": [(row.message_key, 0) for row in rows]})
         others = [(deletion, {"keys": keys}) for deletion in (*_DELETE_BY_MESSAGE, _DELETE_MESSAGES)]
+        await delete_unsent(tx, keys)
         await self._delete(tx, rule, all_events, *others, *contents)
         return len(rows)
 

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from mailwright.app.limits import default_limits
+from mailwright.app.retention import RetentionSweep
 from mailwright.domain.campaign import CampaignStatus
-from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.explanation import Remedy
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.permits import Deferral
+from mailwright.domain.retention import RetentionKind
 from mailwright.domain.states import Status
 from mailwright.outbox import tenants
 from mailwright.outbox.explain import explain
 from mailwright.outbox.frequency import delete_old_sends, free_at
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.limits import DefaultLimits
+from mailwright.outbox.retention_rules import list_rules, set_rule
 from mailwright.schemas.explanation_text import message_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
@@ -52,6 +55,13 @@ async def newsletters(bench: Bench, count: int, email: str = ADA, **changes: Any
     return await bench.accept(*(a_newsletter(to=email, **changes) for _ in range(count)))
 
 
+async def drain(bench: Bench, *answers: Any) -> None:
+    """Send what is due, and then what waited for messages in flight."""
+    await bench.drain(ScriptedProvider(*answers))
+    bench.clock.advance(SECOND)
+    await bench.drain(ScriptedProvider())
+
+
 @pytest.fixture(params=["database", "valkey"])
 async def shared(engine: DatabaseAddress, clock: ManualClock, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
     """An installation with and without Valkey."""
@@ -67,7 +77,9 @@ async def test_two_workers_never_exceed_the_cap(shared: Bench) -> None:
     people = [f"reader{number}@example.com" for number in range(20)]
     ids = [outbox_id for _ in range(5) for email in people for outbox_id in await newsletters(bench, 1, email)]
     provider = ScriptedProvider()
-    await asyncio.gather(*(bench.drain(provider) for _ in range(2)))
+    for _ in range(2):
+        await asyncio.gather(*(bench.drain(provider) for _ in range(2)))
+        bench.clock.advance(SECOND)
     received = Counter(message.recipients[0] for message in provider.messages)
     assert received == Counter(dict.fromkeys(people, 3))
     assert await states(bench, ids) == {Status.SENT: 60, Status.FAILED: 40}
@@ -90,16 +102,16 @@ async def test_message_waits_for_the_cap_and_says_until_when(bench: Bench) -> No
     first = await newsletters(bench, 1)
     await bench.drain(ScriptedProvider())
     bench.clock.advance(HOUR)
-    second = await newsletters(bench, 2)
-    await bench.drain(ScriptedProvider())
     until = bench.clock.now() + 2 * DAY - HOUR
+    second = await newsletters(bench, 2)
+    await drain(bench)
     [waiting] = [each for each in second if (await bench.record(each)).summary.status == Status.PENDING]
     found = await explain(bench.database, bench.clock, waiting, tenant_id=DEFAULT_TENANT)
     assert (found.state, found.reason, found.until) == ("held", "frequency_cap", until)
     sentence = message_text(found).sentence
     assert "has received 2 of 2 bulk emails since " in sentence
     assert "This email can be sent from " in sentence
-    bench.clock.advance(2 * DAY - HOUR)
+    bench.clock.advance(until - bench.clock.now())
     await bench.drain(ScriptedProvider())
     assert await states(bench, [*first, *second]) == {Status.SENT: 3}
 
@@ -126,6 +138,33 @@ async def test_rejected_message_does_not_count(bench: Bench) -> None:
     await bench.drain(ScriptedProvider())
     assert await states(bench, rejected) == {Status.FAILED: 1}
     assert await states(bench, sent) == {Status.SENT: 1}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_message_takes_the_place_of_a_rejected_one(bench: Bench, limit: int) -> None:
+    await change_tenant(bench.database, frequency_cap=f"{limit} per 7 days")
+    ids = await newsletters(bench, 2 * limit)
+    await drain(bench, *[REFUSAL] * limit)
+    assert await states(bench, ids) == {Status.FAILED: limit, Status.SENT: limit}
+    codes = {(await bench.record(each)).summary.error_code for each in ids}
+    assert "FREQUENCY_CAP" not in codes
+
+
+async def test_deleted_rejection_does_not_count(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 90 days")
+    await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider(REFUSAL))
+    await newsletters(bench, 1, "bob@example.com")
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(40 * DAY)
+    await bench.accept(a_message())  # newer than what is deleted
+    rule = {"days": 30, "exports": False, "actor": "ada"}
+    await set_rule(bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.MESSAGES, **rule)
+    sweep = RetentionSweep(bench.engine.settings, bench.database, bench.clock)
+    assert sum([count.rows async for _, count in sweep.run(await list_rules(bench.database))]) == 2
+    ids = [*await newsletters(bench, 1), *await newsletters(bench, 1, "bob@example.com")]
+    await bench.drain(ScriptedProvider())
+    assert [(await bench.record(each)).summary.status for each in ids] == [Status.SENT, Status.FAILED]
 
 
 async def test_retried_message_counts_once(bench: Bench) -> None:
@@ -236,7 +275,7 @@ async def test_explanation_offers_to_change_the_cap(bench: Bench) -> None:
 
 async def sent_twice(bench: Bench) -> list[str]:
     ids = await newsletters(bench, 2)
-    await bench.drain(ScriptedProvider())
+    await drain(bench)
     return ids
 
 
