@@ -65,7 +65,7 @@ ALLOWED_STATUSES = {
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
     CampaignAction.OPEN_WAVE: frozenset({CampaignStatus.SENDING}),
-    CampaignAction.RESEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
+    CampaignAction.RESEND: frozenset({CampaignStatus.SENT}),
 }
 
 # Reason codes of lane deferrals. The policies define further codes.

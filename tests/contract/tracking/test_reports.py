@@ -12,10 +12,11 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.access.roles import Role
-from mailwright.domain.clock import HOUR, MINUTE, ManualClock
+from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import EventTallier
+from mailwright.sources.campaigns.resend import TIME_TO_OPEN
 from mailwright.storage.database import Database
 from mailwright.storage.tables import messages
 from tests.campaigns import join
@@ -237,10 +238,46 @@ async def test_concurrent_resends_create_one_draft(tracking: Tracking) -> None:
     assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409]
     assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"ALREADY_RESENT"}
     [made] = [answer.json()["campaignId"] for answer in answers if answer.status_code == 201]
-    copied = await tracking.api.client.post(f"/v1/campaigns/{made}/duplicate", json={})
-    assert copied.status_code == 409
     await tracking.api.client.post(f"/v1/campaigns/{made}/cancel")
     assert (await _resend(tracking, campaign_id)).status_code == 201
+
+
+async def test_duplicate_of_a_resend_is_an_ordinary_campaign(tracking: Tracking) -> None:
+    made = (await _resend(tracking, await _respond(tracking))).json()["campaignId"]
+    copied = await tracking.api.client.post(f"/v1/campaigns/{made}/duplicate", json={})
+    assert copied.status_code == 201, copied.text
+    definition = copied.json()["definition"]
+    assert (definition.get("resendOf"), definition["lists"]) == (None, ["news"])
+    assert (await tracking.api.client.post(f"/v1/campaigns/{made}/preflight")).json()["planned"] == 1
+
+
+@pytest.mark.promise("resend-once")
+async def test_resend_waits_until_recipients_had_time_to_open(tracking: Tracking) -> None:
+    campaign_id = await tracking.send(ANN, DAN, limits={"dailyLimit": 1})
+    assert (await _resend(tracking, campaign_id)).status_code == 409  # still being sent
+    tracking.clock.advance(DAY)
+    await tracking.bench.drain(tracking.provider)
+    await tracking.campaigns.run_scheduler()
+    early = await tracking.api.client.post(f"/v1/campaigns/{campaign_id}/resend", json={"subject": "Again"})
+    assert (early.status_code, "time to open it" in early.text) == (409, True)
+    assert (await _resend(tracking, campaign_id)).status_code == 201
+
+
+@pytest.mark.promise("resend-once")
+async def test_resend_is_not_started_while_the_original_grows(tracking: Tracking) -> None:
+    campaign_id = await tracking.send(ANN)
+    draft = (await _resend(tracking, campaign_id)).json()["campaignId"]
+    await join(tracking.bench.database, [DAN], consents_to_tracking=True, tracking_consent_at=0)
+    extended = await tracking.api.client.post(f"/v1/campaigns/{campaign_id}/extend", json={})
+    assert extended.status_code == 200, extended.text
+    refused = await tracking.api.client.post(f"/v1/campaigns/{draft}/start")
+    assert refused.status_code == 409
+    await tracking.campaigns.run_scheduler()
+    await tracking.bench.drain(tracking.provider)
+    tracking.clock.advance(TIME_TO_OPEN)
+    before = len(tracking.provider.messages)
+    await _start(tracking, draft)
+    assert len(tracking.provider.messages) == before + 2
 
 
 @pytest.mark.promise("resend-once")
@@ -274,6 +311,7 @@ async def test_resend_needs_another_subject_and_no_chain(tracking: Tracking) -> 
 
 
 async def _resend(tracking: Tracking, campaign_id: str, subject: str = "Did you miss this?") -> Any:
+    tracking.clock.advance(TIME_TO_OPEN)
     return await tracking.api.client.post(f"/v1/campaigns/{campaign_id}/resend", json={"subject": subject})
 
 
@@ -320,6 +358,7 @@ async def test_click_map_shows_clicks_at_their_links(tracking: Tracking, tmp_pat
 
 async def test_editor_creates_segment_and_resend_from_the_report(tracking: Tracking, tmp_path: Path) -> None:
     campaign_id = await _respond(tracking)
+    tracking.clock.advance(TIME_TO_OPEN)
     async with a_tracking_dashboard(tracking, tmp_path, Role.EDITOR) as visit:
         await visit.open(f"/campaigns/{campaign_id}/report/opens")
         await visit.press("Create segment", nth=1)

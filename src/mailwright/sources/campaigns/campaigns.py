@@ -136,9 +136,9 @@ class Campaigns:
             return await find_campaign(tx, campaign_id, actor.tenant_id)
 
     async def duplicate(self, actor: Actor, campaign_id: str, name: str | None = None) -> Campaign:
-        """Create a draft with the same content, attachments and audience."""
+        """Create a draft with the same content, attachments and lists. A copy of a resend is no resend."""
         original = await self.find(campaign_id, tenant_id=actor.tenant_id)
-        changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None}
+        changes = {"name": name or f"{original.name} (copy)", "scheduled_at": None, "resend_of": None}
         copy = original.definition.model_copy(update=changes)
         return await self.create(actor, original.tenant_id, copy, copy_of=original)
 
@@ -213,6 +213,7 @@ class Campaigns:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.START)
             if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
                 raise NotPossibleNow("The campaign was edited during its start. Start it again.")
+            await find_resent(tx, campaign.tenant_id, definition, now)  # The original may have been extended.
             if definition.scheduled_at != draft.definition.scheduled_at:
                 await self._changes.set_send_time(tx, actor, campaign, definition.scheduled_at)
             entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
@@ -412,7 +413,7 @@ async def _insert_draft(tx: Transaction, tenant_id: int, definition: CampaignDef
         "scheduled_at": definition.scheduled_at,
         "created_at": now,
         "updated_at": now,
-        "resend_of": await find_resent(tx, tenant_id, definition),
+        "resend_of": await find_resent(tx, tenant_id, definition, now),
     }
     try:
         rows = await tx.execute(insert(campaigns).values(**values).returning(campaigns))

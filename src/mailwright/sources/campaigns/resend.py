@@ -1,12 +1,13 @@
 """Send a campaign again, with a new subject, to the people who did not open it. Each campaign is sent again once."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import case, func, or_, select
 
 from mailwright.audience.responses import responses, responses_of_machines, was_not_opened
 from mailwright.domain.campaign import CampaignAction
+from mailwright.domain.clock import HOUR, Instant, isoformat
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.tallies import count_messages_of_campaigns
@@ -15,6 +16,9 @@ from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.sources.campaigns.records import Campaign, check_status, find_campaign
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, deliveries, messages
+
+# How long recipients have at least to open a campaign before it is sent again.
+TIME_TO_OPEN: Final[Instant] = 4 * HOUR
 
 
 class AlreadyResent(NotPossibleNow):
@@ -52,8 +56,8 @@ async def count_open_groups(tx: Transaction, campaign_key: int) -> OpenGroups:
     return OpenGroups(**{name: counts.get(name, 0) for name in OpenGroups.__slots__})
 
 
-async def find_resent(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> int | None:
-    """Return the key of the campaign that a new campaign sends again, or None. Raise if it cannot be sent again."""
+async def find_resent(tx: Transaction, tenant_id: int, definition: CampaignDefinition, now: Instant) -> int | None:
+    """Return the key of the campaign that another one sends again, or None. Raise if it cannot be sent again now."""
     if definition.resend_of is None:
         return None
     try:
@@ -69,6 +73,12 @@ async def find_resent(tx: Transaction, tenant_id: int, definition: CampaignDefin
         raise NotPossibleNow(
             "Nobody knows who did not open this campaign: its opens were not recorded individually. "
             "Use individual tracking and ask for consent before you send the next one."
+        )
+    possible_from = (original.finished_at or now) + TIME_TO_OPEN
+    if now < possible_from:
+        raise NotPossibleNow(
+            "The campaign was sent a short time ago, and its recipients need time to open it. "
+            f"It can be sent again from {isoformat(possible_from)}."
         )
     return original.key
 
