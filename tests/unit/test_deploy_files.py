@@ -175,7 +175,7 @@ def test_compose_services_run_without_privileges() -> None:
 
 @pytest.mark.promise("containers-hardened")
 def test_pods_meet_the_restricted_security_standard() -> None:
-    pods = [each["spec"]["template"]["spec"] for each in _manifests() if each["kind"] in {"Deployment", "Job"}]
+    pods = _pods()
     assert len(pods) == 3
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -204,6 +204,15 @@ def test_state_marker_has_a_volume_of_its_own() -> None:
     for service in _mailwright_services():
         assert service["volumes"] == ["data:/var/lib/mailwright", "state:/var/lib/mailwright-state"]
     assert "MAILWRIGHT_STATE=/var/lib/mailwright-state" in CONTAINERFILE
+    for unit in UNITS:
+        lines = unit.read_text(encoding="utf-8").splitlines()
+        assert "StateDirectory=mailwright mailwright-state" in lines
+        assert "Environment=MAILWRIGHT_STATE=/var/lib/mailwright-state" in lines
+    claims = {each["metadata"]["name"] for each in _manifests() if each["kind"] == "PersistentVolumeClaim"}
+    for pod in _pods():
+        volumes = {each["name"]: each.get("persistentVolumeClaim") for each in pod["volumes"]}
+        assert volumes["data"] != volumes["state"]
+        assert volumes["state"]["claimName"] in claims
 
 
 def _compose(name: str) -> dict[str, Any]:
@@ -223,10 +232,9 @@ def _manifests() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(KUBERNETES.read_text(encoding="utf-8")))
 
 
+def _pods() -> list[dict[str, Any]]:
+    return [each["spec"]["template"]["spec"] for each in _manifests() if each["kind"] in {"Deployment", "Job"}]
+
+
 def _containers() -> list[dict[str, Any]]:
-    return [
-        container
-        for each in _manifests()
-        if each["kind"] in {"Deployment", "Job"}
-        for container in each["spec"]["template"]["spec"]["containers"]
-    ]
+    return [container for pod in _pods() for container in pod["containers"]]

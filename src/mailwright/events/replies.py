@@ -14,7 +14,7 @@ from mailwright.content.forwarded import ForwardHeaders, forward_email
 from mailwright.content.headers import Mailbox
 from mailwright.content.raw import InvalidEmail
 from mailwright.domain import address
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import (
     ENVELOPE_FROM,
@@ -33,7 +33,7 @@ from mailwright.events.bounces import OrdinaryEmail
 from mailwright.events.reports import ReportCounts, Reports
 from mailwright.events.sanitize import clean_metadata
 from mailwright.ops.logs import logger
-from mailwright.outbox.replied import RepliedMessage, find_by_id, find_by_key
+from mailwright.outbox.replied import RepliedMessage, count_replies, find_by_id, find_by_key
 from mailwright.storage.database import Database
 
 # The source of reports that come by email.
@@ -42,6 +42,8 @@ SOURCE: Final = "smtp"
 UNSUBSCRIBE_SUBJECTS: Final = frozenset(
     ["unsubscribe", "stop", "отписаться", "отписка", "стоп", "descadastrar", "cancelar inscrição", "parar"]
 )
+# Replies to one message that are forwarded in an hour. Anyone who has the message could otherwise flood the address.
+MAX_FORWARDED_PER_HOUR: Final = 20
 
 log = logger(__name__)
 
@@ -99,6 +101,9 @@ class ReplyRecorder:
         forward_to = message.forward_to or self._settings.forward_to
         if message.is_forwarded_reply or forward_to is None or not _may_forward(email, forward_to):
             return RecordedReply(ReplyOutcome.RECORDED, reports, counts)
+        if await count_replies(self._database, message.outbox_id, self._clock.now() - HOUR) > MAX_FORWARDED_PER_HOUR:
+            log.warning("reply_not_forwarded", identity=email.identity, reason="too many replies to the same message")
+            return RecordedReply(ReplyOutcome.RECORDED, reports, counts, needs_operator=True)
         forwarded_as = await self._forward(email, content, forward_to, message)
         return RecordedReply(ReplyOutcome.RECORDED, reports, counts, forwarded_as, needs_operator=forwarded_as is None)
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import func, select
 
+from mailwright.domain.clock import Instant
 from mailwright.domain.message import FORWARDED_REPLY
+from mailwright.domain.states import EventType
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import messages, tenants
+from mailwright.storage.tables import messages, reports, tenants
 
 FIND_REPLIED_BY_KEY = statement(__package__, "find_replied_by_key")
 
@@ -43,6 +45,15 @@ async def find_by_key(database: Database, dedupe_keys: Collection[str]) -> Repli
     if len({row.tenant_id for row in rows}) != 1:
         return None
     return _message(max(rows, key=lambda row: int(row.id)))
+
+
+async def count_replies(database: Database, outbox_id: str, since: Instant) -> int:
+    """Count the replies to a message that arrived since a time, whatever their own dates say."""
+    r, m = reports.c, messages.c
+    arrived = (m.outbox_id == outbox_id, r.type == EventType.REPLIED.value, r.received_at > since)
+    query = select(func.count()).select_from(reports.join(messages, r.message_key == m.id)).where(*arrived)
+    async with database.read() as tx:
+        return int((await tx.execute(query))[0][0])
 
 
 def _message(row: Any) -> RepliedMessage:

@@ -14,7 +14,7 @@ from mailwright.audience import erasure, personal_data
 from mailwright.audience.erasure import MessageInProgress
 from mailwright.content.headers import Mailbox
 from mailwright.content.raw import MAX_RAW_BYTES
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Accepted
 from mailwright.domain.states import EventType
@@ -23,7 +23,7 @@ from mailwright.events.bounces import open_mailbox
 from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
-from mailwright.events.replies import ReplyRecorder, ReplySettings
+from mailwright.events.replies import MAX_FORWARDED_PER_HOUR, ReplyRecorder, ReplySettings
 from mailwright.outbox import tenants
 from mailwright.outbox.tallies import EventTallier
 from mailwright.sources.api.messages import RequestContext
@@ -238,6 +238,19 @@ async def test_reply_is_forwarded_once(shop: Bench) -> None:
     assert sent["In-Reply-To"] == f"<{outbox_id}@example.com>"
     assert sent["X-SES-Outgoing"] is None
     assert sent.get_content().splitlines() == ["Grüße", ".", ".x"]
+
+
+@pytest.mark.promise("reply-forwarded")
+async def test_flood_of_replies_is_left_for_an_operator(shop: Bench) -> None:
+    outbox_id = await a_sent_message(shop)
+    old = "Date: Fri, 01 Jan 2021 00:00:00 +0000"  # The sender chooses the date, so it must not matter.
+    replies = [a_reply(outbox_id, old, f"Message-ID: <r{n}@reader.example>") for n in range(MAX_FORWARDED_PER_HOUR + 1)]
+    found = [(await record(shop, reply)).reply for reply in replies]
+    assert [each is not None and each.needs_operator for each in found] == [False] * MAX_FORWARDED_PER_HOUR + [True]
+    assert len(await forwarded(shop)) == MAX_FORWARDED_PER_HOUR
+    shop.clock.advance(HOUR)
+    await record(shop, replies[-1])
+    assert len(await forwarded(shop)) == 1
 
 
 async def test_same_message_id_with_another_body_is_forwarded(shop: Bench) -> None:
