@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,6 +32,22 @@ async def here(tmp_path: Path) -> Commands:
     await commands.ok("list", "create", "news")
     await commands.ok("contact", "import", "people.csv", "--list", "news")
     return commands
+
+
+async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) -> None:
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")).out.strip()
+    await here.ok("campaign", "start", campaign_id)
+    await here.ok("worker", "--drain")
+    await here.ok("backup", "now.mwbackup")
+    restored = await here.ok("restore", "now.mwbackup", "--yes")
+    assert restored.err == ""
+    assert re.search(r"Restored the backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", restored.out)
+    explained = (await here.ok("campaign", "explain", campaign_id, COLUMNS="300")).out
+    assert "mailwright quarantine list" in explained
+    listed = (await here.ok("quarantine", "list", COLUMNS="80")).out
+    assert (campaign_id in listed, "News" in listed, "mailwright quarantine release" in listed) == (True,) * 3
+    released = (await here.ok("quarantine", "release", "--yes")).out
+    assert "Messages that will be sent: 1." in released
 
 
 async def test_campaign_runs_from_file_to_report(here: Commands) -> None:

@@ -16,6 +16,16 @@ def scrubbed(**line: object) -> dict[str, object]:
     return dict(logs.scrub(None, "info", dict(line)))
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_only_terminals_get_coloured_lines(is_terminal: bool) -> None:
+    program = (
+        f"import sys; from mailwright.ops import logs; sys.stderr.isatty = lambda: {is_terminal}; "
+        "logs.configure('INFO', 'console'); logs.logger('a').warning('hello')"
+    )
+    written = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stderr
+    assert ("\x1b[" in written, "hello" in written) == (is_terminal, True)
+
+
 @pytest.mark.promise("logs-no-secret")
 @pytest.mark.parametrize(
     "name", ["password", "smtp_password", "UNSUBSCRIBE_SECRET", "token", "Authorization", "api_key", "apiKey", "cookie"]

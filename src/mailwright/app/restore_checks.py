@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mailwright.app.sending import stop_article_runs
-from mailwright.domain.clock import Clock, isoformat
+from mailwright.domain.clock import Clock, utc_text
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
@@ -40,7 +40,7 @@ def require_known_file(settings: Settings, database: Database) -> None:
     mark = FileMarker(settings.state, database.url).read()
     if mark is not None:
         raise NotDurable(
-            f"The database {database.url.database}, last used at {isoformat(mark.at)}, is missing. Restore it from a "
+            f"The database {database.url.database}, last used at {utc_text(mark.at)}, is missing. Restore it from a "
             "backup or correct MAILWRIGHT_DATABASE_URL. To start with an empty one, run `mailwright db upgrade --new`."
         )
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, text
 from mailwright.app.backups import SUFFIX, audit_of, back_up, load, opened
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.sending import stop_article_runs
-from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.clock import Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import Audit, audit
@@ -83,7 +83,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Database]:
 
 def _hold(header: BackupHeader, clock: Clock) -> SendingHold:
     detail = (
-        f"The database was restored from a backup of {isoformat(header.created_at)}. "
+        f"The database was restored from a backup of {utc_text(header.created_at)}. "
         "Messages sent since then are not in the database."
     )
     return SendingHold(HoldReason.RESTORED, clock.now(), detail)

@@ -14,7 +14,8 @@ from sqlalchemy import func, select
 
 from mailwright.app.findings import Finding, Verdict, ok
 from mailwright.app.providers import providers_of
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
+from mailwright.app.sending import list_running_campaigns
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_text
 from mailwright.domain.sizes import size_text
 from mailwright.ops.settings import Settings
 from mailwright.outbox.quarantine import count_quarantined
@@ -60,6 +61,7 @@ class HealthFacts:
     workers: Sequence[WorkerPresence]
     running_workers: int
     hold: SendingHold | None
+    is_queued: bool  # whether messages or campaigns wait for a worker
     quarantined: int  # messages that wait for a decision after a restore
 
 
@@ -107,6 +109,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         workers=workers,
         running_workers=len({each.worker for each in workers if not each.is_silent(now)}),
         hold=await find_hold(database),
+        is_queued=bool(queue.due or queue.later or queue.sending or await list_running_campaigns(database)),
         quarantined=await count_quarantined(database),
     )
 
@@ -139,9 +142,11 @@ def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool =
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:
     if facts.hold is not None:
-        summary = f"all sending has been on hold since {isoformat(facts.hold.since)} ({facts.hold.reason}): "
+        summary = f"all sending has been on hold since {utc_text(facts.hold.since)} ({facts.hold.reason}): "
         summary += facts.hold.detail
-        advice = "review the messages with `mailwright quarantine list`, then run `mailwright db release`"
+        advice = (
+            "review the messages with `mailwright quarantine list`, then run `mailwright quarantine release` or `drop`"
+        )
         yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
     elif facts.quarantined:
         advice = "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
@@ -157,7 +162,7 @@ def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
         since = max((each.seen_at for each in silent), default=None)
         advice = "start `mailwright serve` or `mailwright worker`"
         # Before the first start, nothing waits for a worker.
-        verdict = Verdict.WARNING if since is None and facts.oldest_due is None else Verdict.PROBLEM
+        verdict = Verdict.WARNING if since is None and not facts.is_queued else Verdict.PROBLEM
         yield Finding("workers", verdict, "none is running, so nothing is sent", advice, since=since)
         return
     providers = sorted({each.provider for each in workers if each.worker in running})
@@ -242,7 +247,7 @@ async def _reports(settings: Settings, database: Database, facts: HealthFacts, n
         advice = "check the webhook or queue at the provider; bounces and complaints are missed until then"
         yield Finding("events", Verdict.PROBLEM, summary, advice, since=facts.last_report)
     elif facts.last_report is not None:
-        yield ok("events", f"the last one arrived at {isoformat(facts.last_report)}")
+        yield ok("events", f"the last one arrived at {utc_text(facts.last_report)}")
 
 
 async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding]:
@@ -263,7 +268,7 @@ def _backup(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
         yield Finding("backup", Verdict.WARNING, "no backup was made with `mailwright backup` yet", advice)
         return
     verdict = _worst(now - facts.last_backup, BACKUP_AGE)
-    summary = f"the last one was made at {isoformat(facts.last_backup)}"
+    summary = f"the last one was made at {utc_text(facts.last_backup)}"
     yield Finding("backup", verdict, summary, None if verdict is Verdict.OK else advice, since=facts.last_backup)
 
 

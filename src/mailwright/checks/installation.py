@@ -10,7 +10,7 @@ from mailwright.app.sender_dns import check_sender
 from mailwright.app.wiring import verify
 from mailwright.checks.health import check_health
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
-from mailwright.domain.clock import DAY, Clock, SystemClock, isoformat
+from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
@@ -119,7 +119,7 @@ async def _unknown_sends(database: Database, clock: Clock) -> AsyncIterator[Find
         yield warning(
             "sending",
             f"reports about messages that are not in this database: {unknown.reports:,}, the latest from "
-            f"{unknown.source} at {isoformat(unknown.latest)} about {unknown.outbox_id}",
+            f"{unknown.source} at {utc_text(unknown.latest)} about {unknown.outbox_id}",
             "if no other installation uses the provider's account, the database may be an older backup",
         )
 

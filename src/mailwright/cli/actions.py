@@ -64,7 +64,7 @@ _OTHER_COMMANDS: Final[Mapping[Remedy, str]] = {
     Remedy.PROVIDER_RECOVERY: "check",
     Remedy.MORE_QUOTA: "quota --sync",
     Remedy.HIGHER_PROVIDER_RATE: "quota",
-    Remedy.RELEASE_SENDING: "db release",
+    Remedy.RELEASE_SENDING: "quarantine list",
 }
 
 

@@ -8,7 +8,7 @@ from mailwright.app.restore_checks import forget_missing_file
 from mailwright.app.sending import release_sending
 from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
-from mailwright.cli.output import out, print_json
+from mailwright.cli.output import out, print_json, zone_time
 from mailwright.domain.clock import isoformat
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
@@ -74,7 +74,7 @@ def status(as_json: Json = False) -> None:
         out.print(f"✗ The schema is {current or 'empty'}, this version needs {newest}. Run `mailwright db upgrade`.")
     if hold is not None and not as_json:
         out.print(
-            f"✗ Sending has been on hold since {isoformat(hold.since)}: {hold.detail} "
+            f"✗ Sending has been on hold since {zone_time(hold.since)}: {hold.detail} "
             "See what may have been sent with `mailwright quarantine list`, then resume with `mailwright quarantine "
             "release`, `mailwright quarantine drop` or `mailwright db release`."
         )

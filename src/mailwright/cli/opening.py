@@ -74,7 +74,7 @@ async def warn_if_held(at: Installation) -> None:
 
         aside.print(
             f"! {hold_text(hold, at.clock.now(), display.zone)} To resume sending, run `mailwright quarantine list`, "
-            "then `mailwright db release`.",
+            "then `mailwright quarantine release` or `drop`.",
             markup=False,
         )
 

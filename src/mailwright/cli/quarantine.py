@@ -3,7 +3,7 @@
 from mailwright.app.sending import list_running_campaigns, release_sending
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
-from mailwright.cli.output import out, print_json, table
+from mailwright.cli.output import out, print_json, table, two_lines, zone_time
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import Resolution
@@ -25,13 +25,14 @@ def list_command(as_json: Json = False) -> None:
         names = ", ".join(campaigns)
         out.print(f"These campaigns are running or scheduled, and will be paused when sending resumes: {names}.")
     if found.hold is not None:
-        out.print(f"Sending has been on hold since {isoformat(found.hold.since)}: {found.hold.detail}")
+        out.print(f"Sending has been on hold since {zone_time(found.hold.since)}: {found.hold.detail}")
     if not found.messages:
         out.print("No waiting message can have been sent since the backup.")
         return
-    shown = table("Tenant", "Source", "Campaign", "May have been sent#", "Reported as sent#")
+    shown = table("Source", "Campaign", "Possibly sent#", "Reported#")
     for each in found.messages:
-        shown.add_row(each.tenant, each.source, each.campaign_id or "–", f"{each.messages:,}", f"{each.reported:,}")
+        campaign = two_lines(each.campaign_name or "–", each.campaign_id or "")
+        shown.add_row(two_lines(each.source, each.tenant), campaign, f"{each.messages:,}", f"{each.reported:,}")
     out.print(shown)
     out.print("Send the messages that may have been sent with `mailwright quarantine release`, or close them with")
     out.print("`mailwright quarantine drop`. Messages that are reported as sent are never sent again.")
@@ -45,9 +46,9 @@ def release(yes: Yes = False) -> None:
     each after you have checked its report.
     """
     count = _unreported(run(_find))
-    confirm(f"Send again the messages that may have been sent before ({count:,})?", yes=yes)
+    confirm(f"Send the messages that may have been sent before ({count:,})?", yes=yes)
     resent, paused = run(lambda at: _resume(at, Resolution.RESEND))
-    out.print(f"Sending resumed. Messages that will be sent again: {resent:,}.")
+    out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
     _print_paused(paused)
 
 
@@ -100,6 +101,7 @@ def _as_json(found: Quarantine) -> dict[str, object]:
             "tenant": each.tenant,
             "source": each.source,
             "campaignId": each.campaign_id,
+            "campaignName": each.campaign_name,
             "messages": each.messages,
             "reportedAsSent": each.reported,
         }

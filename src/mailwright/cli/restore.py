@@ -12,7 +12,7 @@ from mailwright.cli.audit import print_identity
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, Yes, command, confirm
-from mailwright.cli.output import out, print_json
+from mailwright.cli.output import out, print_json, zone_time
 from mailwright.domain.clock import SystemClock, isoformat
 
 app = command()
@@ -37,7 +37,7 @@ def restore(
     """
     settings, clock = settings_for_command(), SystemClock()
     header = header_of(file, key)
-    confirm(f"Replace the database with the backup of {isoformat(header.created_at)}?", yes=yes)
+    confirm(f"Replace the database with the backup of {zone_time(header.created_at)}?", yes=yes)
     restored = asyncio.run(restore_backup(settings, clock, file, key=key, verify=verify))
     if as_json:
         kept = None if restored.kept is None else str(restored.kept)
@@ -46,7 +46,7 @@ def restore(
             {"createdAt": created_at, "audit": restored.audit.as_dict(), "images": restored.images, "kept": kept}
         )
     else:
-        out.print(f"✓ Restored the backup of {isoformat(restored.created_at)}.")
+        out.print(f"✓ Restored the backup of {zone_time(restored.created_at)}.")
         print_identity(restored.audit)
         if restored.kept is not None:
             out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)

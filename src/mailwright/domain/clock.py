@@ -46,11 +46,16 @@ class ManualClock:
 
 
 def isoformat(instant: Instant | None) -> str | None:
-    """Format an instant as `2027-01-15T08:00:00.000Z`, the format used in every output."""
+    """Format an instant as `2027-01-15T08:00:00.000Z`, the format that every program reads."""
     if instant is None:
         return None
     time_utc = datetime.fromtimestamp(instant / 1000, UTC)
     return time_utc.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_text(instant: Instant) -> str:
+    """Format an instant as `2027-01-15 08:00 UTC`, for sentences that are stored or have no time zone of a tenant."""
+    return f"{datetime.fromtimestamp(instant / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def to_instant(value: datetime) -> Instant:

@@ -31,7 +31,7 @@ def configure(level: str = "INFO", style: Literal["json", "console"] = "json") -
 def _configure(level: str, style: Literal["json", "console"]) -> None:
     import structlog  # noqa: PLC0415 - slow to import, as below
 
-    renderer: Any = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer()
+    renderer: Any = structlog.processors.JSONRenderer() if style == "json" else _for_people()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -46,6 +46,12 @@ def _configure(level: str, style: Literal["json", "console"]) -> None:
         logger_factory=lambda *_: _Lines(),
         cache_logger_on_first_use=False,
     )
+
+
+def _for_people() -> Any:
+    import structlog  # noqa: PLC0415 - slow to import
+
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
 
 
 def _add_process(number: int, _logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

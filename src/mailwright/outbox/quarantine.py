@@ -31,6 +31,7 @@ class QuarantinedMessages:
     tenant: str
     source: str
     campaign_id: str | None
+    campaign_name: str | None
     messages: int
     reported: int
 
@@ -46,7 +47,9 @@ async def find_quarantine(database: Database) -> Quarantine:
         hold = await load_hold(tx)
         rows = await tx.run(QUARANTINED, since=0 if hold is None else hold.since)
     found = [
-        QuarantinedMessages(row.tenant, row.source, row.campaign_id, int(row.messages), int(row.reported))
+        QuarantinedMessages(
+            row.tenant, row.source, row.campaign_id, row.campaign_name, int(row.messages), int(row.reported)
+        )
         for row in rows
     ]
     return Quarantine(hold, found)

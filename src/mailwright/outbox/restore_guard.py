@@ -18,7 +18,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.clock import Clock, Instant, utc_text
 from mailwright.ops.logs import logger
 from mailwright.outbox.installation import get_or_create_secret
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, hold_sending
@@ -119,8 +119,7 @@ class RestoreGuard:
         sequence = await self._sequence()
         found = [mark for mark in known if mark.database_id != database_id or mark.sequence > sequence]
         hold = _hold(found[0], database_id, now) if found else None
-        if hold is not None:
-            await hold_sending(self._database, hold)
+        if hold is not None and await hold_sending(self._database, hold):
             log.error("sending_held", reason=hold.reason, detail=hold.detail)
         highest = max([mark.sequence for mark in known], default=0)
         sequence = highest + RESTORE_STEP if hold is not None else sequence + 1
@@ -170,11 +169,9 @@ class RestoreGuard:
 
 def _hold(mark: Mark, database_id: str, now: Instant) -> SendingHold:
     if mark.database_id != database_id:
-        detail = f"A different database was in use until {isoformat(mark.at)}."
+        detail = f"A different database was in use until {utc_text(mark.at)}."
         return SendingHold(HoldReason.REPLACED, now, detail)
-    detail = (
-        f"The database is older than its state of {isoformat(mark.at)}. Messages sent since its backup are unknown."
-    )
+    detail = f"The database is older than its state of {utc_text(mark.at)}. Messages sent since its backup are unknown."
     return SendingHold(HoldReason.RESTORED, now, detail)
 
 

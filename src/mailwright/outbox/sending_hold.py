@@ -89,8 +89,11 @@ class HoldWatch:
         return self._hold
 
 
-async def hold_sending(database: Database, hold: SendingHold) -> None:
-    """Stop every worker of this database from claiming messages. An existing hold is not replaced."""
+async def hold_sending(database: Database, hold: SendingHold) -> bool:
+    """Stop every worker of this database from claiming messages. Return whether sending was not on hold before.
+
+    An existing hold is not replaced.
+    """
     try:
         async with database.write() as tx:
             await tx.execute(insert_hold(hold))
@@ -104,7 +107,8 @@ async def hold_sending(database: Database, hold: SendingHold) -> None:
                 detail={"reason": hold.reason, "detail": hold.detail},
             )
     except IntegrityError:
-        pass  # Another process has put sending on hold at the same time.
+        return False  # A restore or another process has put sending on hold.
+    return True
 
 
 def insert_hold(hold: SendingHold) -> Insert:

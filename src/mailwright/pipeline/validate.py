@@ -7,7 +7,7 @@ from enum import StrEnum
 from mailwright.content import html as html_rules
 from mailwright.content import subject as subject_rules
 from mailwright.domain import address
-from mailwright.domain.clock import isoformat
+from mailwright.domain.clock import utc_text
 from mailwright.domain.frequency import CapReached
 from mailwright.domain.message import Claimed
 
@@ -105,7 +105,7 @@ def _refused_by_recipient(claimed: Claimed) -> ValidationFailure | None:
         return suppressed(claimed.suppressed_because)
     if claimed.snoozed_until is None or claimed.snoozed_until <= claimed.received_at:
         return None
-    until = isoformat(claimed.snoozed_until)
+    until = utc_text(claimed.snoozed_until)
     reason = f"The recipient has paused bulk email until {until}, which is after the end of this message's lifetime."
     return ValidationFailure(ValidationKind.RECIPIENT, "RECIPIENT_SNOOZED", reason)
 
@@ -117,7 +117,7 @@ def suppressed(reason: str) -> ValidationFailure:
 
 
 def over_frequency_cap(reached: CapReached) -> ValidationFailure:
-    cap, until = reached.cap, isoformat(reached.until)
+    cap, until = reached.cap, utc_text(reached.until)
     received = f"The recipient has received {cap.limit} of {cap.limit} bulk emails within {cap.days} days."
     reason = f"{received} The next one is possible at {until}, after the end of this message's lifetime."
     return ValidationFailure(ValidationKind.RECIPIENT, "FREQUENCY_CAP", reason)

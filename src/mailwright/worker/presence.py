@@ -1,6 +1,6 @@
 """The state of a provider as a worker reports it to other processes."""
 
-from mailwright.domain.clock import SECOND, Instant, isoformat
+from mailwright.domain.clock import SECOND, Instant, utc_text
 from mailwright.domain.retry import LONGEST_OUTAGE_DELAY
 from mailwright.outbox.workers import WorkerPresence
 from mailwright.providers.route import RouteMember
@@ -26,6 +26,6 @@ def provider_presence(
         explanation = member.breaker.explanation
         return WorkerPresence(member.name, outage.until, explanation, sent=sent, defer_reason=outage.reason)
     if unanswered_since is not None and now - unanswered_since >= STALLED_AFTER:
-        explanation = f"NO_RESPONSE: no response since {isoformat(unanswered_since)}"
+        explanation = f"NO_RESPONSE: no response since {utc_text(unanswered_since)}"
         return WorkerPresence(member.name, unanswered_since + LONGEST_OUTAGE_DELAY, explanation, sent=sent)
     return WorkerPresence(member.name, sent=sent, learned_rate=learned_rate)

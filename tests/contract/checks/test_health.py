@@ -17,15 +17,22 @@ from mailwright.app.backups import back_up
 from mailwright.app.findings import Finding, Verdict
 from mailwright.checks.health import check_health
 from mailwright.checks.health_watch import FRESH, HealthWatch
+from mailwright.domain.buckets import SUPPRESSED_CODES
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
+from mailwright.domain.message import Event
 from mailwright.domain.retention import RetentionKind
+from mailwright.domain.states import EventType
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.recorded_facts import record_size
 from mailwright.outbox.retention_rules import save_progress, set_rule
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending, release_hold
+from mailwright.outbox.settle import append_events, event_row
+from mailwright.outbox.tallies import EventTallier
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import reports, tallies, workers
-from tests.builders import DEFAULT_TENANT, Bench, a_message
+from tests.builders import DEFAULT_TENANT, Bench, a_message, suppress
+from tests.campaigns import CampaignHarness
+from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("health-true")
 
@@ -76,6 +83,17 @@ async def test_killed_worker_is_not_counted_as_running(bench: Bench) -> None:
     found_now = await check_health(bench.engine.settings, bench.database, bench.clock)
     silent = [each for each in found_now if each.since == seen]
     assert [(each.verdict, each.summary) for each in silent] == [(Verdict.WARNING, "w1 does not report any more")]
+
+
+async def test_missing_worker_is_a_problem_once_messages_are_queued(bench: Bench) -> None:
+    assert (await findings(bench))["workers"].verdict is Verdict.WARNING
+    await bench.accept(a_message(scheduled_at=bench.clock.now() + DAY))
+    assert (await findings(bench))["workers"].verdict is Verdict.PROBLEM
+
+
+async def test_missing_worker_is_a_problem_once_a_campaign_starts(bench: Bench) -> None:
+    await CampaignHarness(bench).start(recipients=1)
+    assert (await findings(bench))["workers"].verdict is Verdict.PROBLEM
 
 
 async def test_hold_and_quarantine_are_reported(bench: Bench) -> None:
@@ -180,6 +198,22 @@ async def test_silent_provider_events_are_reported(bench: Bench) -> None:
 async def test_rejections_are_judged_by_share(bench: Bench, failed: int, verdict: Verdict) -> None:
     await tally(bench, 2, SENT=100 - failed, FAILED=failed)
     assert (await findings(bench))["rejections"].verdict is verdict
+
+
+async def test_suppressed_recipients_are_no_rejections(bench: Bench) -> None:
+    await tally(bench, 2, SENT=50)
+    await suppress(bench.database, "gone@example.com")
+    await bench.accept(a_message(to="gone@example.com"))
+    await bench.drain(ScriptedProvider())
+    codes = (*SUPPRESSED_CODES, "INVALID_TEMPLATE")
+    failures = [Event(EventType.FAILED, bench.clock.now(), {"attempt": 1, "errorCode": code}) for code in codes]
+    async with bench.database.write() as tx:
+        await append_events(tx, [event_row(1, DEFAULT_TENANT, each) for each in failures])
+    tallier = EventTallier(bench.database, bench.clock)
+    await tallier.add_batch()
+    await tallier.add_batch()  # Adds what a transaction wrote that had not ended at the first look.
+    bench.clock.advance(HOUR)
+    assert (await findings(bench))["rejections"].summary.startswith("1 of 51 messages")
 
 
 async def test_few_messages_say_nothing_about_rejections(bench: Bench) -> None:

@@ -63,14 +63,22 @@ async def test_short_period_is_explained_at_its_field(ada: Visit, bench: Bench) 
     assert await list_rules(bench.database) == []
 
 
-async def test_overview_needs_attention_while_sending_is_held(ada: Visit, bench: Bench) -> None:
-    await ada.open("/")
-    assert "Nothing needs your attention" in ada.text
-    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
-    await ada.open("/")
-    assert "Nothing needs your attention" not in ada.text
+async def test_overview_needs_attention_while_sending_is_held(app: FastAPI, ada: Visit, bench: Bench) -> None:
+    async with a_visit(app, "eve") as eve:
+        await eve.open("/")
+        assert "Nothing needs your attention" in eve.text
+        await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+        await eve.open("/")
+        assert "Nothing needs your attention" not in eve.text
     await ada.open("/settings/health")
     assert "<code>mailwright quarantine list</code>" in ada.text
+
+
+async def test_overview_lists_warnings_about_the_installation(ada: Visit) -> None:
+    await ada.open("/")
+    assert "Backup: No backup was made" in ada.text
+    assert "Workers: None is running" in ada.text
+    assert "Nothing needs your attention" not in ada.text
 
 
 async def test_health_is_only_for_users_of_the_installation(app: FastAPI) -> None:

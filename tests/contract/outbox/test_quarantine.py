@@ -36,9 +36,18 @@ async def test_quarantine_lists_what_may_have_been_sent(bench: Bench) -> None:
     found = await find_quarantine(bench.database)
     assert found.hold is not None
     assert found.messages == [
-        QuarantinedMessages("default", "api", None, 2, 0),
-        QuarantinedMessages("default", "campaign", None, 1, 0),
+        QuarantinedMessages("default", "api", None, None, 2, 0),
+        QuarantinedMessages("default", "campaign", None, None, 1, 0),
     ]
+
+
+async def test_quarantine_names_the_campaign(bench: Bench) -> None:
+    harness = CampaignHarness(bench)
+    campaign_id = await harness.start(recipients=2)
+    await harness.run_scheduler()
+    await held(bench)
+    [found] = (await find_quarantine(bench.database)).messages
+    assert (found.campaign_id, found.campaign_name, found.messages) == (campaign_id, "News of January", 2)
 
 
 async def test_dropped_messages_are_never_sent(bench: Bench) -> None:

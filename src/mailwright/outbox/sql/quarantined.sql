@@ -1,6 +1,6 @@
 -- Counts the messages that may have been sent after the backup: those that were due when the hold began, and those that
 -- were put in doubt since then. Also counts how many of them a provider has reported, so that they were sent.
-SELECT t.name AS tenant, m.source, c.campaign_id, count(*) AS messages,
+SELECT t.name AS tenant, m.source, c.campaign_id, c.name AS campaign_name, count(*) AS messages,
   sum(CASE WHEN EXISTS (SELECT 1 FROM reports AS r WHERE r.message_key = d.message_key AND r.is_proof) THEN 1 ELSE 0 END)
     AS reported
 FROM deliveries AS d
@@ -12,5 +12,5 @@ WHERE d.status = 'IN_DOUBT' AND d.error_code = 'DATABASE_RESTORED'
     d.status IN ('PENDING', 'RETRY_SCHEDULED') AND d.next_attempt_at <= :since
     OR d.status IN ('SENT_ATTEMPT', 'IN_DOUBT') AND :since > 0
   )
-GROUP BY t.name, m.source, c.campaign_id
+GROUP BY t.name, m.source, c.campaign_id, c.name
 ORDER BY t.name, m.source, c.campaign_id

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.clock import Instant, utc_text
 from mailwright.sources.articles.divisions import breadth
 
 
@@ -147,9 +147,9 @@ def explain_inclusion(piece: Slice, inclusion: Inclusion) -> str:  # noqa: PLR09
         case Inclusion.ARCHIVED:
             return "The slice is archived."
         case Inclusion.NOT_YET:
-            return f"The slice will be published at {isoformat(piece.publish_at)}."
+            return f"The slice will be published at {utc_text(piece.publish_at)}."
         case Inclusion.EXPIRED:
-            return f"The slice expired at {isoformat(piece.expires_at)}."
+            return f"The slice expired at {utc_text(piece.expires_at)}."
         case _:
             assert_never(inclusion)
 

@@ -202,12 +202,11 @@ async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> lis
 
 
 async def _findings(request: Request, visitor: Visitor) -> list[Finding]:
-    """Return the problems of the installation, for its users. Other parts of the page show holds and workers."""
+    """Return the warnings and problems of the installation, for its users. Another row of the list shows a hold."""
     if visitor.user.tenant_id is not None:
         return []
     found = await health_watch_of(request).findings()
-    elsewhere = ("sending", "workers")
-    return [each for each in found if each.verdict is Verdict.PROBLEM and each.name not in elsewhere]
+    return [each for each in found if each.verdict in (Verdict.WARNING, Verdict.PROBLEM) and each.name != "sending"]
 
 
 async def _health(engine: Engine, now: Instant, seen: QueueSummary) -> dict[str, Any]:
