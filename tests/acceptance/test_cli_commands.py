@@ -372,6 +372,12 @@ async def test_db_status_and_upgrade(nowhere: Commands) -> None:
 # How commands end.
 
 
+async def test_upgrade_checks_without_an_option(here: Commands) -> None:
+    plain, named = await here.run("upgrade"), await here.run("upgrade", "--check")
+    assert (plain.code, plain.out) == (named.code, named.out)
+    assert "No migration is pending." in plain.out
+
+
 async def test_all_configuration_errors_are_reported_at_once(nowhere: Commands) -> None:
     wrong = {
         "MAILWRIGHT_PORT": "high",

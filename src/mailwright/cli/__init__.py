@@ -126,7 +126,7 @@ def mailwright(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """One engine for all the email a team sends: nothing lost, nothing duplicated, every wait explained.
+    """One engine for all the email a team sends: nothing lost, nothing sent twice unnoticed, every wait explained.
 
     Settings come from the environment or from mailwright.toml; `mailwright check` verifies them.
     """

@@ -1,4 +1,4 @@
-"""`mailwright upgrade --check`: what an update would change."""
+"""`mailwright upgrade`: what an update would change."""
 
 import os
 from importlib.metadata import version
@@ -17,16 +17,17 @@ app = command()
 
 @app.command()
 def upgrade(
-    check: Annotated[bool, typer.Option("--check", help="Show what this version would change.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what this version would change. This is the default.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Show what this version of Mailwright would change before you run it. Changes nothing.
 
     Lists pending migrations with the tables that they lock, settings that have no effect in this version, and the last
-    backup. Exit code 0 if nothing changes, 1 if something does, 4 if a newer version upgraded the database.
+    backup. To upgrade the database, run `mailwright db upgrade`. Exit code 0 if nothing changes, 1 if something does, 4
+    if a newer version upgraded the database.
     """
-    if not check:
-        raise typer.BadParameter("Add --check. To upgrade the database, run `mailwright db upgrade`.")
 
     async def work(at: Installation) -> UpgradeCheck:
         return await check_upgrade(at.database, at.clock, os.environ)

@@ -6,8 +6,8 @@ from typing import Final
 from mailwright.domain.states import MessageGroup, Status
 
 # Error codes of messages that were not sent because the recipient may not or cannot receive them. `sql/count_lane.sql`
-# and `sql/count_by_lane.sql` of the campaigns, `sql/audit.sql` and `sql/tally_events.sql` of the outbox contain the same
-# codes.
+# and `sql/count_by_lane.sql` of the campaigns, `sql/audit.sql` and `sql/tally_events.sql` of the outbox contain the
+# same codes.
 SUPPRESSED_CODES: Final = ("RECIPIENT_SUPPRESSED", "RECIPIENT_NOT_FOUND", "FREQUENCY_CAP", "RECIPIENT_SNOOZED")
 
 

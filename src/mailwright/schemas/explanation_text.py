@@ -699,11 +699,11 @@ def deferral_text(reason: str, until: Instant | None, now: Instant, zone: tzinfo
 
 _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
     ForecastAssumption.NO_OTHER_MESSAGES: (
-        "Nothing else is sent in the meantime, limits do not change, and providers accept every message."
+        "Assumes that nothing else is sent in the meantime, limits do not change, and providers accept every message."
     ),
     ForecastAssumption.PROVIDER_RECOVERS: "The provider accepts email again at the next attempt.",
     ForecastAssumption.ASSUMED_RATE: (
-        f"Nothing has been sent recently, so the forecast assumes {ASSUMED_RATE:g} messages per second."
+        f"The send rate is not measured yet, so the forecast assumes {ASSUMED_RATE:g} messages per second."
     ),
     ForecastAssumption.SENDING_HELD: "All sending is on hold until an operator resumes it.",
     ForecastAssumption.NO_WORKER: "No worker is running. The times assume that one starts now.",

@@ -37,6 +37,7 @@ _FINGERPRINTED: Final = re.compile(r"\.[0-9a-f]{8}\.min\.(?:css|js)$")
 _SCRIPT: Final = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 # The script of the site inserts this style sheet, of the search dialog, into the page.
 _INSERTED_STYLE: Final = re.compile(rb"""=(['"])(\.[\w-]+\{(?:(?!\1)[^\\\n])*\})\1""")
+_ROOT_LINK: Final = re.compile(rb'((?:href|src)="|"(?:base|search)":"|new URL\(")/(?!/)')
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'{scripts}; style-src 'self'{styles}; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -56,30 +57,46 @@ async def serve(path: str, request: Request) -> Response:
         return PlainTextResponse(NOT_BUILT, HTTPStatus.NOT_FOUND)
     file = _files().get(path or "index.html")
     if file is None:
-        return _page(request, _files()["404.html"], HTTPStatus.NOT_FOUND)
+        return _not_found(path.rstrip("/"))
     if file.suffix == ".html":
-        return _page(request, file, HTTPStatus.OK)
+        return file_response(request, file, _MEDIA_TYPES[".html"], _headers(_policy(file)))
     is_fingerprinted = _FINGERPRINTED.search(file.name) is not None
     caching = "public, max-age=31536000, immutable" if is_fingerprinted else "no-cache"
     return file_response(request, file, _MEDIA_TYPES.get(file.suffix, _OTHER_TYPE), {"Cache-Control": caching})
 
 
-def _page(request: Request, file: Path, status: HTTPStatus) -> Response:
-    headers = {
+def _not_found(path: str) -> Response:
+    """Redirect from the name of a page without its suffix; otherwise answer with the page for missing pages."""
+    if f"{path}.html" in _files():
+        return RedirectResponse(f"/manual/{path}.html", HTTPStatus.TEMPORARY_REDIRECT)
+    page, policy = _not_found_page()
+    return Response(page, HTTPStatus.NOT_FOUND, _headers(policy), _MEDIA_TYPES[".html"])
+
+
+@cache
+def _not_found_page() -> tuple[bytes, str]:
+    """Return the page for missing pages and its policy. It is built for the root of a host, so its links change."""
+    page = _ROOT_LINK.sub(rb"\1/manual/", _files()["404.html"].read_bytes())
+    return page, _policy_of(page)
+
+
+def _headers(policy: str) -> dict[str, str]:
+    return {
         "Cache-Control": "no-cache",
-        "Content-Security-Policy": _policy(file),
+        "Content-Security-Policy": policy,
         "Referrer-Policy": "same-origin",
         "X-Robots-Tag": "noindex, nofollow",
     }
-    response = file_response(request, file, _MEDIA_TYPES[".html"], headers)
-    response.status_code = status
-    return response
 
 
 @cache
 def _policy(page: Path) -> str:
+    return _policy_of(page.read_bytes())
+
+
+def _policy_of(page: bytes) -> str:
     """Return the Content-Security-Policy of a page: it allows exactly the inline code that the site was built with."""
-    return _POLICY.format(scripts=_digests(_SCRIPT.findall(page.read_bytes())), styles=_digests(_inserted_styles()))
+    return _POLICY.format(scripts=_digests(_SCRIPT.findall(page)), styles=_digests(_inserted_styles()))
 
 
 @cache

@@ -1,6 +1,9 @@
 """The manual and the API reference over HTTP: own files only, a strict policy, and no file outside their folder."""
 
+import re
+from base64 import b64encode
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,27 @@ async def test_path_outside_the_manual_is_not_found(api: Api, path: str) -> None
     answer = await api.anonymous.get(f"/manual/{path}")
     assert answer.status_code == 404
     assert "DOCUMENTATION" not in answer.text
+
+
+@built
+@pytest.mark.parametrize("path", ["operating", "operating/"])
+async def test_page_without_its_suffix_is_redirected(api: Api, path: str) -> None:
+    moved = await api.anonymous.get(f"/manual/{path}")
+    assert (moved.status_code, moved.headers["location"]) == (307, "/manual/operating.html")
+
+
+@built
+@pytest.mark.parametrize("path", ["nope", "nope/", "a/b/nope"])
+async def test_missing_page_loads_existing_files_of_the_manual(api: Api, path: str) -> None:
+    page = await api.anonymous.get(f"/manual/{path}")
+    assert page.status_code == 404
+    styles = re.findall(r'(?:<script src|rel="stylesheet" href)="([^"]+)"', page.text)
+    assert len(styles) > 2
+    for address in styles:
+        assert (await api.anonymous.get(address)).status_code == 200
+    for script in re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL):
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        assert digest in page.headers["content-security-policy"]
 
 
 @built

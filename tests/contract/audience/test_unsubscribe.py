@@ -19,7 +19,7 @@ from mailwright.app.wiring import PublicPages
 from mailwright.audience import lists, suppressions
 from mailwright.audience.status import ContactStatusService
 from mailwright.content.dkim_key import DkimKey
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH, UnsubscribeTokens
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
@@ -459,6 +459,18 @@ async def test_preference_page_shows_public_and_own_lists(
     assert "Offers &amp; &lt;deals&gt;" in page.text
     await statuses.subscribe(DEFAULT_TENANT, JANE, "staff", source="test")
     assert boxes(await client.get(preferences_of())) == {"weekly": False, "offers": False, "staff": True}
+
+
+async def test_pause_button_saves_only_the_pause(api: Api, client: httpx.AsyncClient, clock: ManualClock) -> None:
+    statuses = ContactStatusService(api.engine.database, clock)
+    await statuses.subscribe(DEFAULT_TENANT, JANE, "offers", source="test")
+    before = await statuses.load_preferences(DEFAULT_TENANT, JANE)
+    changed = {"shown": SHOWN, "list": ["weekly"], "language": "pt"}
+    paused = await client.post(preferences_of(), data={**changed, "snooze": "7"})
+    assert "No newsletters until" in paused.text
+    assert boxes(paused) == {"weekly": False, "offers": True}
+    after = await statuses.load_preferences(DEFAULT_TENANT, JANE)
+    assert (after.snoozed_until, after.locale) == (clock.now() + 7 * DAY, before.locale)
 
 
 async def test_saving_preferences_applies_and_reports_changes(

@@ -147,9 +147,9 @@ def explain_inclusion(piece: Slice, inclusion: Inclusion) -> str:  # noqa: PLR09
         case Inclusion.ARCHIVED:
             return "The slice is archived."
         case Inclusion.NOT_YET:
-            return f"The slice will be published at {utc_text(piece.publish_at)}."
+            return f"The slice will be published at {utc_text(piece.publish_at or 0)}."
         case Inclusion.EXPIRED:
-            return f"The slice expired at {utc_text(piece.expires_at)}."
+            return f"The slice expired at {utc_text(piece.expires_at or 0)}."
         case _:
             assert_never(inclusion)
 

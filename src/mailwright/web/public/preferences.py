@@ -58,8 +58,9 @@ async def save(request: Request, engine: EngineDep) -> Response:
         locale=language if language != usual_language(request, about.locale) else None,
         unsubscribe_all="everything" in form,
         tracking_consent=_consent(form, usual_language(request, about.locale)) if asks else None,
-        snooze_days=_snooze_days(form),
     )
+    if (pause := _snooze_days(form)) is not None:  # These buttons pause, and do not save the rest of the form.
+        choice = PreferenceChoice(frozenset(), frozenset(), None, snooze_days=pause)
     outcome = await update_preferences(
         engine.database,
         engine.clock,
@@ -69,7 +70,7 @@ async def save(request: Request, engine: EngineDep) -> Response:
         source=SOURCE,
         message_id=recipient.message_id,
     )
-    language = language or language_of(request, about.locale)
+    language = (language if pause is None else None) or language_of(request, about.locale)
     changes = _describe_changes(outcome, language)
     return preferences_page(request, engine, recipient, outcome.after, language=language, changes=changes, asks=asks)
 
