@@ -297,7 +297,9 @@ async def test_waves_and_guard_rails_at_the_command_line(here: Commands) -> None
     rails = '{"complaintStopPercent": 0.2}'
     made = await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--waves", "10", "--guard-rails", rails)
     campaign_id = made.out.strip()
-    await here.ok("campaign", "start", campaign_id)
+    waves = "in waves of 10 %, then everyone, 240 minutes apart"
+    for command in ("check", "show", "start"):
+        assert waves in (await here.ok("campaign", command, campaign_id, COLUMNS="300")).out
     await here.ok("worker", "--drain")
     shown = await here.ok("campaign", "guard-rails", campaign_id)
     assert "wave 1 of 2, the next one opens at" in shown.out
@@ -312,7 +314,12 @@ async def test_waves_and_guard_rails_at_the_command_line(here: Commands) -> None
 
 
 async def test_frequency_cap_and_snooze_at_the_command_line(here: Commands) -> None:
-    await here.ok("tenant", "edit", "default", "--frequency-cap", "1 per 7 days")
+    rails = '{"complaintStopPercent": 0.2, "slowPerHour": 50}'
+    limits = ("--frequency-cap", "1 per 7 days", "--guard-rails", rails)
+    edited = (await here.ok("tenant", "edit", "default", *limits, COLUMNS="200")).out
+    assert re.search(r"frequency cap\W+1 per 7 days", edited)
+    assert "complaint stop: 0.2 %" in edited
+    assert "slow per hour: 50" in edited
     assert (await here.ok("tenant", "show", "default", "--json")).json["frequencyCap"] == "1 per 7 days"
     assert "no bulk email for 30 days" in (await here.ok("contact", "snooze", "ada@example.com", "30")).out
     assert "Snoozed until" in (await here.ok("contact", "show", "ada@example.com")).out

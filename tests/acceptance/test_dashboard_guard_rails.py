@@ -1,5 +1,6 @@
 """Guard rails, waves, frequency cap and snooze in a real browser."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +73,7 @@ def started(dashboard: Dashboard, name: str, reason: str, **changes: Any) -> Cam
 
 def test_limits_page_saves_guard_rails_and_frequency_cap(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/settings/limits")
+    expect(ada.get_by_label("Minimum number of emails")).to_have_attribute("placeholder", "100")
     ada.get_by_label("Complaints: stop at (%)").fill("101")
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.locator(".error").first).to_contain_text("less than or equal to 100")
@@ -95,7 +97,7 @@ def test_campaign_form_saves_waves_and_guard_rails(dashboard: Dashboard, ada: Pa
     ada.get_by_label("Shares of the audience (%)").fill("2, 20 %")
     ada.get_by_text("Sending limits").click()
     ada.get_by_label("Hard bounces: stop at (%)").fill("3")
-    ada.get_by_label("Ignore the frequency cap because").fill("Product recall")
+    ada.get_by_label("Reason to ignore the frequency cap").fill("Product recall")
     ada.get_by_role("button", name="Save draft").click()
     ada.wait_for_url(f"**/campaigns/{campaign.campaign_id}")
     saved = dashboard.do(lambda: dashboard.engine.campaigns.find(campaign.campaign_id, tenant_id=None)).definition
@@ -104,6 +106,9 @@ def test_campaign_form_saves_waves_and_guard_rails(dashboard: Dashboard, ada: Pa
     assert saved.limits.guard_rails is not None
     assert saved.limits.guard_rails.hard_bounce_stop_percent == 3
     assert saved.limits.ignore_frequency_cap == "Product recall"
+    waves = "in waves of 2 %, 20 %, then everyone, 240 minutes apart"
+    expect(ada.get_by_text("In waves of 2 %, 20 %, then everyone, 240 minutes apart")).to_be_visible()
+    expect(ada.locator("#start")).to_have_attribute("data-confirm", re.compile(waves))
 
 
 def test_stopped_campaign_shows_what_was_counted(dashboard: Dashboard, ada: Page) -> None:
@@ -130,6 +135,8 @@ def test_person_opens_the_next_wave(dashboard: Dashboard, ada: Page) -> None:
     campaign = started(dashboard, "In waves", NEXT_WAVE, waves={"percents": [10]})
     ada.goto(f"{dashboard.address}/campaigns/{campaign.campaign_id}")
     expect(ada.get_by_text("1 of 2 (10 % of the audience)")).to_be_visible()
+    expect(ada.get_by_text("Watching this wave; the next one opens")).to_be_visible()
+    expect(ada.get_by_role("heading", name="Send time")).to_be_hidden()
     ada.get_by_role("button", name="Open next wave").click()
     ada.get_by_role("dialog").get_by_role("button", name="Open next wave").click()
     expect(ada.get_by_text("The next wave is open.")).to_be_visible()

@@ -206,11 +206,12 @@ def check(
 ) -> None:
     """Run the pre-send checks without starting. Exit code 1 if the campaign cannot start."""
 
-    async def work(at: Installation) -> tuple[CampaignCheck, list[PresendIssue]]:
-        found = await _examined(at, await _found(at, campaign_id), await _sender_problems(at))
-        return found, await _dead_links(found) if check_links else []
+    async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue]]:
+        campaign = await _found(at, campaign_id)
+        found = await _examined(at, campaign, await _sender_problems(at))
+        return campaign, found, await _dead_links(found) if check_links else []
 
-    examined, dead = _run(work)
+    campaign, examined, dead = _run(work)
     if as_json:
         result = campaign_check_response(examined)
         result.warnings += warning_responses(dead)
@@ -220,7 +221,7 @@ def check(
         _print_warnings([*examined.warnings, *dead])
         errors = len(examined.problems)
         verdict = f"Cannot start: {errors} error{'' if errors == 1 else 's'}" if errors else "Ready to start"
-        out.print(f"{verdict} ({_people(examined.planned)}).")
+        out.print(f"{verdict} ({_people(examined.planned)}{_in_waves(campaign)}).", soft_wrap=True)
         if examined.excluded:
             out.print(exclusion_sentence(examined.excluded), soft_wrap=True)
         out.print(examined.tracking.sentence, soft_wrap=True)
@@ -266,7 +267,8 @@ def start(
         aside.print("Workers continue to enqueue the audience.")
         raise typer.Exit(INTERRUPTED) from None
     planned = view.numbers.counts.planned if view.numbers else 0
-    out.print(f"{view.campaign.name}: {_people(planned)}; {how}.", markup=False, soft_wrap=True)
+    people = f"{_people(planned)}{_in_waves(view.campaign)}"
+    out.print(f"{view.campaign.name}: {people}; {how}.", markup=False, soft_wrap=True)
 
 
 @app.command("override-sender-rules")
@@ -708,6 +710,11 @@ async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
     numbers = await load_numbers(at.database, campaign, now)
     return View(campaign, numbers.position if numbers else None, numbers, now)
+
+
+def _in_waves(campaign: Campaign) -> str:
+    waves = campaign.definition.waves
+    return "" if waves is None else f", {waves.sentence}"
 
 
 async def _what_happens_next(at: Installation, view: View) -> str:

@@ -81,6 +81,7 @@ def picture(view: View) -> RenderableType:
         ("deferred", None if view.is_over else waiting(view.place, view.now)),
         ("audience", ", ".join(_audience(campaign))),
         ("attachments", "\n".join(f"{each.filename} ({size_text(each.size_bytes)})" for each in campaign.attachments)),
+        ("waves", campaign.definition.waves.sentence if campaign.definition.waves else None),
         ("limits", ", ".join(limits(campaign)) or None),
         ("tracking", campaign.definition.tracking),
         ("started", _time(campaign.started_at)),

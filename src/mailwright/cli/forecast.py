@@ -43,6 +43,8 @@ SHAPES: Final = {
     "ab_test_undecided": ("?", "magenta"),
     "next_wave": ("~", "magenta"),
     "guard_rails": ("!", "red"),
+    "frequency_cap": ("#", "yellow"),
+    "snoozed": ("z", "blue"),
 }
 OTHER: Final = ("+", "yellow")
 MIN_WIDTH: Final = 20

@@ -9,6 +9,7 @@ from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, table, zone_time
 from mailwright.domain.clock import isoformat
+from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.permits import Limits
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -269,11 +270,13 @@ def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
         ("working hours", "working_hours"),
         ("time zone", "timezone"),
         ("warm-up since", "warmup_since"),
+        ("frequency cap", "frequency_cap"),
     ):
         own = getattr(tenant, name)
         made.add_row(
             label, _limit_text(own) if own is not None else f"{_limit_text(getattr(defaults, name))} (settings)"
         )
+    made.add_row("guard rails", _guard_rails_text(tenant.guard_rails))
     made.add_row("tracking", tenant.tracking or "not restricted")
     made.add_row("tracking host", tenant.tracking_host or "the public URL")
     made.add_row("replies forwarded to", tenant.reply_forward_to or "the address in the settings")
@@ -289,6 +292,17 @@ def _limit_text(value: Any) -> str:
             return "yes" if value else "no"
         case _:
             return str(value)
+
+
+def _guard_rails_text(stored: str | None) -> str:
+    """Return the tenant's own thresholds, one per line."""
+    own = GuardRailSettings.model_validate_json(stored or "{}").model_dump(exclude_none=True)
+    lines = [f"{name.removesuffix('_percent').replace('_', ' ')}: {_threshold(name, own[name])}" for name in own]
+    return "\n".join(lines) or "those of the settings"
+
+
+def _threshold(name: str, value: Any) -> str:
+    return f"{value:g} %" if name.endswith("_percent") else str(value).replace("_", " ")
 
 
 def _described(tenant: Tenant) -> dict[str, Any]:

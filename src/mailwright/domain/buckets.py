@@ -19,7 +19,7 @@ class Bucket(StrEnum):
     SENT = "sent"  # accepted by the provider, and no bounce was reported
     BOUNCED = "bounced"  # accepted by the provider, bounced later
     FAILED = "failed"  # rejected, or out of attempts
-    SUPPRESSED = "suppressed"  # unsubscribed, suppressed or deleted before the message was sent
+    SUPPRESSED = "suppressed"  # unsubscribed, paused, over the frequency cap or deleted before sending
     IN_DOUBT = "in_doubt"
     CLOSED_UNKNOWN = "closed_unknown"
     CANCELLED = "cancelled"

@@ -67,6 +67,8 @@ class Remedy(StrEnum):
     ACTIVATE_ADDRESS = "activate_address"
     ACTIVATE_AND_RETRY = "activate_and_retry"
     RETRY = "retry"
+    RETRY_AFTER_PAUSE = "retry_after_pause"
+    RETRY_BELOW_CAP = "retry_below_cap"
     RESOLVE = "resolve"
     CANCEL = "cancel"  # it can only be cancelled, not sent earlier
     PROVIDER_RESPONSE = "provider_response"
@@ -170,6 +172,8 @@ class CampaignExplanation(Explanation):
     in_doubt: int = 0
     is_message_deferral: bool = False  # the campaign may send, but each of its messages is deferred
     finished_at: Instant | None = None
+    # Why nobody received a finished campaign: the error codes of its messages and their numbers.
+    failure_codes: tuple[tuple[str, int], ...] = ()
     scheduled_at: Instant | None = None
     campaign_ahead: str | None = None
     # The forecast of a queued campaign. A time is None if it is beyond the forecast's horizon.

@@ -70,6 +70,12 @@ PERMANENT_ERRORS = frozenset(
     {"INVALID_PAYLOAD", "INVALID_EMAIL", "INVALID_TEMPLATE", "OUTBOX_NOT_FOUND", "RECIPIENT_NOT_FOUND", "EXPIRED"}
 )
 
+# Errors whose cause ends after some time.
+_LATER: Mapping[str, Remedy] = {
+    "RECIPIENT_SNOOZED": Remedy.RETRY_AFTER_PAUSE,
+    "FREQUENCY_CAP": Remedy.RETRY_BELOW_CAP,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
@@ -191,6 +197,8 @@ def _closed(facts: MessageFacts, status: Status) -> MessageExplanation:
 def _remedy_of_failure(message: Any) -> Remedy:
     if message.error_code in PERMANENT_ERRORS:
         return Remedy.CORRECTED_MESSAGE
+    if (later := _LATER.get(message.error_code)) is not None:
+        return later
     if not _is_suppressed(message) and message.error_code != "RECIPIENT_SUPPRESSED":
         return Remedy.RETRY
     return Remedy.OTHER_ADDRESS if message.reported_as == "hard_bounce" else Remedy.ACTIVATE_AND_RETRY

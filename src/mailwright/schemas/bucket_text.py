@@ -25,7 +25,7 @@ BUCKET_NOTES: Final = {
     Bucket.SENT: "accepted by the provider",
     Bucket.BOUNCED: "accepted by the provider, bounced later",
     Bucket.FAILED: "rejected, or out of attempts",
-    Bucket.SUPPRESSED: "unsubscribed, suppressed or deleted before sending",
+    Bucket.SUPPRESSED: "unsubscribed, suppressed, paused, capped or deleted before sending",
     Bucket.IN_DOUBT: "no definite provider response",
     Bucket.CLOSED_UNKNOWN: "closed without a provider response",
     Bucket.CANCELLED: "cancelled before sending",

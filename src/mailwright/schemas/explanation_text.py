@@ -505,6 +505,24 @@ def guard_finding_text(finding: GuardFinding) -> str:
     return f"{incidents} among {emails} ({finding.percent:.2g} %), more than the threshold of {finding.threshold:g} %"
 
 
+_NOT_RECEIVED: Final[Mapping[str, str]] = {
+    "FREQUENCY_CAP": "had reached the frequency cap until after the lifetime of the email",
+    "RECIPIENT_SNOOZED": "had paused bulk email until after the lifetime of the email",
+    "RECIPIENT_SUPPRESSED": "had unsubscribed or were suppressed",
+    "RECIPIENT_NOT_FOUND": "had been deleted",
+}
+
+
+def _sent_campaign(times: _Times, campaign: CampaignExplanation) -> str:
+    when = f" at {times.at(campaign.finished_at)}" if campaign.finished_at else ""
+    if not campaign.failure_codes:
+        return f"Sent{when}."
+    reasons = ", ".join(
+        f"{count_text(number, 'recipient')} {_NOT_RECEIVED.get(code, code)}" for code, number in campaign.failure_codes
+    )
+    return f"Finished{when}, but nobody received it: {reasons}."
+
+
 _CampaignSentence = Callable[[_Times, CampaignExplanation], str]
 _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     CampaignState.DRAFT: lambda times, campaign: (
@@ -527,9 +545,7 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
         f"Sent. {campaign.failed:,} of {count_text(campaign.recipients, 'recipient')} failed."
     ),
     CampaignState.IN_DOUBT: lambda times, campaign: f"Sent. {_unconfirmed(campaign)}",
-    CampaignState.SENT: lambda times, campaign: (
-        f"Sent at {times.at(campaign.finished_at)}." if campaign.finished_at else "Sent."
-    ),
+    CampaignState.SENT: _sent_campaign,
     CampaignState.CANCELLED: _cancelled_campaign,
 }
 
@@ -564,6 +580,10 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.ACTIVATE_ADDRESS: "Reactivate {recipient} if it may receive email again.",
     Remedy.ACTIVATE_AND_RETRY: "Remove {recipient} from the suppression list if it may receive email, then retry.",
     Remedy.RETRY: "Retry it when the cause is fixed. The count of attempts then starts again.",
+    Remedy.RETRY_AFTER_PAUSE: "Nothing. The recipient has paused bulk email. Retry it after the pause has ended.",
+    Remedy.RETRY_BELOW_CAP: (
+        "Retry it when the recipient may receive another bulk email, or raise the frequency cap of the tenant first."
+    ),
     Remedy.RESOLVE: "Wait for a report from the provider, or decide yourself: sent, resend or close.",
     Remedy.CANCEL: "It cannot be sent earlier. You can cancel it.",
     Remedy.PROVIDER_RESPONSE: "Wait for the provider's response.",
@@ -670,7 +690,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
     GUARD_RAILS: DeferralLabel("Stopped by guard rails"),
-    NEXT_WAVE: DeferralLabel("Observing the last wave"),
+    NEXT_WAVE: DeferralLabel("Watching this wave; the next one opens", "at"),
     HoldReason.RESTORED: DeferralLabel("All sending is on hold: database restored"),
     HoldReason.REPLACED: DeferralLabel("All sending is on hold: database replaced"),
     HoldReason.REPORTED: DeferralLabel("All sending is on hold: unknown messages reported"),

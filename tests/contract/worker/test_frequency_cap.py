@@ -10,6 +10,7 @@ import pytest
 
 from mailwright.app.limits import default_limits
 from mailwright.app.retention import RetentionSweep
+from mailwright.audience.snooze import snooze
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import InvalidInput
@@ -24,7 +25,8 @@ from mailwright.outbox.frequency import delete_old_sends, free_at
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.retention_rules import list_rules, set_rule
-from mailwright.schemas.explanation_text import message_text
+from mailwright.schemas.explanation_text import campaign_text, message_text
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.worker.gate import Gate
@@ -34,6 +36,7 @@ from tests.builders import (
     REFUSAL,
     Bench,
     a_bench,
+    a_contact,
     a_message,
     a_newsletter,
     a_tenant,
@@ -291,6 +294,66 @@ async def test_exempt_campaign_ignores_the_cap_with_its_reason(bench: Bench) -> 
     counts = await desk.counts(capped)
     assert (counts.sent, counts.suppressed, counts.failed) == (0, 5, 0)
     assert await desk.status(capped) == CampaignStatus.SENT
+
+
+async def checked(bench: Bench, desk: CampaignHarness, campaign_id: str) -> CampaignCheck:
+    campaign, now = await desk.campaign(campaign_id), bench.clock.now()
+    definition = campaign.definition
+    return await check_campaign(bench.database, bench.engine.templates, definition, tenant_id=DEFAULT_TENANT, now=now)
+
+
+async def test_check_counts_capped_and_paused_recipients(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    await change_tenant(bench.database, frequency_cap="1 per 2 days")
+    await join(bench.database, [address_of(number) for number in range(5)])
+    await newsletters(bench, 1, address_of(1))
+    await newsletters(bench, 1, address_of(2))
+    await bench.drain(ScriptedProvider())
+    await newsletters(bench, 1, address_of(3))
+    await bench.drain(ScriptedProvider(REFUSAL))
+    for number in (2, 4):
+        until = bench.clock.now() + DAY
+        await snooze(bench.database, bench.clock, DEFAULT_TENANT, address_of(number), until, actor="test")
+    found = await checked(bench, desk, await desk.create())
+    assert (found.planned, found.held.capped, found.held.snoozed) == (5, 1, 2)
+    warned = {issue.code: issue.sentence for issue in found.warnings}
+    assert warned["FREQUENCY_CAP"].startswith("1 of 5 recipients have reached the frequency cap (1 per 2 days)")
+    assert warned["SNOOZED"].startswith("2 of 5 recipients have paused bulk email")
+    exempt = await checked(bench, desk, await desk.create(limits={"ignoreFrequencyCap": "product recall"}))
+    assert (exempt.held.capped, exempt.held.snoozed) == (0, 2)
+    later = await checked(bench, desk, await desk.create(scheduledAt=bench.clock.now() + 3 * DAY))
+    assert (later.held.capped, later.held.snoozed) == (0, 0)
+
+
+async def test_finished_campaign_that_nobody_received_says_why(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    await desk.start(5)
+    await bench.drain(ScriptedProvider())
+    until = bench.clock.now() + 7 * DAY
+    await snooze(bench.database, bench.clock, DEFAULT_TENANT, address_of(0), until, actor="test")
+    campaign_id = await desk.start(name="Offer")
+    await bench.drain(ScriptedProvider())
+    assert await desk.status(campaign_id) == CampaignStatus.SENT
+    defaults = DefaultLimits(default_limits(bench.engine.settings))
+    found = await explain_campaign(bench.database, bench.clock, defaults, campaign_id, tenant_id=DEFAULT_TENANT)
+    sentence = campaign_text(found).sentence
+    assert "nobody received it: 4 recipients had reached the frequency cap" in sentence
+    assert "1 recipient had paused bulk email" in sentence
+
+
+async def test_failed_message_says_when_a_retry_helps(bench: Bench) -> None:
+    await change_tenant(bench.database, frequency_cap="1 per 7 days")
+    await a_contact(bench.database, ADA)
+    await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    [capped] = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    await snooze(bench.database, bench.clock, DEFAULT_TENANT, ADA, bench.clock.now() + 7 * DAY, actor="test")
+    [snoozed] = await newsletters(bench, 1)
+    await bench.drain(ScriptedProvider())
+    remedies = [(await explain(bench.database, bench.clock, each, tenant_id=None)).remedy for each in (capped, snoozed)]
+    assert remedies == [Remedy.RETRY_BELOW_CAP, Remedy.RETRY_AFTER_PAUSE]
 
 
 @pytest.mark.promise("forecast-comes-true")

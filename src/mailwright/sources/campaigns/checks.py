@@ -27,6 +27,7 @@ from mailwright.policies.hours import lane_outside_hours
 from mailwright.sources.campaigns.attachments import CampaignAttachment, check_attachments
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
+from mailwright.sources.campaigns.held_recipients import NOBODY_HELD, HeldRecipients, count_held
 from mailwright.sources.campaigns.tracking_plan import NOT_TRACKED, TrackingPlan, check_metric, plan_tracking
 from mailwright.sources.campaigns.variants import (
     UNKNOWN_TEMPLATE,
@@ -80,6 +81,7 @@ class CampaignCheck:
     unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, one sentence each
     has_postal_address: bool = True
     tracking: TrackingPlan = NOT_TRACKED
+    held: HeldRecipients = NOBODY_HELD
 
 
 async def check_campaign(
@@ -126,20 +128,15 @@ async def check_campaign(
             excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
     found.warn(await _hours_warnings(database, definition, tenant_id, now, facts))
     found.warn(check_attachments(attachments, planned))
+    held = await count_held(database, definition, members, planned, tenant_id=tenant_id, now=now, limits=facts.limits)
+    found.warn(held.warnings)
     has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in found.warnings)
     unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
     if unmet:
         found.add_unmet_rules(refusal_text(unmet, rules.limit), is_overridden=overrides_rules)
+    problems, warnings = tuple(dict.fromkeys(found.problems)), tuple(found.warnings)
     return CampaignCheck(
-        tuple(dict.fromkeys(found.problems)),
-        tuple(found.warnings),
-        tuple(drafts),
-        filter_,
-        planned,
-        excluded,
-        unmet,
-        has_postal,
-        tracking,
+        problems, warnings, tuple(drafts), filter_, planned, excluded, unmet, has_postal, tracking, held
     )
 
 

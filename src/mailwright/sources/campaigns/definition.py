@@ -152,6 +152,13 @@ class Waves(DefinitionPart):
             raise ValueError("each wave must be larger than the one before, for example 1, 10")
         return self
 
+    @property
+    def sentence(self) -> str:
+        """Return `in waves of 1 %, 10 %, then everyone, 240 minutes apart`."""
+        parts = ", ".join(f"{percent} %" for percent in self.percents)
+        minutes = "1 minute" if self.wait_minutes == 1 else f"{self.wait_minutes:,} minutes"
+        return f"in waves of {parts}, then everyone, {minutes} apart"
+
 
 class UtmParameters(DefinitionPart):
     """Added to tracked links as `utm_source`, `utm_medium` and so on, unless a link already has them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
@@ -37,6 +37,7 @@ from mailwright.domain.permits import (
     DeferReason,
     split_defer_reason,
 )
+from mailwright.domain.states import Status
 from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.sending_hold import SendingHold, load_hold
@@ -51,7 +52,7 @@ from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.reached_limit import find_hours, find_reached_limit
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, tenants
+from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries, tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class CampaignFacts:
     can_start: bool = False  # a draft that passed the pre-send checks
     hold: SendingHold | None = None
     lost: LostLeases | None = None
+    failure_codes: tuple[tuple[str, int], ...] = ()  # only if nobody received it
 
 
 async def explain_campaign(
@@ -95,6 +97,7 @@ async def explain_campaign(
         row = await _find(tx, campaign_id, tenant_id, now)
         is_queued = row.lane is not None and row.completed_at is None
         counts = None if row.lane is None else (await tx.run(COUNT_LANE, lane=row.lane))[0]
+        failure_codes = await _failure_codes(tx, row, counts)
         deferrals, hold = await load_lane_deferrals(tx, now), await load_hold(tx)
         lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
@@ -125,6 +128,7 @@ async def explain_campaign(
             can_start=can_start,
             hold=hold,
             lost=lost,
+            failure_codes=failure_codes,
         )
     )
 
@@ -137,7 +141,7 @@ def explanation(facts: CampaignFacts) -> CampaignExplanation:
             actions = _allowed(facts, next_step)
             return _explain(facts, CampaignState.DRAFT, remedy=Remedy.START_CAMPAIGN, actions=actions)
         case CampaignStatus.SENT:
-            return _explain(facts, CampaignState.SENT)
+            return _explain(facts, CampaignState.SENT, failure_codes=facts.failure_codes)
         case CampaignStatus.CANCELLED:
             return _cancelled(facts)
         case CampaignStatus.READY | CampaignStatus.SENDING | CampaignStatus.PAUSED:
@@ -401,6 +405,20 @@ def _is_allowed(facts: CampaignFacts, kind: ActionKind) -> bool:
 
 
 # Queries.
+
+
+async def _failure_codes(tx: Transaction, campaign: Any, counts: Any) -> tuple[tuple[str, int], ...]:
+    """Return why nobody received a finished campaign, the most frequent reason first."""
+    if campaign.status != CampaignStatus.SENT or not counts or not 0 < campaign.recipients == counts.suppressed:
+        return ()
+    number = func.count().label("number")
+    query = (
+        select(deliveries.c.error_code, number)
+        .where(deliveries.c.lane == campaign.lane, deliveries.c.status == Status.FAILED)
+        .group_by(deliveries.c.error_code)
+        .order_by(number.desc(), deliveries.c.error_code)
+    )
+    return tuple((row.error_code, row.number) for row in await tx.execute(query))
 
 
 async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: Instant) -> Any:

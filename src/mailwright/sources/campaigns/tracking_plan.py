@@ -31,6 +31,8 @@ class TrackingPlan:
                     "Opens and clicks are counted anonymously: links do not identify recipients. "
                     "Links that contain values of a recipient are not tracked."
                 )
+        if not self.consenting:
+            return "No recipient has consented, so nothing is tracked."
         people = "recipient" if self.consenting == 1 else "recipients"
         who = f"{self.consenting:,} {people} who consented"
         return f"Opens and clicks of {who} are tracked. Emails to everyone else are not tracked."
@@ -98,6 +100,6 @@ def check_metric(
     )
     message = (
         f"{ab_test.winner_by} cannot be measured, because {reason}; choose individual tracking and ask for consent, "
-        "choose the winner yourself (winnerBy manual), or let the variants share the whole audience (testPercent 100)"
+        "choose the winner yourself, or let the variants share the whole audience (a test group of 100 %)"
     )
     return [CampaignProblem("experiment.winnerBy", "METRIC_NOT_MEASURED", message)]

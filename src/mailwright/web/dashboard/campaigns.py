@@ -99,7 +99,7 @@ class CampaignRow:
         if action == CampaignAction.ACCEPT_FAILURES:
             return self.is_processed
         if action == CampaignAction.RESCHEDULE:
-            return bool(self.place and not self.place.recipients)
+            return bool(self.place and not self.place.recipients and not self.place.is_enqueued)
         if action == CampaignAction.EXTEND:
             return bool(self.place and self.place.is_enqueued and not self.place.awaits_recipients)
         return True
