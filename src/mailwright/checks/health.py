@@ -150,7 +150,8 @@ def _hold(facts: HealthFacts) -> Iterator[Finding]:
         yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
     elif facts.quarantined:
         advice = "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
-        summary = f"{facts.quarantined:,} messages may have been sent before a restore and wait for a decision"
+        word = "message" if facts.quarantined == 1 else "messages"
+        summary = f"{facts.quarantined:,} {word} may have been sent before a restore, without a decision so far"
         yield Finding("quarantine", Verdict.WARNING, summary, advice)
 
 

@@ -320,12 +320,12 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
             again = f"Mailwright checks them again at {times.at(message.until)}."
             return f"Campaign {message.campaign} does not meet the rules of the large mailbox providers. {again}"
         case DeferReason.FREQUENCY_CAP if message.limit is not None:
-            who, limit = message.contact_name or message.recipient, message.limit
+            who, limit = message.contact_name or f"Recipient {message.recipient}", message.limit
             received = f"{who} has received {limit.used} of {limit.allowed} bulk emails"
             since = f" since {times.at(message.occurred_at)}" if message.occurred_at else ""
             return f"{received}{since}. This email can be sent from {times.at(message.until)}."
         case DeferReason.SNOOZED:
-            who = message.contact_name or message.recipient
+            who = message.contact_name or f"Recipient {message.recipient}"
             return f"{who} has paused bulk email until {times.at(message.until)}. This email can be sent then."
         case "outside_hours" if message.limit is None:
             return f"Outside working hours in the recipient's time zone. Sending resumes at {times.at(message.until)}."

@@ -103,7 +103,7 @@ async def test_hold_and_quarantine_are_reported(bench: Bench) -> None:
     assert (held.verdict, held.since) == (Verdict.PROBLEM, bench.clock.now())
     assert "quarantine list" in str(held.advice)
     await release_hold(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
-    assert (await findings(bench))["quarantine"].summary.startswith("1 messages may have been sent")
+    assert (await findings(bench))["quarantine"].summary.startswith("1 message may have been sent")
 
 
 @pytest.mark.parametrize(
