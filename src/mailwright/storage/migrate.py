@@ -28,7 +28,9 @@ _SQLITE: Final = {
     "double": "DOUBLE",
     "bytes": "BLOB",
     "byte_order": "",
-    "events_key": "id",
+    # Without AUTOINCREMENT, SQLite would give the key of a deleted newest row again.
+    "messages_key": "id AUTOINCREMENT",
+    "events_key": "id AUTOINCREMENT",
     "events_partitioning": "",
 }
 _POSTGRESQL: Final = {
@@ -38,6 +40,7 @@ _POSTGRESQL: Final = {
     "bytes": "BYTEA",
     # Audiences are enqueued in the order of their addresses, which must be the same on both engines.
     "byte_order": ' COLLATE "C"',
+    "messages_key": "id",
     # Events are partitioned by month, so that old events are dropped a month at a time instead of row by row.
     "events_key": "id, created_at",
     "events_partitioning": "PARTITION BY RANGE (created_at)",

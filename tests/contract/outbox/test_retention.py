@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import Table, func, insert, select, text
 
 from mailwright.app.retention import RetentionDuty, RetentionSweep, make_retention
 from mailwright.audience.erasure import erase
@@ -204,6 +204,22 @@ async def test_erasure_reaches_recipients_of_deleted_messages(bench: Bench) -> N
     await a_deleted_message(bench)
     await erase(bench.database, bench.clock, DEFAULT_TENANT, LATE, actor="ada")
     assert await count_rows(bench, deleted_messages) == 0
+
+
+@pytest.mark.parametrize("table", [messages, events], ids=lambda table: table.name)
+async def test_keys_of_deleted_rows_are_not_reused(bench: Bench, table: Table) -> None:
+    """Otherwise positions and counts that refer to an old key would apply to a new row."""
+    await a_history(bench)
+    newest = select(func.max(table.c.id))
+    async with bench.database.read() as tx:
+        before = (await tx.execute(newest))[0][0]
+    await rule(bench, RetentionKind.MESSAGES)
+    assert await sweep(bench) == 3
+    await bench.accept(a_message())
+    await bench.drain(ScriptedProvider())
+    async with bench.database.read() as tx:
+        first = (await tx.execute(select(func.min(table.c.id)).where(table.c.tenant_id == DEFAULT_TENANT)))[0][0]
+    assert first > before
 
 
 async def test_other_tenants_keep_their_messages(bench: Bench) -> None:

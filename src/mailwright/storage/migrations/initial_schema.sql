@@ -222,7 +222,7 @@ CREATE TABLE messages (
   list_key TEXT,
   campaign_key BIGINT,
   content_digest TEXT,
-  CONSTRAINT pk_messages PRIMARY KEY (id),
+  CONSTRAINT pk_messages PRIMARY KEY ($messages_key),
   CONSTRAINT uq_messages_outbox_id UNIQUE (outbox_id)
 );
 CREATE INDEX ix_messages_content_digest ON messages (tenant_id, content_digest) WHERE content_digest IS NOT NULL;
