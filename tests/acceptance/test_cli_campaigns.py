@@ -313,6 +313,15 @@ async def test_waves_and_guard_rails_at_the_command_line(here: Commands) -> None
     assert (await here.ok("campaign", "show", campaign_id, "--json")).json["counts"]["sent"] == 3
 
 
+async def test_errors_name_the_wrong_guard_rail_and_option(here: Commands) -> None:
+    create = (*CREATE, "--list", "news", "--var", "season=spring")
+    refused = await here.run(*create, "--guard-rails", '{"complaintHalt": 1}', COLUMNS="300")
+    assert "--guard-rails complaintHalt" in refused.err
+    both = ("--waves", "10", "--variant", "A", "--variant", "B=Other", "--test-percent", "20")
+    refused = await here.run(*create, *both, COLUMNS="300")
+    assert "--waves: cannot be combined with an A/B test" in refused.err
+
+
 async def test_frequency_cap_and_snooze_at_the_command_line(here: Commands) -> None:
     rails = '{"complaintStopPercent": 0.2, "slowPerHour": 50}'
     limits = ("--frequency-cap", "1 per 7 days", "--guard-rails", rails)

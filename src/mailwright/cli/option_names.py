@@ -18,6 +18,8 @@ _OTHER_NAMES: Final = {
     "template_id": "template",
     "in_readers_time_zone": "readers_time",
 }
+# Options whose value is a JSON object: an error names the field of the object, too.
+_JSON_OPTIONS: Final = frozenset({"guard_rails"})
 _INDEX: Final = re.compile(r"\[\d+\]")
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -28,11 +30,13 @@ def option_name(field: str, command: Any, arguments: Sequence[str]) -> str:
     `command` is the top-level command that ran. If the command has no option for the field, return the field's name.
     """
     options = _options(_leaf(command, arguments))
-    for part in _INDEX.sub("", field).split("."):
+    parts = _INDEX.sub("", field).split(".")
+    for index, part in enumerate(parts):
         name = _CAPITAL.sub("_", part).lower()
         for candidate in (name, f"{name}_", _OTHER_NAMES.get(name, name)):
             if candidate in options:
-                return options[candidate]
+                inner = parts[index + 1 :] if candidate in _JSON_OPTIONS else []
+                return " ".join([options[candidate], *inner])
     return field
 
 

@@ -190,5 +190,5 @@ def test_invalid_waves_are_refused(percents: list[int]) -> None:
 
 def test_waves_and_an_ab_test_are_refused_together() -> None:
     test = {"variants": [{"name": "a"}, {"name": "b"}], "testPercent": 20}
-    with pytest.raises(ValidationError, match="remove waves or experiment"):
+    with pytest.raises(ValidationError, match="cannot be combined with an A/B test"):
         a_definition(waves=WAVES, experiment=test)

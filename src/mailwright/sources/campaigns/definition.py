@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from mailwright.content.formats import TemplateFormat
@@ -190,8 +190,12 @@ class CampaignDefinition(DefinitionPart):
     # The ID of an earlier campaign; this one goes to those who did not open it.
     resend_of: Annotated[str | None, Field(pattern=r"^[0-9a-f-]{36}$")] = None
 
-    @model_validator(mode="after")
-    def _waves_or_ab_test(self) -> "CampaignDefinition":
-        if self.waves is not None and self.ab_test is not None and self.ab_test.test_percent < 100:
-            raise ValueError("an A/B test already begins with a part of the audience; remove waves or experiment")
-        return self
+    @field_validator("waves")
+    @classmethod
+    def _waves_or_ab_test(cls, waves: Waves | None, info: ValidationInfo) -> Waves | None:
+        ab_test = info.data.get("ab_test")
+        if waves is not None and ab_test is not None and ab_test.test_percent < 100:
+            raise ValueError(
+                "cannot be combined with an A/B test that begins with a part of the audience; remove one of the two"
+            )
+        return waves
