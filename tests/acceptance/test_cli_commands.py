@@ -38,6 +38,7 @@ AUDIT = [
     "cancelled",
     "open",
     "resent_in_doubt",
+    "deleted",
     "ok",
 ]
 
@@ -316,6 +317,9 @@ async def test_check_reports_results_and_advice(here: Commands) -> None:
         "workers": "warning",
         "provider": "ok",
         "sender": "warning",
+        "backup": "warning",
+        "disk": "ok",
+        "retention": "ok",
     }
     shown = (await here.ok("check")).out
     assert "✓ ok" in shown
