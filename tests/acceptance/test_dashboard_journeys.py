@@ -82,6 +82,6 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("button", name="Save limits").click()
         page.get_by_role("link", name="Progress").click()
         expect(page.locator("#progress")).to_contain_text("100 %", timeout=15_000)
-        page.get_by_role("link", name="Report").click()
+        page.get_by_role("link", name="Report", exact=True).click()
         expect(page.locator(".figure", has_text="Sent")).to_contain_text("of 6")
         context.close()

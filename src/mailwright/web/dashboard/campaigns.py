@@ -493,6 +493,7 @@ async def _page(
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, visitor.zone)),
         "zone_name": str(visitor.zone),
+        "guard": None,
         "max_attachments": MAX_ATTACHMENTS,
         "max_attachments_bytes": MAX_ATTACHMENTS_BYTES,
         "segments": await segments.list_all(engine.database, visitor.tenant_id),
@@ -504,7 +505,7 @@ async def _page(
     if is_draft:
         query = request.query_params
         values |= await _mail_values(engine, campaign, query.get("version", ""), query.get("contact", ""))
-    else:
+    elif line.place is not None:  # A discarded draft was never in the queue.
         guard = await engine.campaign_guard.report(campaign.campaign_id, tenant_id=visitor.tenant_id)
         values |= {"guard": guard, "guard_finding_text": guard_finding_text, "guard_actions": GUARD_ACTIONS}
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
