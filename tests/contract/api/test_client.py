@@ -128,7 +128,7 @@ async def test_examples_in_the_guide_run(
     served: Served, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "client.md").read_text(encoding="utf-8")
-    waits, does_not, _settings = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    waits, does_not, *_settings = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     monkeypatch.setenv("KEY", served.key)
     names: dict[str, Any] = {}
     here = waits.replace("http://127.0.0.1:8025", served.url)
