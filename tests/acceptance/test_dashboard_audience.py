@@ -13,21 +13,9 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
+from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
-
-
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Campaign and template pages in a real browser."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,12 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import CHROMIUM, DESK, Dashboard, a_browser, a_dashboard
+from tests.dashboard import CHROMIUM, DESK, Dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
 HELD, SENT, DRAFT = "Spring catalogue", "Thanks to collectors", "A/B test of two subjects"
 ADA = Actor("ada", DEFAULT_TENANT)
-
-
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
-    page = dashboard.sign_in(context)
-    page.set_default_timeout(15_000)
-    yield page
-    context.close()
 
 
 def found(dashboard: Dashboard, name: str) -> Campaign:

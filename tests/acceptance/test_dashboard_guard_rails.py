@@ -1,7 +1,6 @@
 """Guard rails, waves, frequency cap and snooze in a real browser."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,32 +19,11 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.storage.tables import campaigns, queue_entries
 from mailwright.web.public.subscribers import link_secrets
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import CHROMIUM, DESK, Dashboard, a_browser, a_dashboard
+from tests.dashboard import CHROMIUM, Dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
 ADA = Actor("ada", DEFAULT_TENANT)
-
-
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
-    page = dashboard.sign_in(context)
-    page.set_default_timeout(15_000)
-    yield page
-    context.close()
 
 
 def created(dashboard: Dashboard, name: str, **changes: Any) -> Campaign:

@@ -10,16 +10,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import ENGINES
-from tests.dashboard import CHROMIUM, DESK, PASSWORD, a_browser, a_dashboard
+from tests.dashboard import CHROMIUM, DESK, PASSWORD, a_dashboard
 from tests.engines import PostgresServer
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as made:
-        yield made
 
 
 @pytest.fixture(params=ENGINES)

@@ -24,7 +24,7 @@ from mailwright.sources.mailouts.runs import MailoutRun
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
+from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_dashboard
 from tests.mailouts import SETTINGS
 from tests.notion_pages import MAILOUT_COLUMNS, said
 from tests.standins.notion import NotionStandIn
@@ -32,18 +32,6 @@ from tests.standins.notion import NotionStandIn
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
 HOOK = "https://shop.example.com/hooks/mail"
-
-
-@pytest.fixture(scope="module")
-def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
-    with a_dashboard(tmp_path_factory.mktemp("dashboard")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
