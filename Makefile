@@ -15,7 +15,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## install everything into .venv (then: .venv/bin/mailwright)
 
-$(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate.py docs/openapi.json $(wildcard tools/assets/*.js*) tools/assets/hook.py tools/manual.py
+$(STAMP): requirements.lock pyproject.toml client/pyproject.toml client/generate.py docs/openapi.json $(wildcard tools/assets/*.js* tools/assets/composer/*.js) tools/assets/hook.py tools/manual.py
 	@$(PYTHON) tools/setup.py $(VENV)
 	@touch $@
 

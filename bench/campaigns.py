@@ -1,4 +1,4 @@
-"""Starting a campaign: how fast an audience is enqueued, and with how much memory. Runs as its own process."""
+"""Measure how fast an audience is enqueued, and the memory that it needs. Runs as its own process."""
 
 import argparse
 import asyncio

@@ -35,7 +35,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A Ctrl-C in the terminal reaches us alone; we end the children in order.
+                # Ctrl-C in the terminal reaches only this process, which ends its children in order.
                 start_new_session=True,
             )
         self._process = psutil.Process(self._popen.pid)

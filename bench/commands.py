@@ -1,4 +1,4 @@
-"""The processor time of commands that open the database, from their start to their end."""
+"""Measure the CPU time of commands that open the database, from start to end."""
 
 import os
 import subprocess

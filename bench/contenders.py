@@ -32,11 +32,11 @@ class Setting:
 class Contender:
     name: str
     title: str
-    command: str  # what the timed part is, for the report
+    command: str  # Describes the timed part, for the report.
     run: Callable[[Stage, int, Setting], Run]
-    settings: Sequence[Setting] = (Setting(),)  # tried before the race; the best one races
+    settings: Sequence[Setting] = (Setting(),)  # Tried before the race. The race uses the best one.
     share: float = 1.0
-    composes: bool = True  # its messages are checked before the race; over HTTP, in every run
+    composes: bool = True  # Its messages are checked before the race; over HTTP, in every run.
 
 
 def limit(stage: Stage, count: int, setting: Setting) -> Run:
@@ -186,7 +186,7 @@ class Results:
 
     runs: dict[str, list[Run]]
     settings: dict[str, Setting]
-    missing: dict[str, str]  # contender → why it did not race
+    missing: dict[str, str]  # Why a contender did not race.
 
     def median(self, name: str, value: Callable[[Run], float]) -> float:
         return median(value(run) for run in self.of(name))

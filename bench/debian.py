@@ -23,7 +23,7 @@ def tool(name: str, package: str) -> Path:
 
 def _install(package: str) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    # Asked for "No configuration", postfix brings its tools and has no main.cf to start a daemon with.
+    # With "No configuration", postfix installs its tools, but no main.cf, so that no daemon starts.
     answer = "postfix postfix/main_mailer_type select No configuration\n"
     subprocess.run(["debconf-set-selections"], input=answer, text=True, check=False, capture_output=True)
     call(["apt-get", "update", "-qq"], env=quiet)

@@ -19,6 +19,7 @@ from bench import (
     outgoing_webhooks,
     pacing,
     pages,
+    submission,
     tracked_links,
     webhooks,
 )
@@ -28,6 +29,7 @@ from bench.contenders import CONTENDERS, Results
 from bench.http_sink import started_http_sink
 from bench.migrated import migrated
 from bench.race import Run
+from bench.sink import started_sink
 from bench.stage import Stage, part
 
 PEERS = ("bullmq", "celery", "procrastinate")
@@ -41,7 +43,7 @@ class Figure:
     theirs: str
     ratio: float | None
     goal: str
-    met: bool | None  # None: not measured, and `ours` says why
+    met: bool | None  # None if it was not measured; `ours` has the reason.
     command: str
 
 
@@ -67,7 +69,7 @@ class Order:
         return f"python -m bench {name} --count {self.count} --runs {self.rounds}"
 
 
-# Figures that are read off the same race, and who has to run for them.
+# Figures that come from the same race, and the contenders that they need.
 RACERS = {
     "sqlite-speed": ("limit", "sqlite"),
     "postgresql-speed": ("limit", "postgresql", "postgresql-2"),
@@ -81,6 +83,8 @@ OF_THE_LIMIT = {"sqlite": 0.8, "postgresql": 0.7, "postgresql-2": 0.7}
 OF_A_PEER = 10
 OF_AIOBOTOCORE = 5
 # By messages per request and processes.
+SUBMITTED_PER_CPU_SECOND = 2_000
+OF_THE_SINK = 0.5
 ACCEPTED_PER_SECOND = {(1, 1): 1_500, (1, 2): 5_000, (1_000, 1): 20_000, (1_000, 2): 20_000}
 OWN_HTML_SECONDS = {"html": 0.45, "html-text": 0.3}  # CPU per 1,000 messages
 OWN_HTML_OF_THE_LIMIT = 0.3
@@ -96,7 +100,7 @@ IMPORTED_PER_SECOND = 50_000
 IMPORT_MEGABYTES = 200
 ASSEMBLED_SECONDS = 10
 MEAN_DEVIATION = 0.01
-# SQLite's caches, however many people there are.
+# The caches of SQLite, which do not grow with the number of contacts.
 GROWTH_MEGABYTES = 150
 
 
@@ -125,7 +129,7 @@ def _against_limit(name: str, order: Order, results: Results) -> Iterator[Figure
 
 
 def _processes(name: str, order: Order, results: Results) -> Iterator[Figure]:
-    """Several processes against one. With two cores, the sink and the database take a part of them."""
+    """Compare several processes with one. On two cores, they share the processors with the sink and the database."""
 
     def found(engine: str, processes: int) -> Found:
         ratio = results.ratio(f"{engine}-{processes}", engine)
@@ -307,6 +311,34 @@ def api_accept(order: Order) -> Iterator[Figure]:
         yield _figure(order, "accept", what, f"≥ {goal:,}/s", found, what, batch, processes)
 
 
+def smtp_submission(order: Order) -> Iterator[Figure]:
+    """Compare CPU time, because on a busy machine the client and both servers share the cores."""
+    emails = submission.EMAILS_PER_CONNECTION * (40 if order.quick else 200)
+
+    def found() -> Found:
+        ours, theirs, ratios = [], [], []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SMTP submission: round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url, submission.listening(order.stage, url) as (server, port, key):
+                submission.submitted_per_second(port, range(-submission.EMAILS_PER_CONNECTION, 0), key)
+                accepted, before = mailwright.audit(url)["accepted"], server.cpu_seconds()
+                rate = submission.submitted_per_second(port, range(emails), key)
+                ours.append(emails / (server.cpu_seconds() - before))
+                stored = mailwright.audit(url)["accepted"] - accepted
+                if stored != emails:
+                    raise NotMeasured(f"{emails} emails got a 250 and {stored} are in the database")
+            with started_sink(order.stage.scratch) as sink:
+                theirs.append(submission.submitted_per_second(sink.port, range(emails), None))
+            ratios.append(rate / theirs[-1])
+        ratio = median(ratios)
+        goal = SUBMITTED_PER_CPU_SECOND
+        is_met = median(ours) >= goal and ratio >= OF_THE_SINK
+        return Found(f"{median(ours):,.0f} per CPU second", f"{median(theirs):,.0f}/s", ratio, is_met)
+
+    what = "SMTP submission, SQLite, one process, 50 emails a connection; ratio: rate beside smtp-sink"
+    yield _figure(order, "submission", what, f"≥ {SUBMITTED_PER_CPU_SECOND:,}/s, ratio ≥ 0.5", found)
+
+
 def memory(order: Order) -> Iterator[Figure]:
     count = order.count * 50  # a million by default
 
@@ -436,6 +468,7 @@ def large_pages(order: Order) -> Iterator[Figure]:
 ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "claim-cost": claim_cost,
     "accept": api_accept,
+    "submission": smtp_submission,
     "memory": memory,
     "campaign-start": campaign_start,
     "import": large_import,
@@ -464,6 +497,7 @@ NAMES = (
     "commands",
     "claim-cost",
     "accept",
+    "submission",
     "memory",
     "campaign-start",
     "import",

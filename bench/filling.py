@@ -29,28 +29,28 @@ from mailwright.storage.tables import campaigns
 
 SHOP: Final = 1
 BAKERY: Final = 2
-# Rows of the filling have numbers above this, so that they meet none of the sample's.
+# Generated rows have keys above this, so that they never collide with those of the sample.
 ABOVE: Final = 1_000
 # The number of recipients. Only the first of them are contacts; the others have been erased.
 ADDRESSES: Final = 500_000
-# Visits each address once: a multiplier without a common factor.
+# A multiplier that is coprime to the number of addresses, so that each address is used once.
 SHUFFLE: Final = 7_919
 AT_ONCE: Final = 50_000
 DAYS: Final = 60
-# The campaign that the large one, and everything else of the filling, is made like.
+# The campaign of the sample that generated campaigns copy.
 MODEL: Final = "Thanks to collectors"
 LARGE_CAMPAIGN: Final = "01900000-0000-7000-9000-100000000001"
 CAMPAIGN_IN_LINE: Final = "01900000-0000-7000-9000-100000000200"
 LARGE_RUN: Final = "01900000-0000-7000-a000-100000000001"
 LARGE_MAILOUT: Final = "01900000-0000-7000-9000-100000000020"
 SENT_MESSAGE: Final = "01900000-0000-7000-8000-100000000001"
-# Gets every fourth notification: somebody's own system.
+# The endpoint of a user's system, which gets every fourth notification.
 BUSY_ADDRESS: Final = "ops@example.com"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Scale everything to `share` of a thousand."""
+    """The number of rows of each kind, scaled by `share` thousandths."""
 
     share: int = 1_000
 
@@ -66,7 +66,7 @@ class Block:
     count: int
     waiting: int = 0
     tenant_id: int = SHOP
-    campaign: int = 0  # its number among the campaigns of the filling
+    campaign: int = 0  # The number of its campaign among the generated ones.
     run: int = 0
 
     @property
@@ -132,7 +132,7 @@ async def fill(url: str, folder: Path, size: Size) -> None:
         for text in _MESSAGES_BEHIND:
             await _run(engine, text)
         if engine.database.dialect == "postgresql":
-            await _run(engine, "ANALYZE")  # as its autovacuum does; nobody does it on SQLite
+            await _run(engine, "ANALYZE")  # As the autovacuum of PostgreSQL does. SQLite has none.
         tallying = EventTallier(engine.database, engine.clock)
         while await tallying.add_batch():
             pass
@@ -197,7 +197,7 @@ async def _messages(engine: Engine, size: Size, now: int) -> None:
 
 
 def _numbered(size: Size) -> Iterator[tuple[Block, int, int]]:
-    """Yield each with the numbers of its first and last message."""
+    """Yield each block with the numbers of its first and last message."""
     first = 1
     for block in blocks(size):
         yield block, first, first + block.count - 1
@@ -253,7 +253,7 @@ def _id(kind: str, number: int) -> str:
     return f"01900000-0000-7000-{kind}000-{100_000_000_000 + number}"
 
 
-# Both engines know a recursive query; everything else is arithmetic on its number.
+# A recursive query, which both engines support, yields the numbers; all other values are computed from them.
 _NUMBERS = "WITH RECURSIVE n(i) AS (SELECT CAST({first} AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i < {last})"
 _READER = f"i * {SHUFFLE} % {ADDRESSES}"
 _EMAIL = f"CASE WHEN i % {{busy}} = 0 THEN '{BUSY_ADDRESS}' ELSE 'reader' || ({_READER}) || '@example.com' END"
@@ -396,14 +396,14 @@ _NOTIFICATIONS = (
     " fanout_attempts, created_at) {numbers} SELECT i + 1000, i / 50 * 50 + 1000, i % 10000 + 1000, 'seat-' || i,"
     " CASE i % 100 WHEN 1 THEN 'pending' WHEN 2 THEN 'failed' ELSE 'sent' END, 1, '2026-10-01T00\\:00\\:00Z' FROM n"
 )
-# What stands around the messages of each source.
+# Rows that the messages of each source need.
 _KINDS = {
     Source.CAMPAIGN: (_CAMPAIGN, _ENTRY),
     Source.MAILOUT: (_CAMPAIGN, _ENTRY, _MAILOUT),
     Source.ARTICLE: (_ARTICLE_RUN,),
 }
 
-# As they are noted when a campaign or a run begins.
+# As they are recorded when a campaign or a run begins.
 _MESSAGES_BEHIND: Final = (
     "UPDATE campaigns SET messages_after_key ="
     " COALESCE((SELECT min(m.id) - 1 FROM messages AS m WHERE m.campaign_key = campaigns.id), 0)",

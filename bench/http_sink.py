@@ -27,14 +27,14 @@ REGION, ACCESS_KEY, SECRET_KEY = "eu-west-1", "AKIABENCH00000000000", "bench/not
 SENDGRID_KEY = "SG.bench.not-a-secret"
 KEPT = 20
 COUNTER = struct.Struct("=Q")
-# Python encodes an address that does not fit into a line, and spoils it.
+# Python encodes an address that does not fit into a line, which makes it invalid.
 UNFOLDED = policy.default.clone(max_line_length=998)
 CHECKOUT = Path(__file__).parent.parent
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _READER = re.compile(r"reader(\d+)@")
 _SES_BODY = b'{"MessageId":"0102018f00000000-00000000-0000-0000-0000-000000000000-000000"}'
-# The least that each client takes for a success.
+# The smallest response that each client accepts as a success.
 ANSWERS = {
     b"POST /v2/email/outbound-emails ": (
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"

@@ -1,4 +1,4 @@
-"""Importing a file of contacts: how fast, and with how much memory. Runs as its own process.
+"""Measure the speed and the memory of an import of contacts. Runs as its own process.
 
 `python -m bench.importing DATABASE [ROWS]` imports into an empty database twice: first all rows are new, then known.
 """
@@ -22,7 +22,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
 
 ROWS = 1_000_000
-# Any order but that of the addresses: a multiplier without a common factor visits each number once.
+# Visit each number once, but not in the order of the addresses: the multiplier is coprime to the number of rows.
 SHUFFLE = 7_368_787
 DOMAINS = ("gmail.com", "yahoo.com", "example.org", "mail.example.com")
 

@@ -18,9 +18,9 @@ SUBJECT = "{{ first_name }}, your order {{ order_number }} and what is new in {{
 UNSUBSCRIBE_BASE = "https://harbour.example/u/"
 VARIABLES = ("first_name", "city", "order_number", "amount", "plan", "due_date", "points", "link")
 
-UNSUBSCRIBE_HEADER = re.compile(rb"^List-Unsubscribe:\s+<http", re.M | re.I)  # as an address, not an encoded word
+UNSUBSCRIBE_HEADER = re.compile(rb"^List-Unsubscribe:\s+<http", re.M | re.I)  # A plain address, not an encoded word.
 
-# On the wire, with headers and transfer encoding: what the writers of all contenders make of the texts below.
+# The size on the wire, with headers and transfer encoding, in the form that each contender writes.
 SIZE_BYTES = range(8_500, 13_000)
 
 _FACTS = (

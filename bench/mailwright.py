@@ -231,7 +231,7 @@ async def _prepare_claims(database_url: str, rows: int) -> None:
             await tx.execute(text("ANALYZE"))
 
 
-# The numbers come from a recursive query: both engines know it, and nothing travels but two integers.
+# A recursive query, which both engines support, yields the numbers, so that no rows are transferred.
 _NUMBERS = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS bigint) UNION ALL SELECT i + 1 FROM n WHERE i < :last) "
 _FILL_MESSAGES = (
     "INSERT INTO messages (outbox_id, tenant_id, source, request_id, to_email, external_id, subject, payload,"

@@ -39,9 +39,9 @@ PAYLOAD = '{"courseTitle": "Data Structures", "sectionNumber": "01"}'
 class FannedOut:
     notifications: int
     seconds: float
-    cpu_seconds: float  # of the process, its threads together: what a loaded machine does not lengthen
+    cpu_seconds: float  # CPU time of all threads of the process, which does not grow on a busy machine.
     messages: int
-    refused: int  # writes of the other program that found the file locked
+    refused: int  # Writes of the other program that failed because the file was locked.
 
     @property
     def per_second(self) -> float:

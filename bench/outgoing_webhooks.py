@@ -30,7 +30,7 @@ ACCEPT_BATCH = 1_000
 class Delivered:
     events: int
     seconds: float
-    cpu_seconds: float  # of this process, from the event to the recorded response
+    cpu_seconds: float  # CPU time of this process, from the event to the recorded response.
 
     @property
     def per_second(self) -> float:

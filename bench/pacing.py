@@ -31,7 +31,7 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 
 RATES = (5, 20, 50)
 SECONDS = 6
-# A mailout that comes late is measured by what has left until then: all rates on both engines are over in a minute.
+# A slow mailout is measured by what was sent until then, so that all rates on both engines take a minute.
 LATEST_SECONDS = 8
 
 
@@ -101,7 +101,7 @@ async def pace(database_url: str, rate: int, folder: Path) -> Evenness:
 
 
 async def queue_up(engine: Engine, rate: int, emails: int) -> None:
-    """As a mailout of this rate enters the queue once its page and its readers were read."""
+    """Enqueue messages like a mailout with this rate, after its page and recipients were read."""
     now = engine.clock.now()
     template = await engine.templates.put(1, "bench", subject=job.SUBJECT, html=job.HTML, text=job.TEXT)
     limits = CampaignLimits(interval_ms=1_000 // rate, one_at_a_time=True)

@@ -37,7 +37,7 @@ PASSWORD: Final = "correct horse battery"
 LARGE, IN_LINE = filling.LARGE_CAMPAIGN, filling.CAMPAIGN_IN_LINE
 _HTML: Final = {"Accept": "text/html"}
 
-# Every address that shows something, in the order of the navigation; `{webhook}` and `{import}` are looked up.
+# The paths of all pages, in the order of the navigation; `{webhook}` and `{import}` are looked up.
 PAGES: Final = (
     "/",
     "/?range=day",
@@ -197,9 +197,9 @@ ROUTES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Milliseconds from a request to the last byte of its answer, and those that processors worked on it.
+    """Milliseconds from a request to the last byte of its response, and the CPU time that it took.
 
-    Where nothing else runs the two are nearly one; on a machine that others use, only the second says something.
+    On an idle machine the two are nearly equal. On a busy one, only the CPU time is meaningful.
     """
 
     path: str
@@ -300,7 +300,7 @@ class Asking:
         }
 
     def timed(self, path: str, times: int, *, is_api: bool = False) -> Timed:
-        self._asked(path, is_api=is_api)  # what is made at the first request only
+        self._asked(path, is_api=is_api)  # Work that happens at the first request only.
         taken, worked = [], []
         for _ in range(times):
             before = self._work.milliseconds()
@@ -310,7 +310,7 @@ class Asking:
 
     def listened(self, path: str, times: int) -> Timed:
         """Wait for the first event."""
-        self._connection.close()  # the server would do so meanwhile; it opens by itself
+        self._connection.close()  # The server would close it meanwhile, and the client opens it again automatically.
         taken, worked = [], []
         for _ in range(times):
             time.sleep(STREAM_PAUSE)

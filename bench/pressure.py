@@ -1,4 +1,4 @@
-"""Pressure: how long transactional messages wait behind a campaign, and what still leaves when it must stop.
+"""Measure how long transactional messages wait behind a campaign, and what is still sent after it was stopped.
 
 `python -m bench.pressure` runs a worker against a slow SMTP relay and prints one table. The worker is a process of its
 own and polls the database, like one without Valkey.

@@ -33,7 +33,7 @@ class Run:
     seconds: float
     cpu_seconds: float
     database_cpu_seconds: float
-    rss_bytes: list[int] = field(default_factory=list)  # of all workers together, sampled twice a second
+    rss_bytes: list[int] = field(default_factory=list)  # The memory of all workers together, sampled twice a second.
 
     @property
     def peak_rss_bytes(self) -> int:

@@ -15,7 +15,7 @@ from bench.debian import tool
 
 COUNTER = re.compile(rb"mesg=(\d+)\r")
 RECIPIENT = re.compile(rb"^X-Rcpt-Args: <([^>]*)>", re.M)
-PREFACE = re.compile(rb"^Received: .*\n(?:[ \t].*\n)*", re.M)  # the last lines that smtp-sink puts before a message
+PREFACE = re.compile(rb"^Received: .*\n(?:[ \t].*\n)*", re.M)  # The last lines that smtp-sink writes before a message.
 
 
 class Sink:

@@ -103,7 +103,7 @@ class PostgreSQL:
             self._server.psql(f"DROP DATABASE {name} WITH (FORCE);")
 
     def settle_down(self) -> None:
-        """Force a checkpoint after the queue is filled, so that it does not fall into the measured time."""
+        """Force a checkpoint after the queue is filled, so that none happens during the measurement."""
         self._server.psql("CHECKPOINT;")
 
 

@@ -1,4 +1,4 @@
-"""What tracked links and open pixels cost: processor time of the application per request, without the HTTP server."""
+"""Measure the CPU time of tracked links and open pixels per request, without the HTTP server."""
 
 import asyncio
 import time

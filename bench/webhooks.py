@@ -1,4 +1,4 @@
-"""What inbound webhooks cost: the processor time of the application per event, without the HTTP server around it.
+"""Measure the CPU time of the application per inbound webhook event, without the HTTP server.
 
 The requests are made and signed beforehand and given to the application directly, so that the load of the machine and
 the program that sends them do not count.

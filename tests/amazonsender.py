@@ -1,4 +1,4 @@
-"""What AmazonSender leaves behind: its environment, its table in Notion and its unsubscribe links."""
+"""Sample data of AmazonSender: its environment, its table in Notion and its unsubscribe links."""
 
 import hashlib
 import hmac
@@ -23,13 +23,13 @@ COLUMNS: dict[str, Any] = {
 
 
 def old_link(email: str, secret: str = SECRET) -> str:
-    """The path of a link as it is in emails that AmazonSender has sent."""
+    """Return the path of an unsubscribe link in an email of AmazonSender."""
     payload = _encoded(email.lower().encode())
     return f"/unsubscribe?token={payload}.{_encoded(hmac.digest(secret.encode(), payload.encode(), hashlib.sha256))}"
 
 
 def old_environment(*, notion_token: str, mailouts: str, errors: str, supabase_url: str, supabase_key: str) -> str:
-    """A `.env` as people have it: its example, filled in."""
+    """Return a `.env` like the documented example, filled in."""
     return f"""# Server
 PORT=3000
 APP_BASE_URL=https://news.example.com

@@ -74,7 +74,7 @@ async def on_a_socket(app: FastAPI) -> AsyncIterator[str]:
 
 
 def an_engine(database: Database, clock: Clock, **changes: Any) -> Engine:
-    """An engine on this database. Each change is a setting, or a service that replaces the engine's own."""
+    """Return an engine on this database. Each change is a setting, or a service to use instead of the default one."""
     settings = {name: changes.pop(name) for name in list(changes) if name in Settings.model_fields}
     defaults = {"base_url": "http://mail.example", "unsubscribe_secret": None}
     url = database.url.render_as_string(hide_password=False)

@@ -255,7 +255,7 @@ def settings_for(url: str, **changes: Any) -> Settings:
     values = {"secret_key": SECRET_KEY, **defaults, **changes}
     if not all(value is None or isinstance(value, str | int | float | Path) for value in values.values()):
         return load(database_url=url, **values)
-    # Reading the settings takes longer than opening a database: tests with the same ones read them once.
+    # Reading settings takes longer than opening a database, so tests with the same settings share them.
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     loaded = _load_once(frozenset(values.items()), frozenset(environment.items()), Path.cwd())
     return loaded.model_copy(update={"database_url": url})
@@ -278,7 +278,7 @@ class Bench:
         return [accepted.outbox_id for accepted in await self.engine.acceptor.accept(messages)]
 
     async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
-        """Create a worker that no test waits for: its maintenance runs every few milliseconds, and it does not wait for
+        """Create a worker that delays no test: its maintenance runs every few milliseconds, and it does not wait for
         deferrals that end only when the test advances the clock."""
         worker = await make_worker(self.engine, provider, name)
         drain_wait = 0 if isinstance(self.clock, ManualClock) else worker.settings.drain_wait

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from mailwright.access.roles import Role
 from mailwright.app.listening import address_of, listen
@@ -42,7 +42,11 @@ PAGES: Final = {
     "campaigns": "/campaigns",
     "campaign": "/campaigns/{Spring catalogue}",
     "campaign-draft": "/campaigns/{A/B test of two subjects}",
-    "campaign-compose": "/campaigns/{A/B test of two subjects}/edit",
+    "campaign-compose": "/campaigns/{A/B test of two subjects}/edit/content",
+    "campaign-audience": "/campaigns/{A/B test of two subjects}/edit/audience",
+    "campaign-schedule": "/campaigns/{A/B test of two subjects}/edit/schedule",
+    "campaign-approval": "/campaigns/{A/B test of two subjects}/approval",
+    "approvals": "/approvals",
     "campaign-recipients": "/campaigns/{Spring catalogue}/recipients",
     "campaign-report": "/campaigns/{Thanks to collectors}/report",
     "reports": "/reports",
@@ -50,7 +54,10 @@ PAGES: Final = {
     "campaign-excluded": "/campaigns/{Spring catalogue}/excluded",
     "templates": "/templates",
     "template": "/templates/receipt",
+    "template-start": "/templates/~start",
     "template-edit": "/templates/receipt/edit",
+    "template-compose": "/templates/spring-newsletter/compose",
+    "images": "/images",
     "template-diff": "/templates/open-seat.v1/diff?before=1&after=2",
     "messages": "/messages",
     "message-bounced": "/messages/{email to lukasz@example.com}",
@@ -62,13 +69,19 @@ PAGES: Final = {
     "contact": "/contacts/ada@example.com",
     "contact-new": "/contacts/new",
     "lists": "/lists",
+    "list-new": "/lists/~new",
     "list": "/lists/news",
     "list-edit": "/lists/news/edit",
+    "forms": "/forms",
+    "form-new": "/forms/~new",
     "segments": "/segments",
     "segment": "/segments/collectors",
     "segment-edit": "/segments/collectors/edit",
+    "events": "/events",
     "imports": "/imports",
     "suppressions": "/suppressions",
+    "suppression-new": "/suppressions/~new",
+    "search": "/search?q=ada",
     "articles": "/articles",
     "article": "/articles/spring-vote",
     "article-preview": "/articles/spring-vote/preview?as=columbus@example.com",
@@ -86,13 +99,25 @@ PAGES: Final = {
     "settings-users": "/settings/users",
     "settings-user": "/settings/users/grace",
     "settings-keys": "/settings/keys",
+    "settings-brand": "/settings/brand",
+    "settings-sender": "/settings/sender",
     "settings-limits": "/settings/limits",
     "settings-tracking": "/settings/tracking",
     "settings-providers": "/settings/providers",
     "settings-domain": "/settings/domain",
+    "settings-domains": "/settings/domains",
+    "settings-dmarc": "/settings/domains/example.com/dmarc",
+    "settings-sections": "/settings/sections",
     "settings-health": "/settings/health",
     "settings-retention": "/settings/retention",
     "settings-audit-log": "/settings/audit-log",
+    "set-up-sender": "/set-up/sender",
+    "set-up-provider": "/set-up/provider",
+    "set-up-domain": "/set-up/domain",
+    "set-up-key": "/set-up/key",
+    "set-up-test": "/set-up/test",
+    "set-up-team": "/set-up/team",
+    "set-up-done": "/set-up/done",
 }
 # Pages without navigation, for visitors who are not signed in.
 STANDALONE_PAGES: Final = {"sign-in": "/sign-in"}
@@ -133,7 +158,7 @@ class Dashboard:
         page.goto(f"{self.address}/sign-in")
         page.get_by_label("User name").fill(login)
         page.get_by_label("Password").fill(password)
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         page.wait_for_load_state()
         return page
 
@@ -148,7 +173,7 @@ def _settings(folder: Path, address: str, url: str | None, **changes: Any) -> Se
         notify_database_url=f"sqlite:///{folder / 'seats.db'}",
         sender="Analytical Engines <shop@example.com>",
         postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
-        **changes,
+        **{"tracking": "individual", **changes},
     )
 
 
@@ -160,17 +185,18 @@ def a_dashboard(
     moves: bool = False,
     url: str | None = None,
     people: Mapping[str, Role] = PEOPLE,
+    host: str = "127.0.0.1",
     **changes: Any,
 ) -> Iterator[Dashboard]:
     """Serve a dashboard. `moves` adds a campaign that is being sent continuously. A worker runs if there is a sample
-    or a database `url`."""
+    or a database `url`. Browsers offer passkeys only if the `host` is a name."""
     ready: dict[str, Any] = {}
     is_ready = threading.Event()
 
     async def serve() -> None:
         listener = listen("127.0.0.1", 0)
-        address = address_of(listener)
-        settings = _settings(folder, address, url, **changes)
+        address = address_of(listener).replace("127.0.0.1", host)
+        settings = _settings(folder, address, url, demo=with_sample, **changes)
         async with open_engine(settings) as engine:
             await prepare(engine.database)
             sample = await load_sample(engine, moves=moves) if with_sample else None
@@ -178,7 +204,7 @@ def a_dashboard(
             working = asyncio.create_task(worker.run()) if sample or url else None
             if sample:
                 await settle(engine, sample)
-                await EventTallier(engine.database, engine.clock).add_batch()
+                await EventTallier(engine.database, engine.clock).add_existing()
             app = create_app(engine)
             for login, role in people.items():
                 await engine.users.create(login, PASSWORD, role, actor="test")
@@ -219,6 +245,7 @@ def a_dashboard(
 def a_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        expect.set_options(timeout=20_000)  # A long limit, because the machine may be busy.
         yield browser
         browser.close()
 

@@ -38,7 +38,7 @@ class Stored:
 
     @property
     def email(self) -> EmailMessage:
-        """The content of a message of an email to several recipients."""
+        """Return the content of a message that belongs to an email to several recipients."""
         parsed = message_from_bytes(self.content or b"", policy=policy.default)
         assert isinstance(parsed, EmailMessage)
         return parsed

@@ -5,7 +5,7 @@ from hypothesis import settings
 # The examples of a test in the suite. The profile `many`, which `make faults` uses, runs ten times as many.
 EXAMPLES = 50
 
-# A busy machine may take long for one example; that says nothing about the code. The suite tries the same examples in
+# No deadline for one example, because the machine may be busy. The suite tries the same examples in
 # each run, so that it gives the same result for the same code; the profile `many` tries new ones.
 settings.register_profile("tests", deadline=None, max_examples=EXAMPLES, derandomize=True)
 settings.register_profile("many", deadline=None, max_examples=10 * EXAMPLES)

@@ -18,7 +18,7 @@ PICTURE = "crane.png"
 EXPIRING = "https://prod-files-secure.s3.us-west-2.amazonaws.com/a/crane.png?X-Amz-Expires=3600"
 EMOJI = "https://example.com/e.png"
 IMAGES = {EXPIRING: ImageCopy(PICTURE, 1200), EMOJI: ImageCopy(PICTURE)}
-# As every mailout has it, with some reader's link.
+# The footer of every mailout, with the link of one recipient.
 FOOTER = footers(FooterDetails("Example Harbour", "1 Quay Street, Porto"))[0].replace(
     "{{ unsubscribe_url }}", "https://example.com/unsubscribe"
 )
@@ -36,7 +36,7 @@ def rendered(name: str) -> RenderedPage:
 
 
 def files(name: str) -> Iterator[tuple[str, str]]:
-    """Name and content of each file of a page."""
+    """Return the name and content of each file of a page."""
     found = rendered(name)
     left_out = "".join(f"{each.type} ({each.code}): {each.reason}\n" for each in found.issues)
     yield f"{name}.html", framed(PAGES[name][0], found.html, FOOTER)
@@ -45,7 +45,7 @@ def files(name: str) -> Iterator[tuple[str, str]]:
 
 
 def a_picture(width: int = 1200, height: int = 520) -> bytes:
-    """A crane at the water, as a PNG: drawn here, so that it is nobody else's."""
+    """Draw a picture as a PNG, so that the tests need no third-party image."""
     sky, sea, iron, sun = (250, 214, 165), (44, 95, 122), (52, 58, 64), (255, 245, 225)
     shore = height * 3 // 4
     rows = []

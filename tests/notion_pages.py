@@ -1,4 +1,4 @@
-"""Pages as people write them in Notion, in its own form: for the stand-in, for golden files and for rehearsals."""
+"""Sample pages in the JSON of Notion's API, for the stand-in, the golden files and rehearsals."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from mailwright.sources.mailouts.notion import NotionBlock
 
-Described = dict[str, Any]  # a block as Notion describes it, with what is inside it under `children`
+Described = dict[str, Any]  # A block in the JSON of Notion's API, with its children under `children`.
 
 PLAIN = {"bold": False, "italic": False, "strikethrough": False, "underline": False, "code": False, "color": "default"}
 
@@ -51,7 +51,7 @@ def block(kind: str, *inside: Described, **content: Any) -> Described:
 
 
 def said(kind: str, words: str | Sequence[Described], *inside: Described, **content: Any) -> Described:
-    """A block that says something: a paragraph, a heading, an item of a list."""
+    """Return a block with text: a paragraph, a heading or a list item."""
     pieces = [text(words)] if isinstance(words, str) and words else list(words)
     return block(kind, *inside, rich_text=pieces, color=content.pop("color", "default"), **content)
 
@@ -67,7 +67,7 @@ def table(*rows: Sequence[str], head: bool = True, side: bool = False) -> Descri
 
 
 def as_block(described: Described, number: str = "1") -> NotionBlock:
-    """As our reader hands it over, without asking anybody."""
+    """Return the block as our Notion client would read it."""
     inside = [as_block(each, f"{number}.{place}") for place, each in enumerate(described.get("children", []), 1)]
     return NotionBlock(number, described["type"], described[described["type"]], tuple(inside))
 
@@ -77,7 +77,7 @@ def as_blocks(described: Sequence[Described]) -> tuple[NotionBlock, ...]:
 
 
 def a_newsletter(picture_url: str) -> list[Described]:
-    """What a team might send in a month, with most of what Notion's menu offers."""
+    """Return a typical monthly newsletter with most types of blocks."""
     return [
         said("heading_1", "What the harbour did in March"),
         said(
@@ -171,7 +171,7 @@ def every_colour() -> list[Described]:
 
 
 def every_type(picture_url: str) -> list[Described]:
-    """Each type of block that Notion has, at least once."""
+    """Return a page with every type of block."""
     return [
         said("paragraph", "A paragraph", said("paragraph", "with a paragraph inside")),
         said("heading_1", "Heading one"),
@@ -228,7 +228,7 @@ def every_type(picture_url: str) -> list[Described]:
 
 
 def every_word() -> list[Described]:
-    """Rich text in all its forms."""
+    """Return rich text with every annotation and type."""
     looks = ("bold", "italic", "strikethrough", "underline", "code")
     return [
         said("paragraph", [piece for look in looks for piece in (text(look, **{look: True}), text(" "))]),

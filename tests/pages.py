@@ -119,12 +119,12 @@ class Visit:
     @property
     def flash(self) -> str:
         """Return the flash message."""
-        found = re.search(r'<p class="flash[^>]*>(?:<svg.*?</svg>)?(.*?)</p>', self.text, re.DOTALL)
-        return found[1] if found else ""
+        found = re.search(r'<(?:p|div) class="flash[^>]*>(.*?)</p>', self.text, re.DOTALL)
+        return re.sub(r"<svg.*?</svg>|<p>", "", found[1], flags=re.DOTALL) if found else ""
 
     def words(self) -> str:
         """Return the text of the page without tags."""
-        main = self.text.partition("<main")[2]
+        main = self.text.partition("<main")[2].partition("</main>")[0]
         return " ".join(re.sub(r"<[^>]+>", " ", main).split())
 
     def forms(self) -> list[Form]:

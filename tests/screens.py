@@ -22,7 +22,7 @@ def main(wanted: list[str], target: Path = TARGET, looks: Any = LOOKS) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
-        a_dashboard(Path(folder), moves=True) as dashboard,
+        a_dashboard(Path(folder), moves=True, host="localhost") as dashboard,
         a_browser() as browser,
     ):
         for size, viewport, scheme in looks:

@@ -105,7 +105,7 @@ class Tracking:
 
 @asynccontextmanager
 async def a_tracking_dashboard(tracking: Tracking, folder: Path, role: Role = Role.VIEWER) -> AsyncIterator[Visit]:
-    """Sign in to the dashboard of the same database."""
+    """Serve the dashboard of this installation, and sign in to it."""
     engine = an_engine(
         tracking.bench.database, tracking.clock, base_url=HOME, tracking="individual", tracking_spool=folder
     )

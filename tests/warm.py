@@ -77,7 +77,7 @@ class PidPipe:
 
 
 def _end(warm: subprocess.Popen[bytes], folder: Path) -> None:
-    warm.communicate()  # closes its standard input
+    warm.communicate()  # Closes its standard input.
     rmtree(folder, ignore_errors=True)
 
 
@@ -95,7 +95,7 @@ def main() -> None:
         code = ended.code
     sys.stdout.flush()
     sys.stderr.flush()
-    # Taking all modules apart would take longer than most commands.
+    # Skip the clean-up of all modules, which takes longer than most commands.
     os._exit(code if isinstance(code, int) else 0)
 
 
@@ -132,7 +132,7 @@ class Forks:
             self._listening.close()
             _become(asked, streams)
             return list(asked["arguments"])
-        os.close(held)  # the child alone has it now: its end is the end of the child
+        os.close(held)  # Only the child has this descriptor now, so its end shows that the child has ended.
         for stream in streams:
             os.close(stream)
         caller.sendall(child.to_bytes(4))

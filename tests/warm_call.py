@@ -24,7 +24,7 @@ def main() -> int:
             os.close(int(pid_pipe))
         code = int.from_bytes(warm.recv(4, socket.MSG_WAITALL), signed=True)
     if code < 0:
-        if -code != signal.SIGKILL:  # which has no handler
+        if -code != signal.SIGKILL:  # SIGKILL has no handler.
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code

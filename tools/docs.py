@@ -74,14 +74,15 @@ def _filled(name: str, parts: Mapping[str, Callable[[], str]]) -> tuple[Path, st
 def settings() -> str:
     from mailwright.ops.secret_files import file_variables  # noqa: PLC0415 - only this page needs it
     from mailwright.ops.settings import Settings  # noqa: PLC0415 - only this page needs it
+    from mailwright.ops.stored import STORABLE  # noqa: PLC0415 - only this page needs it
 
     fields = Settings.model_fields
     rows, files = [], file_variables(fields)
     for name, field in fields.items():
         file = files.get(str(field.alias))
         names = f"`{field.alias}`" if file is None else f"`{field.alias}`<br>or `{file}`"
-        rows.append((names, f"`{name}`", _meaning(field), _default(field)))
-    return _table(("environment", "in the file", "meaning", "default"), rows)
+        rows.append((names, f"`{name}`", _meaning(field), _default(field), "yes" if name in STORABLE else ""))
+    return _table(("environment", "in the file", "meaning", "default", "dashboard"), rows)
 
 
 def _meaning(field: Any) -> str:

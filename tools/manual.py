@@ -84,7 +84,7 @@ def pages() -> list[Path]:
 
 
 def links(page: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the links of a page to other files: as written, and the file."""
+    """Yield each link of a page to another file: its text as written, and the file."""
     for _, target, _ in _LINK.findall(_without_code(page.read_text(encoding="utf-8"))):
         path = target.partition("#")[0]
         if path and ":" not in path:

@@ -1,4 +1,4 @@
-"""Peers: other ways to send queued messages, each set up as its own guide says, in an environment of its own.
+"""Peers: other ways to send queued messages, each set up as its guide recommends, in a separate environment.
 
 A peer is a program that fills its queue and a program that works it off. Both read the job from `BENCH_JOB`, the
 queue's address from `BENCH_QUEUE_URL`, the sink's port from `BENCH_SMTP_PORT`.

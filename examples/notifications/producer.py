@@ -1,4 +1,4 @@
-"""A small producer, as another program would have it: it knows nothing of Mailwright and writes the queue with sqlite3.
+"""A small producer of notifications: a program without Mailwright that writes the queue with sqlite3.
 
     python examples/notifications/producer.py queue.db
 

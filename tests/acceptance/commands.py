@@ -1,4 +1,4 @@
-"""The command line in a test: real processes, in a folder and an environment of their own.
+"""Run the command line in tests: real processes in a separate folder and environment.
 
 Commands and services are forked from a warm process, unless their own start is part of the test.
 """
@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from tests.warm import PidPipe, warm_command
 SECONDS = 60
 # A busy machine needs long for thousands of messages. An idle one ends the wait early.
 PATIENCE_SECONDS = 150.0
-STARTED = (sys.executable, "-m", "mailwright")  # as a person starts it
+STARTED = (sys.executable, "-m", "mailwright")  # As a user starts it.
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Commands:
-    """Runs `mailwright …` in `folder`, with nothing of this process's own settings."""
+    """Runs `mailwright …` in `folder`, without the settings of this process."""
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +59,24 @@ class Commands:
         assert ended.code == 0, ended
         return ended
 
+    async def converse(self, *arguments: str, answers: Sequence[tuple[str, str]], **settings: str) -> Ended:
+        """Run the command in a terminal, and answer each question, in order, when it is asked."""
+        keyboard, terminal = os.openpty()
+        try:
+            process = await self._start((*self.program, *arguments), settings, terminal=terminal)
+        finally:
+            os.close(terminal)
+        try:
+            async with asyncio.timeout(SECONDS):
+                shown = await asyncio.to_thread(_answer, keyboard, answers)
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            os.close(keyboard)
+        return Ended(process.returncode or 0, shown, "")
+
     @asynccontextmanager
     async def service(self, *arguments: str, **settings: str) -> AsyncIterator["Service"]:
         with PidPipe() as pipe:
@@ -70,18 +89,49 @@ class Commands:
             await service.kill()
 
     async def _start(
-        self, words: tuple[str, ...], settings: Mapping[str, str], pass_fds: Sequence[int] = ()
+        self,
+        words: tuple[str, ...],
+        settings: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+        terminal: int | None = None,
     ) -> asyncio.subprocess.Process:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "PYTHONPATH") if name in os.environ}
         return await asyncio.create_subprocess_exec(
             *words,
             cwd=self.folder,
             env={**kept, "COLUMNS": "100", **self.settings, **settings},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.DEVNULL if terminal is None else terminal,
+            stdout=asyncio.subprocess.PIPE if terminal is None else terminal,
+            stderr=asyncio.subprocess.PIPE if terminal is None else terminal,
             pass_fds=pass_fds,
         )
+
+
+def _answer(keyboard: int, answers: Sequence[tuple[str, str]]) -> str:
+    """Answer questions on a terminal, and return everything that it showed.
+
+    The command reads a password only after it has printed the space behind the question, and discards what was typed
+    before.
+    """
+    shown, read_up_to = "", 0
+    waiting = list(answers)
+    while chunk := _read(keyboard):
+        shown += chunk
+        if waiting and waiting[0][0] in shown[read_up_to:] and shown.endswith(": "):
+            _, text = waiting.pop(0)
+            read_up_to = len(shown)
+            os.write(keyboard, f"{text}\n".encode())
+    assert not waiting, f"never asked: {waiting}\n{shown}"
+    return shown.replace("\r\n", "\n")
+
+
+def _read(keyboard: int) -> str:
+    """Read what the terminal shows. After the end of the last process, reading is an error on Linux."""
+    ready, _, _ = select.select([keyboard], [], [], SECONDS)
+    try:
+        return os.read(keyboard, 65536).decode(errors="replace") if ready else ""
+    except OSError:
+        return ""
 
 
 class Service:
@@ -93,7 +143,7 @@ class Service:
         self.lines: list[dict[str, Any]] = []
 
     async def logged(self, event: str) -> dict[str, Any]:
-        """The next line about this event."""
+        """Return the next log line about this event."""
         assert self.process.stderr is not None
         async with asyncio.timeout(SECONDS):
             while raw := await self.process.stderr.readline():
@@ -119,7 +169,7 @@ class Service:
 
     async def kill(self) -> None:
         if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # It ends just now.
+            with contextlib.suppress(ProcessLookupError):  # The process has just ended.
                 os.kill(self.pid, signal.SIGKILL)
         await self.process.communicate()
 

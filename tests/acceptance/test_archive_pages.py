@@ -27,7 +27,7 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
 ADA = "ada@example.com"
-# Each of these would change the title or leave the page, if anything of it ran.
+# Each of these would change the title or leave the page if the browser ran it.
 EVIL = """<html><head><title>harmless</title><meta http-equiv="refresh" content="0;url=/healthz"></head><body>
 <script>document.title = "ran"</script><img src="x:" onerror="document.title = 'ran'">
 <svg onload="document.title = 'ran'"></svg><a id="link" href="javascript:document.title = 'ran'">Here</a>

@@ -61,5 +61,5 @@ async def test_key_has_the_scopes_it_was_created_with(commands: Commands) -> Non
     await commands.ok("key", "create", "--scope", "send", "--scope", "read")
     await commands.ok("key", "create")
     listed = (await commands.ok("key", "list", "--json")).json
-    assert [key["scopes"] for key in listed] == [["send", "read"], ["send", "read", "propose", "manage"]]
+    assert [key["scopes"] for key in listed] == [["send", "read"], ["send", "events", "read", "propose", "manage"]]
     assert (await commands.run("key", "create", "--scope", "everything")).code == 2

@@ -1,4 +1,4 @@
-"""`mailwright article`, as a person types it: files in and out, looking, sending once."""
+"""`mailwright article`: import and export of files, previews, and sending once."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Campaigns at the command line: from a file of people to a report, and a stream that ends when the server does."""
+"""Campaigns on the command line: from a file of contacts to a report, and a stream that ends with the server."""
 
 import asyncio
 import csv
@@ -119,7 +119,13 @@ async def test_refused_start_lists_every_reason_and_exits_1(here: Commands) -> N
     await here.ok("list", "create", "nobody")
     lists = ("--list", "nobody", "--list", "news")
     campaign_id = (await here.ok(*CREATE, *lists, "--schedule", "2099-01-15T08:00")).out.strip()
-    await here.ok("list", "delete", "nobody", "--yes")
+    in_use = await here.run("list", "delete", "nobody", "--yes")
+    assert (in_use.code, "the draft News uses it" in in_use.err) == (1, True)
+    # A restored draft may name a list that no longer exists.
+    for command in (("campaign", "delete", campaign_id), ("list", "delete", "nobody", "--yes")):
+        assert "restore" in (await here.ok(*command)).out
+    assert (await here.run("campaign", "start", campaign_id)).code != 0
+    await here.ok("campaign", "restore", campaign_id)
     draft = (await here.ok("campaign", "show", campaign_id, "--json")).json
     for command in (("check", campaign_id), ("start", campaign_id), ("start", campaign_id, "--now")):
         refused = await here.run("campaign", *command)

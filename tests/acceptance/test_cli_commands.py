@@ -1,4 +1,4 @@
-"""Commands that answer and end: what they print, what they change, and the exit codes that scripts rely on."""
+"""Commands that end without a signal: their output, their effect, and the exit codes that scripts rely on."""
 
 import re
 import subprocess
@@ -50,7 +50,7 @@ def commands(engine: DatabaseAddress, tmp_path: Path) -> Commands:
 
 @pytest.fixture
 def here(tmp_path: Path, empty_sqlite: bytes) -> Commands:
-    """What does not depend on the engine is shown on SQLite alone."""
+    """Run on SQLite only, because the test does not depend on the engine."""
     (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
     return Commands(tmp_path)
 
@@ -106,6 +106,15 @@ async def test_key_create_prints_only_the_key(commands: Commands) -> None:
     await commands.ok("key", "revoke", str(listed["id"]))
     [revoked] = (await commands.ok("key", "list", "--json")).json
     assert revoked["revokedAt"] is not None
+
+
+async def test_key_create_limits_a_key_to_senders(commands: Commands) -> None:
+    await commands.ok("key", "create", "--sender", "News@Example.com", "--sender", "@münchen.example")
+    [listed] = (await commands.ok("key", "list", "--json")).json
+    assert listed["senders"] == ["@xn--mnchen-3ya.example", "news@example.com"]
+    for text in ("", "example.com"):
+        assert (await commands.run("key", "create", "--sender", text)).code != 0
+    assert len((await commands.ok("key", "list", "--json")).json) == 1
 
 
 async def test_first_writing_command_creates_the_sqlite_file(nowhere: Commands) -> None:
@@ -314,6 +323,8 @@ async def test_check_reports_results_and_advice(here: Commands) -> None:
     assert verdicts == {
         "settings": "ok",
         "database": "ok",
+        "database size": "ok",
+        "delivery": "warning",
         "workers": "warning",
         "provider": "ok",
         "sender": "warning",
@@ -399,7 +410,7 @@ async def test_all_configuration_errors_are_reported_at_once(nowhere: Commands) 
 async def test_unreachable_database_exits_3(nowhere: Commands) -> None:
     url = "postgresql://user:secret@127.0.0.1:1/mail"
     for arguments in (("audit",), ("message", "list"), ("serve",), ("worker", "--drain")):
-        ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url)
+        ended = await nowhere.run(*arguments, MAILWRIGHT_DATABASE_URL=url, MAILWRIGHT_PORT="0")
         assert ended.code == 3, ended
         assert "The database cannot be reached (" in ended.err
         assert "MAILWRIGHT_DATABASE_URL" in ended.err
@@ -454,10 +465,10 @@ def test_error_in_a_task_group_is_unwrapped(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == "There is no such thing.\n"
 
 
-# Modules of services, migrations, message rendering, the whole engine and the other database engine.
+# Modules of services, metrics, migrations, message rendering, the whole engine and the other database engine.
 HEAVY = """
-alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mailwright.app.wiring mrml opentelemetry redis
-rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml
+alembic argon2 asyncpg botocore cryptography css_inline fastapi jinja2 mailwright.app.wiring mrml opentelemetry
+prometheus_client redis rich.live sqlalchemy.dialects.postgresql structlog uvicorn yaml
 """
 LIGHT = f"""
 import sys
@@ -465,7 +476,8 @@ from mailwright.cli import app
 heavy = {HEAVY.split()}
 for words, too_much in (
     (["--help"], [*heavy, "asyncio", "pydantic", "sqlalchemy"]),
-    (["tenant", "list"], [*heavy, "mailwright.outbox.accept", "prometheus_client"]),
+    (["tenant", "list"], [*heavy, "mailwright.outbox.accept"]),
+    (["message", "list"], [*heavy, "mailwright.audience.filters", "mailwright.sources.campaigns.forecast"]),
     (["campaign", "list"], heavy),
     (["forecast"], heavy),
 ):
@@ -477,13 +489,14 @@ for words, too_much in (
 
 
 async def test_help_is_fast_and_lists_exit_codes(here: Commands) -> None:
-    """In a process of its own: others in this one have imported everything."""
+    """Run in a new process, because other tests have imported everything in this one."""
     ended = subprocess.run(
         [sys.executable, "-c", LIGHT], cwd=here.folder, capture_output=True, text=True, check=True, timeout=60
     )
-    helped, tenants, campaigns, forecast, nothing = ended.stdout.split("0 []\n")
+    helped, tenants, messages, campaigns, forecast, nothing = ended.stdout.split("0 []\n")
     assert "Exit codes" in helped
     assert "default" in tenants
+    assert "No messages" in messages
     assert "no campaign" in campaigns
     assert "No campaign" in forecast
     assert nothing == ""
@@ -522,7 +535,7 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
         "5 of 5 sent",
         "Hourly limit reached until",
         "Scheduled for",
-        "60 accepted = ",
+        "69 accepted = ",
         "curl http://127.0.0.1:",
     ):
         assert words in shown.out
@@ -533,7 +546,7 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
     assert audit["ok"]
     started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")
-    assert "60 accepted = " in kept.out
+    assert "69 accepted = " in kept.out
     here = {"MAILWRIGHT_CONFIG": "var/demo/mailwright.toml"}
     assert "messages are written to var/demo/mailbox/new" in (await nowhere.run("check", **here)).out
     listed = (await nowhere.ok("message", "list", "--status", "SUPPRESSED", **here)).out

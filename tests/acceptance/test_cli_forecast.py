@@ -1,4 +1,4 @@
-"""`mailwright forecast` and `mailwright quota`, as a person and a script run them."""
+"""`mailwright forecast` and `mailwright quota`, as text and as JSON."""
 
 from pathlib import Path
 
@@ -62,5 +62,5 @@ async def test_quota_is_shown_and_synced(commands: Commands) -> None:
         failed = await commands.run("quota", "--sync", **{**settings, "SMTPBZ_API_KEY": "wrong"})
         assert failed.code == 1
         assert "mailwright check" in failed.err
-        assert "97" in failed.out  # the old figure stays
+        assert "97" in failed.out  # The previous quota is kept.
         assert KEY not in failed.out + failed.err

@@ -1,4 +1,4 @@
-"""`mailwright mailout`: real commands between a Notion and a Supabase that stand in."""
+"""`mailwright mailout`: real commands with stand-ins for Notion and Supabase."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

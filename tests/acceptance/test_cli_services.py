@@ -128,11 +128,11 @@ async def test_worker_adopts_the_address_of_a_later_server(commands: Commands, t
         await other.logged("worker_started")
         async with commands.service("serve", "--port", "0", "--no-worker") as server:
             address = (await server.logged("api_started"))["address"]
-            assert (await worker.logged("server_moved"))["address"] == address
+            assert (await worker.logged("settings_changed"))["address"] == address
             await worker.logged("worker_started")
             other.signal(signal.SIGTERM)
             await other.logged("worker_stopped")
-            assert "server_moved" not in [line["event"] for line in other.lines]
+            assert "settings_changed" not in [line["event"] for line in other.lines]
             await a_letter_started(commands)
             while not (emails := list((tmp_path / "var/mailbox/new").glob("*"))):
                 await asyncio.sleep(0.05)
@@ -142,7 +142,7 @@ async def test_worker_adopts_the_address_of_a_later_server(commands: Commands, t
 
 
 async def a_letter_started(commands: Commands) -> str:
-    """A campaign to one reader."""
+    """Start a campaign to one recipient."""
     await commands.ok("list", "create", "readers")
     await commands.ok("list", "subscribe", "readers", "ada@example.com")
     (commands.folder / "news.md").write_text("# Dear reader\n\n[Leave]({{ unsubscribe_url }}), 12 Byron Street\n")
@@ -156,7 +156,7 @@ async def test_drained_worker_exits_when_nothing_is_due(commands: Commands, data
     await accept(database, 20)
     drained = await commands.ok("worker", "--drain", "--concurrency", "4")
     logged = [json.loads(line)["event"] for line in drained.err.splitlines()]
-    # The PostgreSQL of the tests gives up safety for speed, which is reported.
+    # The test server runs without fsync, which is reported.
     assert [event for event in logged if event != "unsafe_database_setting"] == ["worker_started", "worker_stopped"]
     assert (await commands.ok("audit", "--json")).json["sent"] == 20
 
@@ -180,7 +180,7 @@ async def test_service_finishes_sends_in_flight_before_exit(
 async def test_second_signal_stops_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
     held = sink.hold(Step.DOT, nth=1)
     await accept(database)
-    # The test ends long before the grace time does.
+    # The test ends long before the grace period.
     async with commands.service("worker", **through(sink), SHUTDOWN_GRACE_SECONDS="3600") as service:
         await held.reached.wait()
         service.signal(signal.SIGTERM)

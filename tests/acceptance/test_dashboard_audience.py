@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from sqlalchemy import insert, select, update
 
 from mailwright.audience.status import ContactStatusService
+from mailwright.domain.keys import derive_key
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.tables import dead_letters, deliveries, messages
 from tests.builders import DEFAULT_TENANT
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
     page = dashboard.sign_in(context)
-    page.set_default_timeout(8_000)
+    page.set_default_timeout(20_000)
     yield page
     context.close()
 
@@ -194,7 +195,8 @@ def _standing(dashboard: Dashboard) -> ContactStatusService:
 
 def test_suppression_is_added_and_removed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/suppressions")
-    form = ada.locator("form.stack")
+    ada.get_by_role("link", name="Suppress address").click()
+    form = ada.locator("#sheet form")
     form.get_by_label("Email").fill("emmy@example.com")
     form.get_by_label("Reason").fill("asked by phone")
     form.get_by_role("button", name="Suppress address").click()
@@ -209,7 +211,9 @@ def test_suppression_is_added_and_removed(dashboard: Dashboard, ada: Page) -> No
 
 def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
-    file.write_text("Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\n", encoding="utf-8")
+    file.write_text(
+        "Contact;City;Plan\nkaren.s@example.com;Bern;pro\nnobody;X;Y\nKaren.S@example.com;Basel;\n", encoding="utf-8"
+    )
     open_page(ada, dashboard, "/imports?list=news")
     ada.get_by_label("CSV or Excel file").set_input_files(file)
     ada.get_by_role("button", name="Show preview").click()
@@ -219,9 +223,17 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     ada.get_by_role("button", name="Update preview").click()
     expect(ada.locator("tbody")).to_contain_text("is not an email address")
     expect(ada.locator("tbody")).not_to_contain_text("pro")
+    expect(ada.get_by_text("3 rows, 3 columns.")).to_be_visible()
+    expect(ada.get_by_text("line 4 repeats an earlier address")).to_be_visible()
     ada.get_by_role("button", name="Start import").click()
     expect(ada.locator("#import .status")).to_have_text("Completed", timeout=15_000)
     assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
+    expect(ada.get_by_role("region", name="Rejected rows").locator("tbody tr")).to_have_text(
+        re.compile("3.*nobody.*not an email")
+    )
+    expect(ada.get_by_role("main").get_by_role("link", name="Shop news")).to_have_attribute("href", "/lists/news")
+    next_step = ada.get_by_role("link", name="Create a campaign for this list")
+    expect(next_step).to_have_attribute("href", "/campaigns/new?list=news")
     report = ada.request.get(f"{ada.url}/report.csv").text()
     assert "karen.s@example.com,added" in report
     assert "nobody,refused" in report
@@ -230,8 +242,15 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
 
 def test_segment_editor_counts_contacts_live(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/segments/new")
-    ada.get_by_label("Name", exact=True).fill("Buyers")
-    ada.get_by_label("Key").fill("buyers")
+    for name, key in (
+        ("Größte Käufer 2027!", "groesste-kaeufer-2027"),
+        ("Новые ΆΒΓ", "novye-avg"),
+        ("Buyers", "buyers"),
+    ):
+        ada.get_by_label("Name", exact=True).fill(name)
+        expect(ada.get_by_label("Key")).to_have_value(key)
+        assert derive_key(name, "segment") == key
+    assert "city" in ada.locator("#attribute-names option").evaluate_all("all => all.map(each => each.value)")
     expect(ada.locator("#summary")).to_contain_text("Enter the attribute name of condition 1.")
     ada.locator("#q0-0-name").fill("orders")
     ada.locator("#q0-0-op").select_option("atLeast")
@@ -240,6 +259,8 @@ def test_segment_editor_counts_contacts_live(dashboard: Dashboard, ada: Page) ->
     alone = int(ada.locator("#summary strong").inner_text())
     ada.get_by_role("button", name="Add group").click()
     ada.locator("#q1-0-name").fill("city")
+    values = ada.locator(f"#{ada.locator('#q1-0-value').get_attribute('list')} option")
+    assert "London" in values.evaluate_all("all => all.map(each => each.value)")
     ada.locator("#q1-0-value").fill("London")
     expect(ada.locator("#summary .sentence")).to_contain_text("and whose city is “London”")
     assert int(ada.locator("#summary strong").inner_text()) < alone
@@ -249,6 +270,27 @@ def test_segment_editor_counts_contacts_live(dashboard: Dashboard, ada: Page) ->
     expect(ada.locator("#q0-0-value")).to_have_value("10")
     expect(ada.locator("#q1-0-value")).to_have_value("London")
     assert actions_on(dashboard, "buyers") == [("ada", "segment.create")]
+
+
+def test_form_is_created_and_its_script_does_the_work(dashboard: Dashboard, ada: Page) -> None:
+    open_page(ada, dashboard, "/forms")
+    ada.get_by_role("link", name="New form").click()
+    ada.get_by_role("button", name="Create form").wait_for()
+    ada.locator("input[name=name]").fill("Counter")
+    ada.locator("input[name='fields[0].label']").fill("Favourite number")
+    ada.locator("select[name='fields[0].type']").select_option("number")
+    ada.get_by_text("Consent 1").click()
+    ada.locator("textarea[name='consents[0].wording']").fill("I like numbers.")
+    ada.get_by_role("button", name="Create form").click()
+    expect(ada.get_by_role("heading", level=1)).to_have_text("Counter")
+    expect(ada.frame_locator("iframe").get_by_text("I like numbers.")).to_be_visible()
+    form_id = ada.url.rpartition("/")[2]
+    open_page(ada, dashboard, f"/form/{form_id}")
+    ada.locator("input[name=email]").fill("number@example.com")
+    ada.get_by_label("Favourite number").fill("7")
+    ada.get_by_role("button", name="Subscribe").click()
+    expect(ada.get_by_role("heading", level=1)).to_have_text("Check your inbox")
+    assert actions_on(dashboard, form_id) == [("ada", "form.create")]
 
 
 def test_viewer_cannot_change_or_see_other_tenants_messages(dashboard: Dashboard, browser: Browser) -> None:
@@ -270,6 +312,7 @@ def test_viewer_cannot_change_or_see_other_tenants_messages(dashboard: Dashboard
         "/suppressions/remove",
         "/segments",
         "/imports",
+        "/forms",
     ):
         answer = alan.request.post(
             f"{dashboard.address}{path}", form={"form_token": token}, headers={"Origin": dashboard.address}
@@ -290,7 +333,9 @@ def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, sch
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page = dashboard.sign_in(context)
     sent = some(dashboard, "SENT", 2)[1].outbox_id
-    for path in (f"/messages/{sent}", f"/messages/{sent}?view=source", f"/mailbox/{sent}", "/messages?status=IN_DOUBT"):
+    form = "/forms/" + dashboard.do(lambda: dashboard.engine.forms.list_all(DEFAULT_TENANT))[0][0].form_id
+    paths = (f"/messages/{sent}", f"/messages/{sent}?view=source", f"/mailbox/{sent}", "/messages?status=IN_DOUBT")
+    for path in (*paths, form, f"{form}/edit", form.replace("forms", "form")):
         open_page(page, dashboard, path)
         page.add_script_tag(path=AXE)
         seen = page.evaluate("axe.run('main', {resultTypes: ['violations'], iframes: false})")

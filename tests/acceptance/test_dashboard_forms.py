@@ -5,31 +5,41 @@ import csv
 import io
 import re
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyotp
 import pytest
+from fastapi import Request
 from sqlalchemy import insert, select
+from starlette.responses import StreamingResponse
 
 from mailwright.access.roles import Role
 from mailwright.app import wiring
 from mailwright.app.notifications import notification_service_opener
-from mailwright.audience import lists
-from mailwright.domain.clock import DAY, ManualClock
+from mailwright.audience import lists, segments
+from mailwright.content.mime import EmailAttachment
+from mailwright.domain.campaign import INDEFINITELY, NEXT_WAVE
+from mailwright.domain.clock import DAY, HOUR, ManualClock
+from mailwright.domain.errors import NotFound
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.outbound.endpoints import WebhookEndpointInput
 from mailwright.outbox import tenants
+from mailwright.outbox.defer import defer_lane
+from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.storage.tables import dead_letters, messages
 from mailwright.web.app import create_app
+from mailwright.web.dashboard.stream import stream
 from mailwright.web.live import LiveUpdates
+from mailwright.web.session import visitor_of
 from tests.api import an_engine
 from tests.articles import the_slices, write_slices
 from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_message, change_tenant
-from tests.campaigns import CampaignHarness, a_list, address_of, join
+from tests.campaigns import NEWS, OPERATOR, CampaignHarness, a_definition, a_list, address_of, join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
 from tests.notifications import a_queue_setup, make_tables
@@ -83,14 +93,17 @@ async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk
     await join(desk.database, [address_of(0)])
     campaign_id = await desk.create()
     await change_tenant(desk.database, timezone="Europe/Lisbon")
-    await ada.open(f"/campaigns/{campaign_id}")
-    await ada.press("Start campaign", 422, when="later", scheduledAt="")
+    await ada.open(f"/campaigns/{campaign_id}/edit/schedule")
+    await ada.press("Continue to review", 422, when="later", scheduledAt="")
     assert "Choose a date and time." in ada.text
-    await ada.press("Start campaign", 422, when="later", scheduledAt="2020-06-01T09:30")
+    await ada.press("Continue to review", when="later", scheduledAt="2020-06-01T09:30")
+    assert "The send time is in the past." in ada.flash
+    await ada.press("Schedule for 1 Jun 2020, 09:30 Europe/Lisbon", 422)
     assert "in the past" in ada.text
-    assert 'value="2020-06-01T09:30"' in ada.text
-    assert (await desk.campaign(campaign_id)).definition.scheduled_at is None
-    await ada.press("Start campaign", when="later", scheduledAt="2027-06-01T09:30")
+    assert await desk.status(campaign_id) == "DRAFT"
+    await ada.open(f"/campaigns/{campaign_id}/edit/schedule")
+    await ada.press("Continue to review", when="later", scheduledAt="2027-06-01T09:30")
+    await ada.press("Schedule for 1 Jun 2027, 09:30 Europe/Lisbon")
     assert "Campaign scheduled." in ada.flash
     found = await desk.campaign(campaign_id)
     assert (found.status, found.definition.scheduled_at) == ("READY", 1_811_838_600_000)  # summer time in Lisbon
@@ -104,44 +117,213 @@ async def test_scheduled_campaign_is_cancelled_before_it_starts(ada: Visit, desk
     assert "Cancel campaign" not in ada.buttons()
 
 
-async def test_start_form_resolves_a_past_send_time(ada: Visit, desk: CampaignHarness) -> None:
+WELCOME = '<p>Hello</p><a href="{{ unsubscribe_url }}">Leave</a>'
+# The fields of a draft and the part that the refusal names.
+EDITS: dict[str, dict[str, Any]] = {
+    "content": {"content": {"subject": "Other news", "templateId": "welcome"}},
+    "audience": {"excludeLists": ["other"]},
+    "sender": {"from": "boss@example.com"},
+    "limits": {"limits": {"dailyLimit": 5}},
+    "send time": {"scheduledAt": 1_900_000_000_000},
+}
+
+
+async def the_reviewed_fields(desk: CampaignHarness) -> dict[str, Any]:
+    """Return the fields of drafts that use a template and a segment."""
     await join(desk.database, [address_of(0)])
-    campaign_id = await desk.create(scheduledAt=desk.clock.now() - DAY)
+    await join(desk.database, [address_of(1)], "other")
+    await segments.create(desk.database, desk.clock, DEFAULT_TENANT, "pros", filter_={"attribute": "plan", "is": "pro"})
+    await publish(desk, "News")
+    return {"content": {"templateId": "welcome"}, "segment": "pros"}
+
+
+@pytest.mark.promise("campaign-as-reviewed")
+async def test_start_sends_only_what_was_reviewed(ada: Visit, desk: CampaignHarness) -> None:
+    fields = await the_reviewed_fields(desk)
+    changes: list[tuple[str, Callable[[str], Awaitable[object]]]] = [
+        (part, partial(edit_draft, desk, a_definition(**fields | edit))) for part, edit in EDITS.items()
+    ]
+    changes += [
+        ("content", lambda _: publish(desk, "Wrong")),
+        ("content", lambda key: desk.campaigns.attach(OPERATOR, key, [EmailAttachment("a.txt", "text/plain", b"x")])),
+        ("audience", lambda _: change_segment(desk, {"attribute": "plan", "is": "free"})),
+    ]
+    for part, change in changes:
+        campaign_id = await desk.create(**fields)
+        await ada.open(f"/campaigns/{campaign_id}")
+        await change(campaign_id)
+        await ada.press("Send now", 422)
+        assert f"The campaign was changed since you reviewed it: {part}. Check it" in ada.text
+        assert await desk.status(campaign_id) == "DRAFT"
+        await change_segment(desk, {"attribute": "plan", "is": "pro"})
+        await ada.open(f"/campaigns/{campaign_id}")  # The page after the refusal shows the changed draft.
+        [start] = [button for button in ada.buttons() if button.startswith(("Send now", "Schedule for"))]
+        await ada.press(start)
+        assert await desk.status(campaign_id) == "READY"
+
+
+async def publish(desk: CampaignHarness, subject: str) -> None:
+    await desk.bench.engine.templates.put(DEFAULT_TENANT, "welcome", subject=subject, html=WELCOME, text=None)
+
+
+async def edit_draft(desk: CampaignHarness, definition: CampaignDefinition, campaign_id: str) -> None:
+    await desk.campaigns.edit(OPERATOR, campaign_id, definition)
+
+
+async def change_segment(desk: CampaignHarness, filter_: dict[str, Any]) -> None:
+    await segments.change(desk.database, desk.clock, DEFAULT_TENANT, "pros", filter_=filter_)
+
+
+@pytest.mark.promise("campaign-as-reviewed")
+async def test_refused_start_shows_the_review_again(ada: Visit, desk: CampaignHarness) -> None:
+    await join(desk.database, [address_of(0)])
+    campaign_id = await desk.create()
     await ada.open(f"/campaigns/{campaign_id}")
-    assert "Date and time Time zone" in ada.words()
-    checks = f"/campaigns/{campaign_id}/checks?scheduledAt"
-    for chosen in ("=2020-06-01T09:30&when=later", "=&when=later"):
-        await ada.open(checks + chosen)
-        assert ("in the past" in ada.text, " disabled" in ada.text) == (True, True), chosen
-    for chosen in ("=2020-06-01T09:30&when=now", "=2027-06-01T09:30&when=later"):
-        await ada.open(checks + chosen)
-        assert ("in the past" in ada.text, " disabled" in ada.text) == (False, False), chosen
+    await edit_draft(desk, a_definition(content={"subject": "Another one", "body": WELCOME}), campaign_id)
+    await ada.press("Send now", 422)
+    assert "Another one" in ada.text
+    await ada.press("Send now")
+    assert ada.flash == "Campaign started."
+    await ada.client.post(f"/campaigns/{await desk.create()}/start")
+    assert [each.status for each in await desk.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=1)] == ["DRAFT"]
+
+
+@pytest.mark.promise("campaign-as-reviewed")
+async def test_scheduled_campaign_is_sent_only_as_reviewed(
+    ada: Visit, web_engine: wiring.Engine, desk: CampaignHarness
+) -> None:
+    later = desk.clock.now() + DAY
+    campaign_id = await desk.start(1, scheduledAt=later)
+    path = f"/campaigns/{campaign_id}"
+    await ada.open(path)
+    [reviewed] = set(re.findall(r"send-now\?reviewed=([\w.]+)", ada.text))
+    assert f'data-live="{path}/stream?reviewed={reviewed}"' in ada.text
+    await web_engine.campaign_removal.withdraw(OPERATOR, campaign_id)
+    await edit_draft(desk, a_definition(content={"subject": "Wrong", "body": WELCOME}, scheduledAt=later), campaign_id)
+    desk.clock.advance(1)
+    await desk.campaigns.start(OPERATOR, campaign_id)
+    await ada.press("Change send time", 422)
+    assert "changed since you reviewed it: content. Check it" in ada.text
+    await ada.open(f"{path}/send-now?reviewed={reviewed}")
+    await ada.press("Send now", 422)
+    assert (await desk.campaign(campaign_id)).definition.scheduled_at == later
+    await desk.campaigns.pause(OPERATOR, campaign_id)
+    await ada.open(path)
+    await desk.campaigns.edit_limits(OPERATOR, campaign_id, CampaignLimits(daily_limit=1))
+    await ada.press("Resume campaign")
+    assert "changed since you reviewed it: limits. Check it" in ada.flash
+    assert await desk.status(campaign_id) == "PAUSED"
+    await ada.press("Resume campaign")
+    assert ada.flash == "Campaign resumed."
+
+
+@pytest.mark.parametrize(("length", "is_listed"), [(HOUR, False), (None, True)])
+async def test_overview_lists_only_waits_for_a_user(
+    ada: Visit, desk: CampaignHarness, length: int | None, is_listed: bool
+) -> None:
+    campaign_id = await desk.start(1, name="Museum evening")
+    lane = (await desk.position(campaign_id)).lane
+    await defer_lane(desk.database, lane, NEXT_WAVE, INDEFINITELY if length is None else desk.clock.now() + length)
+    await ada.open("/")
+    assert ("Museum evening waits before its next wave." in ada.words()) is is_listed
+
+
+async def test_pages_show_international_domains_to_people(ada: Visit, desk: CampaignHarness) -> None:
+    await join(desk.database, ["ada@xn--bcher-kva.example"])
+    await ada.open("/contacts")
+    assert "ada@bücher.example" in ada.words()
+    assert 'href="/contacts/ada%40xn--bcher-kva.example"' in ada.text
+    await ada.open("/contacts/ada@xn--bcher-kva.example")
+    assert "ada@bücher.example" in ada.words()
+
+
+async def test_send_now_confirms_the_present_audience(ada: Visit, desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(2, scheduledAt=desk.clock.now() + DAY)
+    await join(desk.database, [address_of(number) for number in range(2, 5)])
     await ada.open(f"/campaigns/{campaign_id}")
-    await ada.press("Start campaign", when="now")
-    assert await desk.status(campaign_id) == "READY"
+    [loaded] = set(re.findall(rf'hx-get="(/campaigns/{campaign_id}/send-now[^"]*)"', ada.text))
+    await ada.open(loaded)
+    assert "Send this campaign now to 5 recipients?" in ada.text
+    await ada.press("Send now")
+    assert ada.flash == "The campaign will be sent now."
 
 
 async def test_form_errors_appear_at_their_field(ada: Visit, desk: CampaignHarness) -> None:
     await a_list(desk.database)
-    await ada.open("/campaigns/new")
-    wrong = {"limits.workingHours": "9 to 5", "limits.dailyLimit": "-5", "content.subject": "", "from": "nobody"}
-    await ada.press("Save draft", 422, name="News", **wrong)
-    errors = dict(re.findall(r'<p class="error" id="([\w.]+)-error">(?:<svg.*?</svg>)?(.*?)</p>', ada.text, re.DOTALL))
-    assert errors.keys() == wrong.keys()
-    assert errors["limits.workingHours"].startswith("Working hours are invalid: use opening and closing times such as")
-    assert errors["limits.dailyLimit"] == "Must be more than 0."
-    await ada.open("/campaigns/new")
-    await ada.press("Save draft", name="News", **{"content.subject": "News"}, scheduledAt="2020-06-01T09:30")
-    assert "The send time is in the past." in ada.flash
+    campaign_id = await desk.create()
+    steps: dict[str, dict[str, str]] = {
+        "content": {"name": "", "variables": "no sign"},
+        "audience": {"from": "nobody", "replyTo": "x"},
+        "schedule": {"limits.dailyLimit": "-5", "limits.timezone": "Nowhere"},
+    }
+    for step, wrong in steps.items():
+        await ada.open(f"/campaigns/{campaign_id}/edit/{step}")
+        for name, text in wrong.items():
+            await ada.press("Save and close", 422, **{name: text})
+            found = re.findall(r'<p class="error" id="([\w.]+)-error">(?:<svg.*?</svg>)?(.*?)</p>', ada.text, re.DOTALL)
+            assert [field for field, _ in found] == [name]
+            assert f'<a href="#{name}">' in ada.text
+            assert f'value="{text}"' in ada.text or f">\n{text}</textarea>" in ada.text
+            await ada.open(f"/campaigns/{campaign_id}/edit/{step}")
+    await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Send test email", 422, addresses="ann@example.com, a@b")
     assert "&#39;a@b&#39; is not a valid address: the domain needs a dot" in ada.text
+
+
+async def test_draft_with_only_a_name_is_saved_and_refused(ada: Visit, desk: CampaignHarness) -> None:
+    await ada.open("/campaigns/new")
+    await ada.press("Save and close", name="Idea", **{"content.body": ""})
+    [draft] = await desk.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=5)
+    assert (draft.name, draft.definition.content.is_written) == ("Idea", False)
+    await ada.open(f"/campaigns/{draft.campaign_id}")
+    await ada.press("Send now", 422)
+    assert "Write the email, or choose a template." in ada.text
+    assert "Choose a list or a segment." in ada.text
+    assert await desk.status(draft.campaign_id) == "DRAFT"
+
+
+async def test_audience_step_chooses_the_only_list(ada: Visit, desk: CampaignHarness) -> None:
+    campaign_id = await desk.create(lists=[])
+    await ada.open(f"/campaigns/{campaign_id}/edit/audience")
+    await ada.press("Continue", 422)
+    assert "Choose a list or a segment." in ada.text
+    await a_list(desk.database)
+    await ada.open(f"/campaigns/{campaign_id}/edit/audience")
+    await ada.press("Continue")
+    assert (await desk.campaign(campaign_id)).definition.lists == (NEWS,)
+
+
+async def test_each_step_keeps_what_the_others_saved(ada: Visit, desk: CampaignHarness) -> None:
+    await a_list(desk.database)
+    given: dict[str, Any] = {
+        "filter": {"tag": "vip"},
+        "from": "Ann <ann@example.com>",
+        "limits": {"ratePerHour": 7, "workingHours": "Mon-Fri 09:00-18:00, Sat 10:00-14:00"},
+        "waves": {"percents": [3]},
+        "utm": {"source": "news"},
+        "scheduledAt": desk.clock.now() + DAY + 1_234,
+        "variables": {"plan": "pro"},
+    }
+    campaign_id = await desk.create(**given)
+    before = (await desk.campaign(campaign_id)).definition
+    for step, button in (("content", "Continue"), ("audience", "Continue")):
+        await ada.open(f"/campaigns/{campaign_id}/edit/{step}")
+        await ada.press(button, nth=1)
+        assert (await desk.campaign(campaign_id)).definition == before
+    await ada.open(f"/campaigns/{campaign_id}/edit/schedule")
+    await ada.press("Continue to review")
+    after = (await desk.campaign(campaign_id)).definition
+    assert (after.limits, after.waves) == (before.limits, before.waves)
 
 
 async def test_preview_reports_only_errors_of_the_email(ada: Visit) -> None:
     await ada.open("/campaigns/new")
     form = next(each for each in ada.forms() if each.attributes.get("id") == "compose")
     headers = {"HX-Request": "true"}
-    for change, is_fine in (({"from": "nobody", "replyTo": "x"}, True), ({"content.subject": "Hello {{ name"}, False)):
+    for change, is_fine in (
+        ({"name": "", "experiment.testPercent": "x"}, True),
+        ({"content.subject": "Hello {{ name"}, False),
+    ):
         answer = await ada.client.post("/campaigns/preview/details", data=form.filled(change), headers=headers)
         assert ('data-preview="ok"' in answer.text, "data-in-subject" not in answer.text) == (is_fine, is_fine), change
         assert "data-line" not in answer.text
@@ -154,7 +336,7 @@ async def test_start_confirmation_states_recipients_and_limits(ada: Visit, desk:
     await ada.open(f"/campaigns/{campaign_id}")
     assert "Limits 500 per hour, 09:00-18:00, Europe/Lisbon" in ada.words()
     await ada.open(f"/campaigns/{campaign_id}/checks")
-    question = "It will be sent to 2 recipients on news; limits: 500 per hour, 09:00-18:00, Europe/Lisbon."
+    question = "goes to 2 recipients on news; limits: 500 per hour, 09:00-18:00, Europe/Lisbon."
     assert question in ada.text
     assert " disabled" not in ada.text
     empty = await desk.create(lists=["nobody"])
@@ -207,23 +389,33 @@ async def test_campaign_is_extended_to_new_recipients_and_duplicated(ada: Visit,
     campaign_id = await desk.start(2)
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}")
-    await ada.press("Send to new recipients")
-    assert "flash is-bad" in ada.text  # no new recipients
+    assert f'hx-get="/campaigns/{campaign_id}/new-recipients"' in ada.text
+    await ada.open(f"/campaigns/{campaign_id}/new-recipients")
+    assert "Everyone in the audience already has a message of the campaign." in ada.text
     await join(desk.database, ["late@example.com"])
-    await ada.press("Send to new recipients")
+    await ada.open(f"/campaigns/{campaign_id}/new-recipients")
+    await ada.press("Send to 1 new recipient", reviewed="other")
+    assert "changed since you reviewed it" in ada.flash
+    await ada.open(f"/campaigns/{campaign_id}/new-recipients")
+    await ada.press("Send to 1 new recipient")
     assert "Campaign extended to new recipients." in ada.flash
     await desk.bench.drain(provider := ScriptedProvider())
     assert [message.recipients for message in provider.messages] == [("late@example.com",)]
 
     await ada.open(f"/campaigns/{campaign_id}")
     await ada.press("Duplicate")
-    copied = re.fullmatch(r"/campaigns/([\w-]+)/edit", ada.path)
+    copied = re.fullmatch(r"/campaigns/([\w-]+)/edit/content", ada.path)
     assert copied is not None
-    await ada.press("Save draft", name="News of February")
+    await ada.press("Continue", nth=1, name="News of February")
     assert (await desk.campaign(copied[1])).name == "News of February"
     assert await desk.status(copied[1]) == "DRAFT"
-    await ada.press("Discard draft")
-    assert await desk.status(copied[1]) == "CANCELLED"
+    await ada.open(f"/campaigns/{copied[1]}")
+    await ada.press("Delete")
+    assert ada.flash == "Deleted News of February."
+    with pytest.raises(NotFound):
+        await desk.campaign(copied[1])
+    await ada.press("Undo")
+    assert await desk.status(copied[1]) == "DRAFT"
 
 
 async def test_user_chooses_the_winning_variant(ada: Visit, desk: CampaignHarness) -> None:
@@ -324,6 +516,32 @@ async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, web_eng
     await web_engine.import_uploads.finish()
     await ada.open(f"{ada.path}/report.csv")
     assert "ada@example.com,added" in ada.text
+
+
+async def test_import_creates_a_list_and_reads_the_chosen_encoding(ada: Visit, web_engine: wiring.Engine) -> None:
+    await ada.open("/imports")
+    [form] = [form for form in ada.forms() if form.action == "/imports/file"]
+    file = {"file": ("people.csv", "email,name\nada@example.com,Dvořák\n".encode("cp1250"))}
+    unnamed = form.filled({"list": "~new", "file": None})
+    refused = await ada.client.post("/imports/file", data=unnamed, files=file)
+    assert (refused.status_code, "Enter a name for the new list." in refused.text) == (422, True)
+    sent = form.filled({"list": "~new", "newList": "Neue Bücher", "confirmed": "yes", "file": None})
+    ada.answer = await ada.client.post("/imports/file", data=sent, files=file, follow_redirects=True)
+    assert "list Neue Bücher" in ada.words()
+    assert "Dvořák" not in ada.words()
+    await ada.press("Update preview", encoding="cp1250")
+    assert "Dvořák" in ada.words()
+    await ada.press("Start import")
+    await web_engine.import_uploads.finish()
+    [made] = await lists.list_all(web_engine.database, DEFAULT_TENANT)
+    assert (made.list_key, made.name, made.requires_confirmation) == ("neue-buecher", "Neue Bücher", True)
+
+
+async def test_new_list_gets_a_key_from_its_name(ada: Visit, web_engine: wiring.Engine) -> None:
+    for name, key in (("Shop news", "shop-news"), ("Shop News!", "shop-news-2"), ("Новости", "novosti")):
+        await ada.open("/lists/~new")
+        await ada.press("Create list", name=name)
+        assert ada.path == f"/lists/{key}"
 
 
 async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, web_engine: wiring.Engine) -> None:
@@ -446,6 +664,28 @@ async def test_shutdown_waits_for_live_rendering(bench: Bench, clock: ManualCloc
     may_answer.set()
     await finishing
     assert answered == ["yes"]
+
+
+async def test_listeners_of_a_page_keep_their_own_form_tokens(web_engine: wiring.Engine) -> None:
+    await web_engine.users.create("ada", PASSWORD, Role.VIEWER, actor="test")
+    app, events, tokens = create_app(web_engine), [], []
+    for _ in range(2):
+        async with a_visit(app) as visit:
+            cookie = "; ".join(f"{name}={value}" for name, value in visit.client.cookies.items())
+        headers = [(b"cookie", cookie.encode()), (b"host", b"mail.example")]
+        request = Request({"type": "http", "app": app, "method": "GET", "path": "/", "headers": headers})
+        visitor = await visitor_of(request, Role.VIEWER)
+
+        async def parts(token: str = visitor.form_token) -> dict[str, str]:
+            return {"header": f'<input value="{token}">'}
+
+        response = stream(request, visitor, "page", parts)
+        assert isinstance(response, StreamingResponse)
+        events.append(response.body_iterator)
+        tokens.append(visitor.form_token)
+        await anext(events[-1])  # type: ignore[arg-type]
+    for listened, token in zip(events, tokens, strict=True):  # The second listener gets the rendering of the first.
+        assert token in str(await anext(listened))  # type: ignore[arg-type]
 
 
 # Articles, notifications, mailouts.

@@ -56,10 +56,10 @@ def test_limits_page_saves_guard_rails_and_frequency_cap(dashboard: Dashboard, a
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.locator(".error").first).to_contain_text("less than or equal to 100")
     ada.get_by_label("Complaints: stop at (%)").fill("0,2")
-    ada.get_by_label("Frequency cap").fill("3 per week")
+    ada.locator("#frequency_cap").fill("3 per week")
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.locator(".error").first).to_contain_text("3 per 7 days")
-    ada.get_by_label("Frequency cap").fill("3 per 7 days")
+    ada.locator("#frequency_cap").fill("3 per 7 days")
     ada.get_by_role("button", name="Save limits").click()
     expect(ada.get_by_text("Limits saved.")).to_be_visible()
     saved = dashboard.do(lambda: tenants.find(dashboard.engine.database, "default"))
@@ -69,14 +69,16 @@ def test_limits_page_saves_guard_rails_and_frequency_cap(dashboard: Dashboard, a
 
 def test_campaign_form_saves_waves_and_guard_rails(dashboard: Dashboard, ada: Page) -> None:
     campaign = created(dashboard, "With waves")
-    ada.goto(f"{dashboard.address}/campaigns/{campaign.campaign_id}/edit")
+    ada.goto(f"{dashboard.address}/campaigns/{campaign.campaign_id}/edit/schedule")
     expect(ada.get_by_label("Shares of the audience (%)")).to_be_hidden()
+    ada.get_by_text("Waves", exact=True).click()
     ada.get_by_label("Send in waves").check()
     ada.get_by_label("Shares of the audience (%)").fill("2, 20 %")
-    ada.get_by_text("Sending limits").click()
+    ada.locator("summary", has_text="Guard rails").click()
+    ada.locator("summary", has_text="Frequency cap").click()
     ada.get_by_label("Hard bounces: stop at (%)").fill("3")
     ada.get_by_label("Reason to ignore the frequency cap").fill("Product recall")
-    ada.get_by_role("button", name="Save draft").click()
+    ada.get_by_role("button", name="Continue to review").click()
     ada.wait_for_url(f"**/campaigns/{campaign.campaign_id}")
     saved = dashboard.do(lambda: dashboard.engine.campaigns.find(campaign.campaign_id, tenant_id=None)).definition
     assert saved.waves is not None
@@ -85,7 +87,7 @@ def test_campaign_form_saves_waves_and_guard_rails(dashboard: Dashboard, ada: Pa
     assert saved.limits.guard_rails.hard_bounce_stop_percent == 3
     assert saved.limits.ignore_frequency_cap == "Product recall"
     waves = "in waves of 2 %, 20 %, then everyone, 240 minutes apart"
-    expect(ada.get_by_text("In waves of 2 %, 20 %, then everyone, 240 minutes apart")).to_be_visible()
+    expect(ada.get_by_text("in waves of 2 %, 20 %, then everyone, 240 minutes apart")).to_be_visible()
     expect(ada.locator("#start")).to_have_attribute("data-confirm", re.compile(waves))
 
 
@@ -106,7 +108,7 @@ def test_stopped_campaign_shows_what_was_counted(dashboard: Dashboard, ada: Page
     expect(ada.get_by_text("7 complaints among 1,000 emails (0.7 %)")).to_be_visible()
     expect(ada.get_by_text("Stopped by guard rails")).to_be_visible()
     ada.get_by_role("button", name="Resume campaign").click()
-    expect(ada.get_by_text("Nothing found.")).to_be_visible()
+    expect(ada.get_by_text("No problems so far.")).to_be_visible()
 
 
 def test_person_opens_the_next_wave(dashboard: Dashboard, ada: Page) -> None:

@@ -196,8 +196,8 @@ def test_notification_shows_reason_and_is_requeued(dashboard: Dashboard, ada: Pa
 
 def test_mailouts_show_missing_settings_and_errors(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/mailouts")
-    expect(ada.locator(".empty")).to_contain_text("Write a newsletter in Notion")
-    expect(ada.locator(".empty pre")).to_have_text("mailwright mailout send PAGE --dry-run")
+    sample = ada.locator("tbody tr", has_text="Open house in the workshop")
+    expect(sample).to_contain_text("6 of 6 sent")
     run = refused_mailout(dashboard)
     ada.goto(f"{dashboard.address}/mailouts")
     missing = ada.locator(".setting-list li").filter(has_text="NOTION_TOKEN")
@@ -312,6 +312,7 @@ def test_viewer_cannot_change_sources_or_see_other_tenants(dashboard: Dashboard,
         ("/notifications/requeue", {"all": "skipped"}),
         ("/mailouts/~send", {"page": "0123456789abcdef0123456789abcdef"}),
         ("/settings/webhooks", {"url": HOOK}),
+        ("/settings/domains", {"name": "mine.example"}),
     ):
         answered = alan.request.post(
             f"{dashboard.address}{path}",
@@ -325,6 +326,12 @@ def test_viewer_cannot_change_sources_or_see_other_tenants(dashboard: Dashboard,
     for path in ("", "/edit", "/stream"):
         answered = ada.request.get(f"{dashboard.address}/settings/webhooks/{theirs.webhook_id}{path}")
         assert answered.status == 404, path
+    a_domain(dashboard, "theirs.example", tenant_id=2)
+    assert ada.request.get(f"{dashboard.address}/settings/domains/theirs.example").status == 404
+
+
+def a_domain(dashboard: Dashboard, name: str, tenant_id: int = DEFAULT_TENANT) -> None:
+    dashboard.do(lambda: dashboard.engine.sender_domains.add(tenant_id, name, actor="test"))
 
 
 def a_webhook(dashboard: Dashboard, tenant_id: int = DEFAULT_TENANT) -> WebhookEndpoint:
@@ -342,7 +349,10 @@ def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, sch
     [run, *_] = dashboard.do(lambda: dashboard.engine.article_runs.list_runs(DEFAULT_TENANT, limit=1))
     context = browser.new_context(viewport=size, color_scheme=scheme, bypass_csp=True)
     page = dashboard.sign_in(context)
+    name = f"{scheme}.example"
+    a_domain(dashboard, name)
     for path in (
+        f"/settings/domains/{name}",
         f"/settings/webhooks/{a_webhook(dashboard).webhook_id}",
         f"/articles/~slices/{slices[0].slice_id}",
         f"/articles/~runs/{run.run_id}",
@@ -355,4 +365,5 @@ def test_detail_pages_are_accessible(dashboard: Dashboard, browser: Browser, sch
         told = [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in seen["violations"]]
         assert not told, f"{path}: {told}"
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], f"{path} is too wide"
+    dashboard.do(lambda: dashboard.engine.sender_domains.delete(DEFAULT_TENANT, name, actor="test"))
     context.close()

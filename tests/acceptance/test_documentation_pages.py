@@ -11,7 +11,7 @@ from tests.dashboard import CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashb
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 built = pytest.mark.skipif(not SITE.is_dir(), reason="the manual is not built; run `make manual`")
 
-LOOKS = [(DESK, "light"), (DESK, "dark"), (PHONE, "light"), (PHONE, "dark")]
+LOOKS = [(DESK, "light"), (PHONE, "dark")]
 
 
 @pytest.fixture(scope="module")

@@ -240,7 +240,7 @@ async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, si
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
-    for _ in range(7):  # More often than the maximum number of attempts.
+    for _ in range(7):  # More often than the maximum number of attempts allows.
         await bench.drain()
         record = await bench.record(message.outbox_id)
         assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
@@ -281,7 +281,7 @@ async def test_wrong_password_opens_circuit_without_counting_attempts(
             ids = await bench.accept(*(a_message() for _ in range(50)))
             await bench.drain()
             logins = sum(session.verbs.count("AUTH") for session in sink.sessions)
-            assert 1 <= logins <= 8  # What was in flight, not one per message.
+            assert 1 <= logins <= 8  # Only the messages in flight, not one attempt per message.
             for outbox_id in ids:
                 summary = (await bench.record(outbox_id)).summary
                 assert summary.attempts == 0
@@ -480,7 +480,7 @@ async def test_rejected_custom_sender_affects_only_its_message(
     assert (await bench.record(ours.outbox_id)).summary.status == Status.SENT
 
 
-# A server that takes its acceptance back.
+# The server accepts the recipient and rejects it later.
 
 
 async def test_rejection_after_the_acceptance_is_a_bounce(bench: Bench, sink: SmtpSink) -> None:

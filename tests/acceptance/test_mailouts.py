@@ -92,7 +92,7 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
         notion = await stack.enter_async_context(NotionStandIn(clock=SystemClock()))
         supabase = await stack.enter_async_context(SupabaseStandIn())
         ses = await stack.enter_async_context(SesStandIn())
-        # As much as a test wants to send.
+        # No limit for tests.
         ses.account.max_send_rate, ses.account.max_24_hour_send = 5_000.0, 1_000_000.0
         signer = Signer(time.time_ns() // 1_000_000)
         mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
@@ -160,10 +160,10 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         await until(lambda: len(stage.reached) >= 90, "messages after the kill")
         assert stage.reached == everyone[: len(stage.reached)]
         assert min(await _gaps(stage)) >= 1_000 / RATE
-        # Its own pace would take minutes for the rest; who gets it is the same at any pace.
+        # At its configured rate the rest would take minutes. The recipients are the same at any rate.
         await _lift_pace(client, key, run_id)
         await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all messages")
-        # What was under way when the process was killed is in doubt until SES tells.
+        # Messages in flight when the process was killed are in doubt until SES reports.
         for message in taken[-5:]:
             await _tell(stage.signer, client, message)
         await until(lambda: any(page in each.path for each in stage.notion.requests[before:]), "the first try")

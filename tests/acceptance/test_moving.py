@@ -54,7 +54,7 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
             + f"AWS_REGION={ses_names.REGION}\nAWS_ACCESS_KEY_ID={ses_names.ACCESS_KEY}\n"
             + f"AWS_SECRET_ACCESS_KEY={ses_names.SECRET_KEY}\n"
         )
-        # What the guide adds, and the addresses of the stand-ins.
+        # The settings that the guide adds, and the addresses of the stand-ins.
         settings = {
             "MAILWRIGHT_ENV_FILE": str(file),
             "MAILWRIGHT_PROVIDER": "ses",
@@ -68,7 +68,7 @@ async def stage(engine: DatabaseAddress, tmp_path: Path) -> AsyncIterator[Stage]
 
 @asynccontextmanager
 async def served_at(service: Service) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of the service, whose log is read meanwhile: a full pipe would stop it."""
+    """Return a client of the service. Its log is read meanwhile, because a full pipe would block it."""
     address = (await service.logged("api_started"))["address"]
     reading = asyncio.create_task(service.read_log())
     try:

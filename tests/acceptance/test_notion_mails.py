@@ -16,7 +16,7 @@ pytestmark = [
 ]
 PHONE: ViewportSize = {"width": 375, "height": 720}
 DESK: ViewportSize = {"width": 1440, "height": 900}
-# What stands beyond the edge of the screen, and how a text and the paper behind it contrast at worst.
+# The elements beyond the edge of the screen, and the lowest contrast between a text and its background.
 MEASURE = """() => {
     const width = document.documentElement.clientWidth;
     const beyond = [...document.querySelectorAll('body *')]

@@ -1,4 +1,4 @@
-"""The public pages in a real browser without scripts, from an email in the mailbox to what it changes."""
+"""The public pages in a real browser without scripts, opened from an email in the local mailbox."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
 
 @dataclass
 class Post:
-    """A running installation with a local mailbox, and its only reader."""
+    """A running installation with a local mailbox, and its only recipient."""
 
     bench: Bench
     mailbox: Path
@@ -118,7 +118,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @dataclass
 class Desk:
-    """A browser without scripts, which remembers what it was asked to load and what it complained of."""
+    """A browser without scripts, which records its requests and its error messages."""
 
     browser: Browser
     complaints: list[str] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Desk:
 async def desk(browser: Browser) -> AsyncIterator[Desk]:
     desk = Desk(browser)
     yield desk
-    assert desk.complaints == []  # above all: nothing that the page's own policy had to stop
+    assert desk.complaints == []  # Above all, the page's content security policy blocked nothing.
 
 
 async def heading(page: Page) -> str:
@@ -167,7 +167,7 @@ async def test_unsubscribe_and_resubscribe_apply_to_next_email(post: Post, desk:
 
 @pytest.mark.promise("unsubscribe-one-click")
 async def test_one_click_unsubscribe_needs_only_email_headers(post: Post) -> None:
-    """As RFC 8058 has it: one request, no context, an answer without redirect; whatever else comes on the wire."""
+    """As RFC 8058 requires: one request without cookies, and a response without a redirect, with any other headers."""
     await post.send("weekly")
     [url] = re.findall(r"List-Unsubscribe: <([^>]+)>", post.latest().read_text())
     async with httpx.AsyncClient(timeout=20) as provider:
@@ -197,12 +197,12 @@ async def test_preferences_are_changed_by_keyboard(post: Post, desk: Desk) -> No
     await page.keyboard.press("Tab")
     await page.keyboard.press("Space")  # Weekly digest
     await page.keyboard.press("Tab")
-    await page.keyboard.press("ArrowDown")  # the language, from English
+    await page.keyboard.press("ArrowDown")  # Changes the language from English.
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")  # Save
     await page.get_by_role("status").wait_for()
     assert await page.locator("html").get_attribute("lang") == "ru"
-    assert (await page.title()).startswith("Настройки сохранены")  # what a screen reader says first
+    assert (await page.title()).startswith("Настройки сохранены")  # A screen reader reads the title first.
     said = await page.get_by_role("status").inner_text()
     assert "Вы подписаны на Weekly digest." in said
     assert "Вы отписались от Offers." in said
@@ -244,7 +244,7 @@ async def test_pages_fit_screens_and_follow_color_scheme(post: Post, desk: Desk)
             assert await page.get_by_role("heading", level=1).count() == 1
             for size in (PHONE, DESK):
                 await page.set_viewport_size(size)
-                # More than the screen is wide would scroll sideways.
+                # A wider page would scroll sideways.
                 assert await page.evaluate("document.documentElement.scrollWidth") <= size["width"]
                 heights = await page.locator("button, select").evaluate_all("all => all.map(one => one.offsetHeight)")
                 assert all(height >= 44 for height in heights)

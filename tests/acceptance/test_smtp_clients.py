@@ -5,7 +5,10 @@ import os
 import shutil
 import signal
 import smtplib
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
@@ -27,6 +30,36 @@ const modes = [{port, ignoreTLS: true}, {port, requireTLS: true, tls}, {port: tl
     if (!sent.response.includes('Accepted')) process.exit(1);
   }
 })();
+"""
+
+
+POSTFIX = """
+compatibility_level = 3.6
+queue_directory = {folder}/queue
+data_directory = {folder}/data
+maillog_file = /dev/stdout
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+myhostname = relay.example.com
+mydestination =
+relayhost = [127.0.0.1]:{port}
+smtp_sasl_auth_enable = yes
+smtp_sasl_password_maps = static:apikey:{key}
+smtp_sasl_security_options = noanonymous
+smtp_tls_security_level = encrypt
+"""
+# The services that relay local email, and nothing else.
+POSTFIX_SERVICES = """
+pickup unix n - n 60 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 300 1 qmgr
+tlsmgr unix - - n 1000? 1 tlsmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+smtp unix - - n - - smtp
+postlog unix-dgram n - n - 1 postlogd
 """
 
 
@@ -112,6 +145,69 @@ async def test_msmtp_sends(served: Served) -> None:
     email = b"From: shop@example.com\nTo: ada@example.com\nSubject: Hello\n\n.dot\n"
     await run(*words, "--from=shop@example.com", "ada@example.com", stdin=email)
     assert await served.count() == 1
+
+
+class Postfix:
+    """A Postfix that relays every email to one server, with a queue of its own."""
+
+    def __init__(self, config: Path, process: "subprocess.Popen[str]") -> None:
+        self._config = config
+        self._process = process
+
+    async def send(self, *recipients: str) -> None:
+        email = b"From: shop@example.com\nSubject: Hello\n\n.dot\n"
+        await run("sendmail", "-C", str(self._config), "-i", "-f", "shop@example.com", *recipients, stdin=email)
+
+    async def logged(self, words: str, count: int = 1) -> None:
+        """Wait for this many lines of the log with these words."""
+        log = self._process.stdout
+        assert log is not None
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(60):
+                while sum([words in line for line in lines]) < count:
+                    lines.append(await asyncio.to_thread(log.readline))
+                    assert lines[-1], "Postfix has ended"
+                    if "No worthy mechs found" in lines[-1]:
+                        pytest.skip("the SASL modules for postfix are not installed (libsasl2-modules)")
+        except TimeoutError:
+            pytest.fail("".join(lines))
+
+
+@asynccontextmanager
+async def a_postfix(served: Served) -> AsyncIterator[Postfix]:
+    if shutil.which("postfix") is None:
+        pytest.skip("postfix is not installed")
+    if os.geteuid() != 0:
+        pytest.skip("postfix runs only as root")
+    # Its processes run as another user, who may not enter the folders of pytest.
+    with tempfile.TemporaryDirectory(prefix="postfix-") as name:
+        folder, config = Path(name), Path(name, "config")
+        folder.chmod(0o755)
+        for each in ("config", "queue", "data"):
+            (folder / each).mkdir()
+        shutil.chown(folder / "data", "postfix")
+        (config / "main.cf").write_text(POSTFIX.format(folder=folder, port=served.port, key=served.key))
+        (config / "master.cf").write_text(POSTFIX_SERVICES)
+        # A real pipe: the subprocesses of asyncio have a socket as standard output, which Postfix cannot open.
+        start = ["postfix", "-c", str(config), "start-fg"]
+        with subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                yield Postfix(config, process)
+            finally:
+                await run("postfix", "-c", str(config), "stop")
+
+
+async def test_postfix_relays_every_email_once(served: Served) -> None:
+    async with a_postfix(served) as postfix:
+        await postfix.logged("daemon started")
+        for number in range(3):
+            await postfix.send(f"a{number}@example.com", f"b{number}@example.com")
+        await postfix.logged("status=sent (250", 6)
+    found = (await served.commands.ok("message", "list", "--json")).json
+    assert sorted(each["to"] for each in found) == [
+        f"{name}{number}@example.com" for name in "ab" for number in range(3)
+    ]
 
 
 async def test_nodemailer_sends_with_and_without_tls(served: Served) -> None:

@@ -61,7 +61,7 @@ def test_browser_follows_tracked_links_to_their_targets(tmp_path: Path, shop: st
         campaign_id, html = dashboard.do(lambda: _send(dashboard, shop))
         context = browser.new_context(user_agent=BROWSER)
         page = context.new_page()
-        page.goto(f"{shop}/mail")  # An email program with a page of its own.
+        page.goto(f"{shop}/mail")  # An email program that runs on its own page.
         with page.expect_response(lambda response: "/t/" in response.url) as pixel:
             page.set_content(html)
         assert pixel.value.headers["content-type"] == "image/gif"

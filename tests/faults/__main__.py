@@ -17,6 +17,7 @@ from rich.table import Table
 from mailwright.ops import logs
 from tests.engines import postgresql, sqlite_template, valkey_server
 from tests.faults import (
+    backups,
     campaigns,
     clicks,
     disks,
@@ -30,7 +31,9 @@ from tests.faults import (
     outages,
     phases,
     poison,
+    provider_changes,
     same_key,
+    smtp_fuzz,
     submissions,
     supervised,
     templates,
@@ -117,6 +120,14 @@ async def small_disk(_engine: str) -> Figures:
 SQLITE, POSTGRESQL = ("sqlite",), ("postgresql",)
 RUNS = (
     Run(
+        "smtp-fuzz",
+        "random commands, bytes and lost connections over SMTP",
+        staged(smtp_fuzz.run),
+        long={"scripts": 20_000},
+        quick={"scripts": 300},
+        long_on_postgresql={"scripts": 5_000},
+    ),
+    Run(
         "kills",
         "kill -9 of workers at random",
         staged(kills.run),
@@ -138,6 +149,13 @@ RUNS = (
         staged(campaigns.run),
         long={"kills": 40, "readers": 30_000},
         quick={"kills": 4, "readers": 1_500},
+    ),
+    Run(
+        "provider-changes",
+        "killed while another provider is adopted",
+        staged(provider_changes.run),
+        long={"kills": 20, "messages": 6_000},
+        quick={"kills": 3, "messages": 300},
     ),
     Run("phases", "killed at every step", staged(phases.kills), {}, {}),
     Run("phases", "cut at every step", staged(phases.cuts), {}, {}),
@@ -161,6 +179,7 @@ RUNS = (
     Run("freezes", "stopped past the lock", staged(freezes.run), {"freezes": 20}, {"freezes": 4}),
     Run("outages", "PostgreSQL lost", lost_database, {"outages": 20}, {"outages": 4}, POSTGRESQL),
     Run("outages", "Valkey flushed, frozen, gone", lost_valkey, {"limit": 1_000}, {"limit": 200}),
+    Run("backups", "backup and restore killed at each step", staged(backups.run), {"points": 10}, {"points": 3}),
     Run("disks", "database locked", staged(disks.locked), {"seconds": 60}, {"seconds": 1}, SQLITE),
     Run("disks", "files cannot grow", staged(disks.full), {}, {}, SQLITE),
     Run("disks", "full disk, read-only disk", small_disk, {}, {}, SQLITE),

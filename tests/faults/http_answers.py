@@ -36,7 +36,7 @@ STATUSES = range(100, 600)
 GOOD_BESIDE_EACH = 4
 CONCURRENCY = 16
 SLOW_SECONDS, TRICKLE_SECONDS = 1.0, 0.002
-# Far less than the large responses, and more than the allocator needs.
+# Far less than the size of the large responses, and more than the allocator needs.
 MOST_GROWTH_MB = 24
 
 
@@ -77,9 +77,8 @@ def meaning_of(carrier: str, status: int) -> ResponseOutcome:
     return next((ending for ending, statuses in MEANT[carrier].items() if status in statuses), AGAIN)
 
 
-Misdeed = Callable[
-    [asyncio.StreamWriter, Answer], Awaitable[bool]
-]  # Receives the usual response; True keeps the connection open.
+# Sends a bad response in place of the usual one, which it gets. Returns True to keep the connection open.
+Misdeed = Callable[[asyncio.StreamWriter, Answer], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +271,8 @@ async def _stubborn(stage: Stage, figures: Figures, carrier: FaultProvider, mess
     figures.expect(
         f"{carrier.name}: the recipient that is always refused",
         f"{status} after {tries} attempts",
-        f"{Status.RETRY_SCHEDULED} while all others are done",
-        when=status == Status.RETRY_SCHEDULED and tries > 0,
+        "retried while all others are done",
+        when=status in {Status.RETRY_SCHEDULED, Status.SENT_ATTEMPT} and tries > 0,
     )
 
 

@@ -28,7 +28,7 @@ class Load:
         self._port = port
         self._credential = credential
         self.statuses: Counter[str] = Counter()
-        self.told: dict[str, str] = {}  # by key: the outbox id that a 202 or its replay named
+        self.told: dict[str, str] = {}  # The outbox ID in a 202 or its replay, by idempotency key.
         self.is_over = False
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ async def _cut(url: str) -> None:
 
 
 async def _still(value: Callable[[], int], seconds: float = 2.5) -> None:
-    """Waits until it has not changed for so long."""
+    """Wait until the value has not changed for this time."""
     before, since = value(), 0.0
     while since < seconds:
         await asyncio.sleep(0.1)

@@ -30,7 +30,7 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 pass_fds=[pipe.descriptor],
-                start_new_session=True,  # Ctrl-C reaches only the run, which then ends its children.
+                start_new_session=True,  # Ctrl-C reaches only the test run, which then ends its children.
             )
             self.pid = pipe.read()
 

@@ -10,7 +10,7 @@ from tests.faults.stage import Stage
 
 
 async def run(stage: Stage, *, keys: int, clients: int = 50, processes: int = 2) -> Figures:
-    """Use two API processes, so that their transactions race too."""
+    """Use two API processes, so that transactions of different processes compete."""
     figures = Figures()
     credential = await stage.credential()
     ports = [(await stage.api("--no-worker"))[1] for _ in range(processes)]

@@ -25,9 +25,8 @@ class Session(asyncio.Protocol):
         self._is_content = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._write = cast(
-            "asyncio.WriteTransport", transport
-        ).write  # The transports of uvloop are not its subclasses.
+        # A cast, because the transports of uvloop are not subclasses of asyncio's.
+        self._write = cast("asyncio.WriteTransport", transport).write
         self._say(b"220 sink\r\n")
 
     def data_received(self, data: bytes) -> None:

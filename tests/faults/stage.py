@@ -51,7 +51,7 @@ class Stage:
     # Processes.
 
     async def open_sink(self, latency_seconds: float = 0.0) -> None:
-        port_file = self.folder / "sink.port"
+        port_file = self.folder / f"sink-{next(self._numbers)}.port"
         words = ["-m", "tests.faults.sink", str(self._book), str(port_file), "--latency", str(latency_seconds)]
         sink = self.start("sink", words)
         await until(lambda: port_file.exists() or sink.exit_code is not None, 20, "the sink")

@@ -67,7 +67,7 @@ async def _submit(server: Server, key: str, numbers: range, accepted: dict[int, 
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         except OSError:
-            await asyncio.sleep(0.01)  # It was killed just now.
+            await asyncio.sleep(0.01)  # The server was just killed; connect again when it is back.
             continue
         try:
             client = Dialogue(reader, writer)

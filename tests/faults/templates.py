@@ -21,7 +21,7 @@ STACK_BYTES = 512 * 1024
 SLOW_SECONDS = 10.0
 VALUES = {"x": "a" * 200, "y": [1, "b", {"z": 2}], "n": 3, "name": "Ann", "order": {"items": [{"title": "T"}]}}
 
-# One link of a chain each; the parser needs stack for every link.
+# Each is one link of a chain. The parser needs stack for every link.
 LINKS = ("1+", "x~", "not ", "-", "x and ", "x or ", "1//", "1-", "1 if x else ", "1<", "1==", "x in ", "+")
 SUFFIXES = (".b", "|upper", "[0]", " is defined", "()", "|default('')", "[x]", "|list|string", "|replace('a','aa')")
 BLOCKS = (

@@ -16,6 +16,7 @@ from tests.faults import (
     outages,
     phases,
     poison,
+    provider_changes,
     same_key,
 )
 from tests.faults.figures import Figures
@@ -37,6 +38,13 @@ def every_bar_is_reached(figures: Figures) -> None:
 @pytest.mark.promise("never-doubled")
 async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -> None:
     every_bar_is_reached(await kills.run(stage, kills=2, messages=200, audit_by_command=False))
+
+
+@pytest.mark.promise("never-lost")
+@pytest.mark.promise("never-doubled")
+@pytest.mark.promise("settings-in-the-dashboard")
+async def test_workers_killed_during_a_provider_change_lose_nothing(stage: Stage) -> None:
+    every_bar_is_reached(await provider_changes.run(stage, kills=2, messages=200))
 
 
 @pytest.mark.promise("never-lost")

@@ -93,9 +93,10 @@ async def test_drained_processes_end_together(stage: Stage) -> None:
 
 @pytest.mark.promise("processes-supervised")
 async def test_server_goes_on_while_a_process_restarts(file_stage: Stage) -> None:
+    file_stage.settings["MAILWRIGHT_BASE_URL"] = "https://mail.example.com"
     api, port = await file_stage.api("--processes", "2", "--no-worker")
     await until(lambda: api.said.count("api_started") == 2, PATIENCE_SECONDS, "both processes")
-    assert api.said.count("/set-up?token=") == 1
+    assert api.said.count("https://mail.example.com/set-up?token=") == 1
     first, second = supervised.working(api)
     first.kill()
     await api.says("process_ended", PATIENCE_SECONDS)

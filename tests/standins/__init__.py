@@ -1,1 +1,1 @@
-"""Stand-ins: servers of our own that speak a real protocol over real sockets and fail on request."""
+"""Stand-ins: test servers that use a real protocol over real sockets and fail on request."""

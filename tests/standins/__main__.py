@@ -13,7 +13,7 @@ from importlib import import_module
 
 from tests.standins.options import StandInOptions
 
-# Each of these modules has an `async def serve(host, port, asked)` that says where it listens and what to set.
+# Each of these modules has an `async def serve(host, port, asked)` that prints its address and the settings to use.
 NAMES = ("ses", "sendgrid", "smtp", "smtpbz", "sns", "supabase", "notion", "postgresql", "valkey")
 
 Serve = Callable[[str, int, StandInOptions], Coroutine[None, None, None]]

@@ -43,7 +43,9 @@ class ImapServer:
         is_encrypted: bool = True,
         capabilities: str = "IMAP4rev1 AUTH=PLAIN MOVE",
         password: str = PASSWORD,
+        token: str | None = None,  # If set, the access token that AUTHENTICATE XOAUTH2 and OAUTHBEARER need.
     ) -> None:
+        self.token = token
         self.certificate: Certificate | None = a_certificate() if is_encrypted else None
         self.capabilities = capabilities
         self.password = password
@@ -118,7 +120,15 @@ class ImapServer:
                         continue
                 case "AUTHENTICATE":
                     writer.write(b"+ \r\n")
-                    if b64decode(await reader.readline()).decode() != f"\0{USER}\0{self.password}":
+                    given = b64decode(await reader.readline()).decode()
+                    if rest in ("XOAUTH2", "OAUTHBEARER"):
+                        user = f"user={USER}\x01" if rest == "XOAUTH2" else f"n,a={USER},\x01"
+                        if not given.startswith(user) or f"\x01auth=Bearer {self.token}\x01\x01" not in given:
+                            writer.write(b"+ eyJzdGF0dXMiOiI0MDAifQ==\r\n")
+                            await reader.readline()
+                            writer.write(f"{tag} NO AUTHENTICATE failed.\r\n".encode())
+                            continue
+                    elif given != f"\0{USER}\0{self.password}":
                         writer.write(f"{tag} NO wrong password\r\n".encode())
                         continue
                 case "SELECT":

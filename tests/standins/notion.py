@@ -1,4 +1,4 @@
-"""A Notion for tests and rehearsals: strict about headers, bodies and sizes, and shows only what was shared with it.
+"""A Notion stand-in: it validates headers, bodies and sizes, and returns only pages that are shared.
 
 async with NotionStandIn() as notion:
     mailouts = notion.add_database("Mailouts", MAILOUT_COLUMNS)
@@ -26,7 +26,7 @@ from tests.standins.options import StandInOptions
 TOKEN = "ntn_stand-in-not-a-secret"
 VERSIONS = ("2025-09-03", "2026-03-11")
 MADE = "2027-01-15T08:00:00.000Z"
-# Tables of a rehearsal that a setting names.
+# The setting for each table of a rehearsal.
 SETTINGS = {"Mailouts": "NOTION_DB_MAILOUTS", "Errors": "NOTION_DB_ERRORS"}
 
 MOST_PER_PAGE = 100
@@ -42,7 +42,7 @@ Described = dict[str, Any]
 
 
 def error(status: int, code: str, message: str, **headers: str) -> Answer:
-    """An error in Notion's form."""
+    """Return an error in the format of Notion's API."""
     return json_answer(
         status,
         {"object": "error", "status": status, "code": code, "message": message, "request_id": "b0b0-request"},
@@ -70,17 +70,17 @@ class _Table:
     id: str
     name: str
     database_id: str
-    columns: dict[str, tuple[str, tuple[str, ...]]]  # the type, and what can be chosen
+    columns: dict[str, tuple[str, tuple[str, ...]]]  # The type and the options.
 
 
 @dataclass(slots=True)
 class _Row:
     id: str
     table_id: str | None
-    values: dict[str, Any]  # by column, in Notion's own form
+    values: dict[str, Any]  # By column, in the JSON of Notion's API.
     is_in_trash: bool = False
     public_url: str | None = None
-    edits: int = 0  # each is a minute later than the one before
+    edits: int = 0  # Each is a minute later than the previous one.
 
     @property
     def edited_at(self) -> str:
@@ -89,7 +89,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Kept:
-    """A block, and the ids of those inside it."""
+    """A block and the IDs of its children."""
 
     described: Described
     inside: list[str] = field(default_factory=list)
@@ -97,10 +97,10 @@ class _Kept:
 
 class NotionStandIn(HttpStandIn):
     def __init__(self, *, token: str = TOKEN, clock: Clock | None = None, **options: Any) -> None:
-        """With a clock, more than three requests within a second are answered by 429."""
+        """With a clock, answer 429 to more than three requests within a second."""
         super().__init__(**options)
         self.token = token
-        self.created: list[str] = []  # rows that were asked for, in that order
+        self.created: list[str] = []  # The requested rows, in the order of the requests.
         self.updates: list[tuple[str, dict[str, Any]]] = []
         self.too_fast = 0
         self._clock = clock
@@ -113,10 +113,10 @@ class NotionStandIn(HttpStandIn):
         self._hidden: set[str] = set()
         self._files: dict[str, tuple[bytes, str]] = {}
 
-    # What a test puts there.
+    # Methods that add test data.
 
     def add_database(self, name: str, columns: Mapping[str, Any], *, sources: Sequence[str] = ()) -> str:
-        """Each column is a type, or a type and what can be chosen; `sources` names several data sources."""
+        """Add a database. Each column is a type, or a type and its options; `sources` names several data sources."""
         database = self._id()
         self._databases[database] = []
         known = {
@@ -138,7 +138,7 @@ class NotionStandIn(HttpStandIn):
         public_url: str | None = None,
         page_id: str | None = None,
     ) -> str:
-        """`cells` are plain values; without a database, the page has a title only."""
+        """Add a page. `cells` are plain values; a page without a database has a title only."""
         page = page_id or self._id()
         table = self._tables[self._databases[database][0]] if database else None
         columns = table.columns if table else {"title": ("title", ())}
@@ -154,7 +154,7 @@ class NotionStandIn(HttpStandIn):
         return list(self._blocks[page_or_block].inside)
 
     def add_blocks(self, inside: str, blocks: Sequence[Described]) -> list[str]:
-        """More of a page or of a block; their ids."""
+        """Append blocks to a page or a block, and return their IDs."""
         made = self._keep(blocks)
         self._blocks[inside].inside += made
         if inside in self._rows:
@@ -162,13 +162,13 @@ class NotionStandIn(HttpStandIn):
         return made
 
     def add_file(self, content: bytes = PIXEL, media_type: str = "image/png") -> str:
-        """A file as Notion keeps them: under an address that is signed for an hour."""
+        """Store a file under a URL whose signature is valid for an hour, like Notion."""
         path = f"/files/{self._id()}/picture"
         self._files[path] = (content, media_type)
         return f"{self.url}{path}?X-Amz-Expires=3600&X-Amz-Signature=stand-in"
 
     def hide(self, some_id: str) -> None:
-        """Not shared with the integration any more."""
+        """Stop sharing a page with the integration."""
         self._hidden.add(some_id)
 
     def show(self, some_id: str) -> None:
@@ -206,16 +206,16 @@ class NotionStandIn(HttpStandIn):
             )
             yield f"a page {next(iter(cells.values()), '')}".rstrip(), added
 
-    # What a test looks at.
+    # Methods that return stored data.
 
     def cells(self, page: str) -> dict[str, Any]:
-        """Plain values by column."""
+        """Return the plain values of a page by column."""
         row = self._rows[page]
         columns = self._tables[row.table_id].columns if row.table_id else {"title": ("title", ())}
         return {name: _plain(columns[name][0], value) for name, value in row.values.items()}
 
     def rows(self, database: str) -> list[dict[str, Any]]:
-        """The rows of a database in the order in which they were made."""
+        """Return the rows of a database in the order of creation."""
         return [self.cells(row.id) for row in self._rows.values() if row.table_id in self._databases[database]]
 
     def source_of(self, database: str) -> str:
@@ -517,7 +517,7 @@ def _empty(kind: str) -> Any:
 
 
 def _cell(kind: str, value: Any) -> Any:
-    """A plain value in Notion's own form."""
+    """Return a plain value in the JSON of Notion's API."""
     match kind:
         case "title" | "rich_text":
             return [text(value)] if value else []
@@ -573,7 +573,7 @@ def _taken(name: str, value: Any, columns: Mapping[str, tuple[str, tuple[str, ..
 
 
 def _to_the_minute(start: str) -> str:
-    """Notion takes seconds, and hands out none."""
+    """Drop the seconds, because Notion accepts them but does not return them."""
     return re.sub(r"(T\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?$", r"\1:00.000+00:00", start)
 
 
@@ -636,7 +636,7 @@ _COMPLAINTS: Mapping[str, Callable[[Any, Sequence[str]], str | None]] = {
 }
 
 
-# Filters, as far as anybody here asks.
+# The filters that Mailwright uses.
 
 
 def _fits(row: _Row, condition: Any, table: _Table) -> bool:

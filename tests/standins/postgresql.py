@@ -1,4 +1,4 @@
-"""A PostgreSQL for rehearsals: a real one, of its own, which is gone when it ends."""
+"""A real PostgreSQL server for rehearsals, whose data is deleted when it ends."""
 
 import asyncio
 

@@ -10,7 +10,7 @@ _SOCKET = ".s.PGSQL.5432"
 
 
 class StallingProxy:
-    """Forwards both ways while `flows` is set. Connections are still accepted while it is not, as by a kernel."""
+    """Forwards in both directions while `flows` is set. Otherwise it still accepts connections, as a kernel does."""
 
     def __init__(self, server: Path) -> None:
         self._server = server

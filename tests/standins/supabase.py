@@ -1,4 +1,4 @@
-"""Supabase for tests and rehearsals: PostgREST's words for a few tables, with its row cap, its keys and its errors.
+"""A Supabase stand-in: the API of PostgREST for a few tables, with its row limit, keys and errors.
 
 async with SupabaseStandIn() as supabase:
     supabase.add("subscribers", email="ada@example.com")
@@ -61,7 +61,7 @@ class SupabaseStandIn(HttpStandIn):
         super().__init__(**options)
         self.max_rows = max_rows
         self.postgrest = postgrest
-        self.frozen: set[str] = set()  # addresses whose rows a trigger silently keeps as they are
+        self.frozen: set[str] = set()  # A trigger silently reverts changes of the rows of these addresses.
         self.columns: dict[str, Mapping[str, Any]] = {"subscribers": SUBSCRIBERS}
         if has_send_logs:
             self.columns["send_logs"] = SEND_LOGS
@@ -105,7 +105,7 @@ class SupabaseStandIn(HttpStandIn):
                 raise Refusal(405, "PGRST117", f"Unsupported HTTP method: {method}")
 
     def _select(self, table: str, query: list[tuple[str, str]], role: str, preferences: Mapping[str, str]) -> Answer:
-        # Row level security hides every row from this role and says nothing.
+        # Row level security silently hides every row from this role.
         seen = self._matching(table, query) if role == "service_role" else []
         named = dict(query)
         for column, is_descending in reversed(self._order(table, named.get("order", ""))):
@@ -183,11 +183,11 @@ class SupabaseStandIn(HttpStandIn):
         if operator not in _COMPARES:
             raise Refusal(400, "PGRST100", f'"failed to parse filter ({text})"')
         compares = _COMPARES[operator]
-        # Nothing compares to what is not there.
+        # A missing value matches no comparison.
         return lambda row: row[column] is not None and compares(str(row[column]), value)
 
     def _any_of(self, table: str, text: str) -> Condition:
-        """Of `(status.is.null,status.neq.active)`."""
+        """Parse `(status.is.null,status.neq.active)`: a row matches if one of the conditions does."""
         parts = [each.partition(".") for each in text.removeprefix("(").removesuffix(")").split(",")]
         conditions = [self._condition(table, column, rest) for column, _, rest in parts]
         return lambda row: any(condition(row) for condition in conditions)
@@ -231,7 +231,7 @@ def _preferences(request: Request, postgrest: tuple[int, int]) -> dict[str, str]
 
 
 def _items(text: str) -> set[str]:
-    """Of `("a","b",c)`: quoted ones may hold commas."""
+    """Split `("a","b",c)`. Quoted items may contain commas."""
     if not (text.startswith("(") and text.endswith(")")):
         raise Refusal(400, "PGRST100", f'"failed to parse filter (in.{text})"')
     found = re.findall(r'"((?:\\.|[^"\\])*)"|([^,"]+)', text[1:-1])
@@ -239,7 +239,7 @@ def _items(text: str) -> set[str]:
 
 
 def _pattern(text: str, flags: int) -> re.Pattern[str]:
-    """A star is a percent sign, and a backslash takes the next character as it is."""
+    """Convert a pattern: a star becomes a percent sign, and a backslash escapes the next character."""
     text = text.replace("*", "%")
     pieces, position = [], 0
     while position < len(text):

@@ -1,4 +1,4 @@
-"""A Valkey for rehearsals: a real one, of its own, which is gone when it ends."""
+"""A real Valkey server for rehearsals, whose data is deleted when it ends."""
 
 import asyncio
 

@@ -158,3 +158,18 @@ def test_masked_address_shows_two_letters_and_the_suffix(email: str) -> None:
     assert len(local) < 2 or local not in masked.replace("***", "")
     assert address.mask("anna@example.com") == "a***@e***.com"
     assert address.mask("no address") == "***"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ada@xn--bcher-kva.example", "ada@bücher.example"),
+        ("Ada <ada@news.xn--bcher-kva.example>, bob@example.com", "Ada <ada@news.bücher.example>, bob@example.com"),
+        ("xn--bcher-kva.example", "bücher.example"),
+        ("xn--bcher-kva@example.com", "xn--bcher-kva@example.com"),  # the part before @ is no domain
+        ("ada@xn--a.example", "ada@xn--a.example"),  # not valid
+        ("ada@example.com", "ada@example.com"),
+    ],
+)
+def test_readable_text_has_unicode_domains(text: str, shown: str) -> None:
+    assert address.readable(text) == shown

@@ -187,7 +187,15 @@ def test_every_action_has_a_command(kind: ActionKind) -> None:
 @pytest.mark.promise("explain-as-data")
 @pytest.mark.parametrize(
     ("length", "text"),
-    [(1, "less than a second"), (SECOND, "1 second"), (90 * SECOND, "90 seconds"), (7 * DAY - SECOND, "7 days")],
+    [
+        (1, "less than a second"),
+        (SECOND, "1 second"),
+        (89 * SECOND, "89 seconds"),
+        (100 * SECOND, "2 minutes"),
+        (90 * MINUTE, "90 minutes"),
+        (7 * DAY - SECOND, "7 days"),
+        (26_343 * DAY, "72 years"),
+    ],
 )
 def test_duration_uses_the_largest_unit_with_two(length: int, text: str) -> None:
     assert duration(length) == text

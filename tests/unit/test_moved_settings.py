@@ -26,6 +26,7 @@ def problems() -> list[str]:
 
 SPECIAL = {
     "PORT": ("3000", 3000),
+    "APP_BASE_URL": ("https://b.example", "https://b.example"),
     "LOG_LEVEL": ("warn", "WARNING"),
     "DRY_RUN_SEND": (" true ", True),
     "RATE_LIMIT_PER_SEC": ("7", 7.0),
@@ -51,7 +52,7 @@ def test_each_name_sets_our_setting(monkeypatch: pytest.MonkeyPatch, name: str) 
 def test_two_different_values_are_refused_with_both_names(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     alias = ALIASES[name]
     theirs = SPECIAL.get(name, ("https://b.example", None))[0]
-    ours = {"DRY_RUN_SEND": "false", "LOG_LEVEL": "error"}.get(name, "9")
+    ours = {"DRY_RUN_SEND": "false", "LOG_LEVEL": "error", "APP_BASE_URL": "https://c.example"}.get(name, "9")
     monkeypatch.setenv(name, theirs)
     monkeypatch.setenv("NOTION_API_TOKEN", "secret" if name != "NOTION_API_TOKEN" else theirs)
     monkeypatch.setenv(alias.setting, ours if alias.pair is None else f"{alias.pair}=Other")
@@ -93,7 +94,7 @@ def test_env_file_is_read_below_the_environment(monkeypatch: pytest.MonkeyPatch,
     file = tmp_path / "old.env"
     file.write_text("# Sending\nTEST_EMAILS=a@example.com\nNOTION_TRIGGER_STATUS_REAL_VALUE=Send real\nORG_NAME=\n")
     for name in ("TEST_EMAILS", "NOTION_TRIGGER_STATUS_REAL_VALUE", "ORG_NAME"):
-        monkeypatch.setenv(name, "x")  # so that the test leaves no trace
+        monkeypatch.setenv(name, "x")  # Restored after the test.
         monkeypatch.delenv(name)
     monkeypatch.setenv("MAILWRIGHT_ENV_FILE", str(file))
     assert (load().test_emails, load().notion_statuses) == ("a@example.com", {"ready": "Send real"})

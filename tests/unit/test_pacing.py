@@ -33,7 +33,7 @@ class InterruptedLedger:
         return Booking(slots, {"rate": 0}, self._opens_at)
 
     async def release_rates(self, _known: Any) -> None:
-        """Nothing is shared."""
+        """Do nothing, because no other worker shares these rates."""
 
 
 @pytest.mark.parametrize("opens_at", [0, 5_000], ids=["booked", "in use elsewhere"])

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from mailwright.web.public.language import language_of
 from mailwright.web.public.pages import HEADERS, STYLE, page
 from mailwright.web.public.texts import ENGLISH, LANGUAGES, Texts
+from mailwright.web.public.theme import PublicTheme
 
 KEYS = [field.name for field in fields(Texts)]
 
@@ -24,7 +25,7 @@ def test_every_text_exists_in_every_language(language: str, key: str) -> None:
     assert said.strip() == said
     assert said not in {"", in_english}
     assert names_in(said) == names_in(in_english)
-    assert said[-1] == in_english[-1] or said[-1].isalpha()  # a sentence stays a sentence, a question a question
+    assert said[-1] == in_english[-1] or said[-1].isalpha()  # Translations end with the same punctuation.
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_language_is_chosen_from_query_contact_then_browser(
 
 def test_names_on_pages_are_escaped() -> None:
     hostile = "<script>alert(1)</script>\"'{email}{0.__class__}{{7*7}}"
-    answer = page("blocked", "en", sender=hostile, email=hostile, here=None)
+    answer = page("blocked", "en", theme=PublicTheme(hostile), email=hostile, here=None)
     content = bytes(answer.body).decode()
     assert "<script" not in content
     assert content.count("&lt;script&gt;") == 3  # in the title, in the header and in the sentence
@@ -76,7 +77,7 @@ def test_page_policy_allows_only_its_own_style() -> None:
     policy = HEADERS["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    answer = bytes(page("unavailable", "en", sender=None, here=None).body).decode()
+    answer = bytes(page("unavailable", "en", here=None).body).decode()
     assert answer.count("<style>") == 1
     assert not re.search(r"\sstyle=|<script|\son\w+=|https?://", answer)
 

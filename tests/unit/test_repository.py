@@ -1,4 +1,4 @@
-"""The house in order: pages say what the code does, the picture is the folders, and every documented command runs."""
+"""Check the repository: the docs match the code, the picture matches the folders, and documented commands run."""
 
 import json
 import os
@@ -28,7 +28,7 @@ README = CHECKOUT / "README.md"
 ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
 PAGES = (README, CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*.md")))
 
-# One walk: each page goes on where the one before ended.
+# The pages run in this order, and each continues after the previous one.
 WALKED = (
     "http-api.md",
     "move-your-app.md",
@@ -43,7 +43,7 @@ WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
 SMTP_PORT = "2525"
 COMMAND_SECONDS = 30.0
-# A worker may need a moment: what only looks is looked at again.
+# A worker may need a moment, so commands that only read are repeated.
 LOOKS = (
     "mailwright message show",
     "mailwright audit",
@@ -56,7 +56,7 @@ SETTLE_SECONDS = 10.0
 
 TREE = ("src", "tests", "docs", "tools", "bench", ".ci")
 FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
-# Written apart, so that this page does not find itself.
+# Written in two parts, so that this file does not match the pattern.
 FORBIDDEN = {
     "a path of some machine": re.compile("/(?:ro" + r"ot|ho" + r"me/\w+|wo" + r"rk|Us" + r"ers/\w+)/"),
     "a number of some tracker": re.compile(r"\b(?:iss" + r"ue|tic" + r"ket) ?#?\d+", re.IGNORECASE),
@@ -101,7 +101,7 @@ def test_files_and_pages_that_are_named_exist(page: Path) -> None:
             assert heading in _headings(goal), f"{page.name} links to {target}, which has no such heading"
 
 
-# What is made from the code.
+# Generated pages.
 
 
 @pytest.mark.parametrize("page", ["configuration.md", "commands.md", "openapi.json", "promises.md"])
@@ -188,12 +188,12 @@ class Step:
     expected: list[str] = field(default_factory=list)
 
 
-@pytest.mark.timeout(600)  # every command of every page, one after the other
+@pytest.mark.timeout(600)  # Runs every command of every page, one after the other.
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the pages show curl, and there is none here")
 def test_the_documented_commands_do_what_the_pages_show(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Runs every console block of the README, the API's page and the operator's page, in one folder and one shell."""
+    """Run every console block of the README, the HTTP API page and the operating page, in one folder and one shell."""
     with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as free_for_smtp:
         port, smtp_port = (str(one.getsockname()[1]) for one in (free, free_for_smtp))
     steps = [step for page in WALK for step in _steps(page)]
@@ -207,13 +207,13 @@ def test_the_documented_commands_do_what_the_pages_show(
 
 
 class Walk:
-    """A person at a shell: what one command leaves behind, the next one finds."""
+    """A shell session: each command uses the files and variables of the previous ones."""
 
     def __init__(self, folder: Path, port: str, smtp_port: str, program: Path) -> None:
         self._folder = folder
         self._port = port
         self._smtp_port = smtp_port
-        # Nobody's own settings reach the walk.
+        # The commands do not see the settings of the developer.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
         path = os.pathsep.join((str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
         ports = {"MAILWRIGHT_PORT": port, "MAILWRIGHT_SMTP_LISTEN": f"127.0.0.1:{smtp_port}"}
@@ -266,7 +266,7 @@ class Walk:
         return command.replace(PORT, self._port).replace(SMTP_PORT, self._smtp_port)
 
     def _run(self, command: str) -> tuple[str, int]:
-        """The shell's variables are kept in a file between commands."""
+        """Run one command. A file keeps the variables of the shell between commands."""
         kept = self._folder / ".variables"
         kept.touch()
         keep = f"declare -p KEY ID LATER > {kept.name} 2>/dev/null"
@@ -297,7 +297,7 @@ def _steps(page: Path) -> Iterator[Step]:
 
 
 def _missing(expected: list[str], output: str) -> list[str]:
-    """An ellipsis stands for anything, and white space for white space; other lines may stand between."""
+    """Return the expected lines that are missing. An ellipsis matches anything; other lines may come between."""
     text = " ".join(output.split())
     return [line for line in expected if not re.search(_pattern(line), text)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from mailwright.app.wiring import verify
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import Settings, load
@@ -47,8 +48,10 @@ def test_all_errors_are_reported_with_their_setting(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.promise("settings-all-errors")
 def test_settings_that_depend_on_each_other_are_checked() -> None:
-    found = problems(provider="smtp", dkim_selector="mail")
-    assert [problem.split()[0].rstrip(":") for problem in found] == ["MAILWRIGHT_SMTP_URL", "MAILWRIGHT_DKIM_KEY_FILE"]
+    with pytest.raises(ConfigurationInvalid) as refused:
+        verify(load(provider="smtp", dkim_selector="mail"))
+    found = refused.value.problems
+    assert [problem.split()[0].rstrip(":") for problem in found] == ["MAILWRIGHT_DKIM_KEY_FILE,", "MAILWRIGHT_SMTP_URL"]
 
 
 def test_environment_overrides_file_and_file_overrides_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -101,6 +104,17 @@ def test_invalid_working_hours_are_refused(hours: str) -> None:
 
 
 @pytest.mark.promise("settings-all-errors")
+@pytest.mark.parametrize(
+    "url", ["mail.example.com", "ftp://mail.example.com", "https://", "javascript:1", "http://[::1"]
+)
+@pytest.mark.parametrize("name", ["base_url", "unsubscribe_base_url", "notify_base_url"])
+def test_public_url_needs_a_scheme_and_a_host(name: str, url: str) -> None:
+    (problem,) = problems(**{name: url})
+    assert problem.endswith("must begin with http:// or https:// and name a host, such as https://mail.example.com")
+    assert load(**{name: "http://127.0.0.1:8025/mail"})
+
+
+@pytest.mark.promise("settings-all-errors")
 @pytest.mark.parametrize("level", ["debug", "Debug", "DEBUG"])
 def test_log_level_is_case_insensitive(level: str) -> None:
     assert load(log_level=level).log_level == "DEBUG"
@@ -115,7 +129,7 @@ def test_every_secret_setting_has_a_file_variable() -> None:
         for field in Settings.model_fields.values()
         if "SecretStr" in str(field.annotation) or "password@" in str(field.description)
     ]
-    known = {*SECRETS, "MAILWRIGHT_SECRET_KEY_FILE"}
+    known = {*SECRETS, "MAILWRIGHT_SECRET_KEY_FILE", "MAILWRIGHT_DKIM_KEY_FILE"}
     assert len(secret) > 8
     assert [name for name in secret if f"{name}_FILE" not in known] == []
 

@@ -13,9 +13,9 @@ NOW = 1_800_000_000_000
 @pytest.mark.parametrize(
     ("told", "expected"),
     [
-        (NOW, NOW + 660),  # In whole seconds: it can only have happened after the send.
+        (NOW, NOW + 660),  # A time in whole seconds is moved after the send.
         (NOW + 1_000, NOW + 1_000),
-        (NOW - 1_000, NOW - 1_000),  # Another clock is wrong by an unknown amount.
+        (NOW - 1_000, NOW - 1_000),  # A difference of a second means a wrong clock, so the time stays.
         (NOW + 1, NOW + 1),  # Reported in milliseconds, so it is taken as it is.
     ],
 )

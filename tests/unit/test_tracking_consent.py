@@ -74,7 +74,7 @@ def content_of(claimed: Claimed, html: str, mode: TrackingMode | None) -> bytes:
         tracking=tracking,
     )
     database = Database("sqlite:///unused.db")
-    composer = Composer(database, OneTemplate(html), identity, signer=None, threads=None)
+    composer = Composer(database, OneTemplate(html), identity)
     ready = composer.prepare(Admitted(claimed), NOW)
     assert isinstance(ready, ReadyMessage), ready
     return ready.outgoing.content

@@ -1,4 +1,4 @@
-"""Formats of numbers and dates: the whole column decides, and what it does not decide is asked."""
+"""Formats of numbers and dates: the whole column decides, and the user is asked if it is ambiguous."""
 
 from collections.abc import Sequence
 from datetime import date

@@ -49,5 +49,5 @@ def test_threads_with_one_lock_release_only_their_own(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(write, range(4)))
-    with a_lock(tmp_path, wait_seconds=1).held():  # Nothing still holds it.
+    with a_lock(tmp_path, wait_seconds=1).held():  # The lock is free.
         pass

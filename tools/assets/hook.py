@@ -5,6 +5,7 @@ up to date is not built again.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ HERE = Path(__file__).parent
 TARGET = HERE.parent.parent / "src/mailwright/web/dashboard/vendor"
 MODULES = HERE / "node_modules"
 STAMP = TARGET / "made-from.txt"
-SOURCES = ("package.json", "package-lock.json", "editor.js", "hook.py")
+SOURCES = ("package.json", "package-lock.json", "editor.js", "composer/*.js", "hook.py")
 
 COPIED = {
     "htmx.js": "htmx.org/dist/htmx.min.js",
@@ -27,8 +28,20 @@ COPIED = {
     "uplot.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.css": "uplot/dist/uPlot.min.css",
 }
+# The interface font, one file for each script, so that a browser loads only what a page needs.
+FONT = "@fontsource-variable/inter"
+FONT_SCRIPTS = ("latin", "latin-ext", "cyrillic")
+FONT_FACE = """@font-face {{
+  font-family: "Inter";
+  font-weight: 100 900;
+  font-display: swap;
+  src: url("../{fingerprint}/{name}") format("woff2");
+  unicode-range: {characters};
+}}
+"""
 NOT_SHIPPED = ("axe-core", "@scarf/scarf")
-BUNDLE = ("editor.js", "--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none")
+BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js"}
+BUNDLE = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none", "--log-level=warning")
 
 
 class BrowserAssets(BuildHookInterface):
@@ -44,7 +57,8 @@ class BrowserAssets(BuildHookInterface):
 
 
 def make() -> None:
-    fingerprint = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in SOURCES)).hexdigest()
+    sources = (file for pattern in SOURCES for file in sorted(HERE.glob(pattern)))
+    fingerprint = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
     if STAMP.exists() and STAMP.read_text() == fingerprint:
         return
     if not (HERE / "package.json").exists():
@@ -54,9 +68,23 @@ def make() -> None:
     TARGET.mkdir(parents=True)
     for name, source in COPIED.items():
         shutil.copyfile(MODULES / source, TARGET / name)
-    _node(str(MODULES / "esbuild/bin/esbuild"), *BUNDLE, f"--outfile={TARGET / 'editor.js'}", "--log-level=warning")
+    (TARGET / "inter.css").write_text(_copy_font(), encoding="utf-8")
+    for name, entry in BUNDLES.items():
+        _node(str(MODULES / "esbuild/bin/esbuild"), entry, *BUNDLE, f"--outfile={TARGET / name}")
     (TARGET / "LICENSES.txt").write_text(_licences(), encoding="utf-8")
     STAMP.write_text(fingerprint)
+
+
+def _copy_font() -> str:
+    """Copy the font's files and return the style sheet that names them by the addresses that `assets.py` serves."""
+    characters = json.loads((MODULES / FONT / "unicode.json").read_text(encoding="utf-8"))
+    faces = []
+    for script in FONT_SCRIPTS:
+        content = (MODULES / FONT / f"files/inter-{script}-wght-normal.woff2").read_bytes()
+        name, fingerprint = f"inter-{script}.woff2", hashlib.sha256(content).hexdigest()[:12]
+        (TARGET / name).write_bytes(content)
+        faces.append(FONT_FACE.format(fingerprint=fingerprint, name=name, characters=characters[script]))
+    return "".join(faces)
 
 
 def _npm(*arguments: str) -> None:

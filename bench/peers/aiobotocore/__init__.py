@@ -13,7 +13,7 @@ REQUIREMENTS = ("aiobotocore==3.10.0", "jinja2==3.1.6")
 
 
 def run(stage: Stage, count: int, processes: int, concurrency: int) -> Run:
-    """One process, whatever is asked for: the figure is about one."""
+    """Run one process, because the figure compares single processes. The requested number is ignored."""
     python = python_environment("aiobotocore", REQUIREMENTS) / "python"
     folder = stage.scratch / "aiobotocore"
     job.write(folder, count)

@@ -67,7 +67,7 @@ def read_bytes(content: bytes) -> bytes:
 
 
 def read_nothing(_content: bytes) -> None:
-    """Ignore the body: the status says everything."""
+    """Ignore the body, because the status is enough."""
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import insert, select, update
 
 from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
+from mailwright.domain.allowed_senders import AllowedSenders
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, Unauthorized
 from mailwright.storage.database import PROMPT_SECONDS, Database
@@ -37,6 +38,7 @@ class Caller:
     scopes: frozenset[Scope] = ALL_SCOPES
     actor: str | None = None  # the signed-in user; None for an API key
     key_name: str = ""  # the name of the API key
+    senders: AllowedSenders | None = None  # None: every sender
 
     def allows(self, scope: Scope) -> bool:
         return any(own.allows(scope) for own in self.scopes)
@@ -55,6 +57,7 @@ class ApiKey:
     name: str
     hint: str
     scopes: frozenset[Scope]
+    senders: AllowedSenders | None  # None: every sender
     created_at: Instant
     revoked_at: Instant | None
 
@@ -74,16 +77,40 @@ class ApiKeys:
         self._cached: dict[str, tuple[Caller, Instant]] = {}
         self._looking: dict[str, asyncio.Task[Caller]] = {}
 
-    async def create(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> str:
+    async def create(
+        self,
+        tenant_id: int,
+        name: str = "",
+        scopes: frozenset[Scope] = ALL_SCOPES,
+        senders: AllowedSenders | None = None,
+        *,
+        created_by: str | None = None,
+    ) -> str:
         """Return the new key. It cannot be read again later."""
-        return (await self._create(tenant_id, name, scopes)).key
+        return (await self._create(tenant_id, name, scopes, senders, created_by=created_by)).key
 
-    async def create_pair(self, tenant_id: int, name: str = "", scopes: frozenset[Scope] = ALL_SCOPES) -> KeyPair:
+    async def create_pair(
+        self,
+        tenant_id: int,
+        name: str = "",
+        scopes: frozenset[Scope] = ALL_SCOPES,
+        senders: AllowedSenders | None = None,
+        *,
+        created_by: str | None = None,
+    ) -> KeyPair:
         """Return a new key that also signs requests. It is stored encrypted too, because signatures need it."""
-        return await self._create(tenant_id, name, scopes, _ID_PREFIX + secrets.token_hex(8).upper())
+        access_key_id = _ID_PREFIX + secrets.token_hex(8).upper()
+        return await self._create(tenant_id, name, scopes, senders, access_key_id, created_by=created_by)
 
     async def _create(
-        self, tenant_id: int, name: str, scopes: frozenset[Scope], access_key_id: str | None = None
+        self,
+        tenant_id: int,
+        name: str,
+        scopes: frozenset[Scope],
+        senders: AllowedSenders | None,
+        access_key_id: str | None = None,
+        *,
+        created_by: str | None,
     ) -> KeyPair:
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("The name of a key can have at most 100 printable characters.", field="name")
@@ -94,7 +121,9 @@ class ApiKeys:
             "hint": key[-4:],
             "digest": _digest(key),
             "scopes": _join_scopes(scopes),
+            "senders": " ".join(sorted(senders.entries)) if senders is not None else None,
             "created_at": self._clock.now(),
+            "created_by": created_by,
         }
         async with self._database.write() as tx:
             if access_key_id is not None:
@@ -106,14 +135,19 @@ class ApiKeys:
     async def list_all(self, tenant_id: int) -> list[ApiKey]:
         k = api_keys.c
         query = (
-            select(k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.scopes, k.created_at, k.revoked_at)
+            select(
+                k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.scopes, k.senders, k.created_at, k.revoked_at
+            )
             .select_from(api_keys.join(tenants, tenants.c.id == k.tenant_id))
             .where(k.tenant_id == tenant_id)
             .order_by(k.id)
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query)
-        return [ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes)}) for row in rows]
+        return [
+            ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes), "senders": _split_senders(row.senders)})
+            for row in rows
+        ]
 
     async def revoke(self, tenant_id: int, key_id: int) -> None:
         """Revoke a key. Revoking it again keeps the time of the first revocation."""
@@ -164,7 +198,9 @@ class ApiKeys:
 
     async def _look_up(self, digest: str) -> Caller:
         query = (
-            select(tenants.c.id, tenants.c.name, api_keys.c.scopes, api_keys.c.name.label("key_name"))
+            select(
+                tenants.c.id, tenants.c.name, api_keys.c.scopes, api_keys.c.name.label("key_name"), api_keys.c.senders
+            )
             .select_from(api_keys.join(tenants, tenants.c.id == api_keys.c.tenant_id))
             .where(api_keys.c.digest == digest, api_keys.c.revoked_at.is_(None))
         )
@@ -173,7 +209,14 @@ class ApiKeys:
         if not rows:
             self._cached.pop(digest, None)
             raise Unauthorized
-        return Caller(rows[0].id, rows[0].name, _split_scopes(rows[0].scopes), key_name=rows[0].key_name)
+        row = rows[0]
+        return Caller(
+            row.id,
+            row.name,
+            _split_scopes(row.scopes),
+            key_name=row.key_name,
+            senders=_split_senders(row.senders),
+        )
 
     def _cache(self, digest: str, caller: Caller, until: Instant) -> None:
         if len(self._cached) >= _MAX_CACHED:
@@ -192,6 +235,10 @@ def _join_scopes(scopes: frozenset[Scope]) -> str:
 
 def _split_scopes(stored: str) -> frozenset[Scope]:
     return frozenset(Scope(word) for word in stored.split())
+
+
+def _split_senders(stored: str | None) -> AllowedSenders | None:
+    return None if stored is None else AllowedSenders(frozenset(stored.split()))
 
 
 def _digest(key: str) -> str:

@@ -127,6 +127,21 @@ class FailedSignIns:
         async with self._database.read() as tx:
             return bool(await tx.execute(select(k.account).where(*matching)))
 
+    async def is_new_network(self, account: str, host: str | None) -> bool:
+        """Return whether this account has not signed in from this network within the last months."""
+        return host is not None and not await self._is_known(account, _network(host))
+
+    async def remember(self, account: str, host: str | None) -> None:
+        """Record a network of an account that was created from it."""
+        if host is not None:
+            await self._remember(account, _network(host))
+
+    async def limit_requests(self, name: str, host: str | None) -> None:
+        """Count a request that anybody can make, and raise if there were too many from this network."""
+        keys = [LockoutKey(f"{name}:{_network(host)}", ADDRESS_POLICY)]
+        await self._require_unblocked(keys)
+        await self._count(keys)
+
     async def _remember(self, account: str, network: str) -> None:
         k = known_networks.c
         newest = select(k.network).where(k.account == account).order_by(k.seen_at.desc()).limit(MAX_KNOWN_NETWORKS)

@@ -3,21 +3,18 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mailwright.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 T = TypeVar("T")
 
 MIN_LENGTH: Final = 10
 MAX_LENGTH: Final = 200
-
-# OWASP recommends several equally strong parameter sets for argon2id. This one needs the least memory (7 MiB, with five
-# passes), because a small machine also runs a worker.
-_HASHER: Final = PasswordHasher(time_cost=5, memory_cost=7 * 1024, parallelism=1)
 
 
 class Passwords:
@@ -27,7 +24,7 @@ class Passwords:
         self._dummy_hash: str | None = None
 
     async def hash(self, password: str) -> str:
-        return await self._run_in_thread(_HASHER.hash, password)
+        return await self._run_in_thread(_hash, password)
 
     async def is_correct(self, password: str, hashed: str | None) -> bool:
         """Compare a password with its hash. If `hashed` is None, take equally long, so that timing reveals no users."""
@@ -50,8 +47,26 @@ def check_password(password: str, login: str) -> None:
         raise InvalidInput("This password is too easy to guess. Use a few random words.", field="password")
 
 
+@cache
+def _hasher() -> "PasswordHasher":
+    """Return the hasher. It is imported at the first use, because most commands need no password.
+
+    OWASP recommends several equally strong parameter sets for argon2id. This one needs the least memory (7 MiB, with
+    five passes), because a small machine also runs a worker.
+    """
+    from argon2 import PasswordHasher  # noqa: PLC0415 - as above
+
+    return PasswordHasher(time_cost=5, memory_cost=7 * 1024, parallelism=1)
+
+
+def _hash(password: str) -> str:
+    return _hasher().hash(password)
+
+
 def _verify(hashed: str, password: str) -> bool:
+    from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - as above
+
     try:
-        return _HASHER.verify(hashed, password)
+        return _hasher().verify(hashed, password)
     except (VerificationError, InvalidHashError):
         return False

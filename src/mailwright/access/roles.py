@@ -24,11 +24,12 @@ class Role(StrEnum):
 
 class Scope(StrEnum):
     SEND = "send"  # POST /v1/email/send and /v1/email/batch
+    EVENTS = "events"  # POST /v1/events, and the API of Segment: events of contacts, and their attributes
     READ = "read"  # every request that changes nothing
     PROPOSE = (
         "propose"  # drafts of campaigns and new templates, which a person starts or uses, and every `read` request
     )
-    MANAGE = "manage"  # every other change, and every `read` and `propose` request
+    MANAGE = "manage"  # every other change, and every `events`, `read` and `propose` request
 
     def allows(self, needed: "Scope") -> bool:
         """Return whether this scope includes `needed`."""
@@ -37,9 +38,10 @@ class Scope(StrEnum):
 
 _INCLUDED: Final = {
     Scope.SEND: frozenset({Scope.SEND}),
+    Scope.EVENTS: frozenset({Scope.EVENTS}),
     Scope.READ: frozenset({Scope.READ}),
     Scope.PROPOSE: frozenset({Scope.READ, Scope.PROPOSE}),
-    Scope.MANAGE: frozenset({Scope.READ, Scope.PROPOSE, Scope.MANAGE}),
+    Scope.MANAGE: frozenset({Scope.READ, Scope.PROPOSE, Scope.EVENTS, Scope.MANAGE}),
 }
 
 

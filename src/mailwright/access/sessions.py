@@ -5,14 +5,15 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, case, delete, insert, select, update
 
 from mailwright.access.roles import Role
-from mailwright.access.users import User
+from mailwright.access.users import User, has_passkey
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions, tenants, users
 
@@ -21,6 +22,8 @@ IDLE_TIMEOUT: Final[Instant] = 12 * HOUR
 MAX_SESSION_AGE: Final[Instant] = 7 * DAY
 # How long the one-time sign-in link that a command prints stays valid.
 LINK_SESSION_AGE: Final[Instant] = HOUR
+# The address of a sign-in link that nobody has used yet.
+LINK_ADDRESS: Final = "console"
 # Time between entering the password and entering the code.
 CODE_TIMEOUT: Final[Instant] = 10 * MINUTE
 # Minimum time between two updates of `seen_at`, because a write for every request would cost too much.
@@ -40,6 +43,7 @@ class Session:
     awaits_code: bool
     created_at: Instant
     seen_at: Instant
+    lacks_second_factor: bool = False  # The tenant requires a second factor, and the user has none.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +63,23 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    async def open(self, user: User, *, address: str, agent: str) -> str:
-        """Return the token for the cookie. If the user has a second factor, the session only allows entering the code.
+    async def open(self, user: User, *, address: str, agent: str, proved_two_factors: bool = False) -> str:
+        """Return the token for the cookie. If the user has a second factor, the session only allows entering the code,
+        unless the sign-in itself proved two factors.
 
         Raises if the password or the second factor has changed since the user was authenticated.
         """
         token = secrets.token_urlsafe(32)
-        lasts = CODE_TIMEOUT if user.has_second_factor else MAX_SESSION_AGE
-        await self._insert(user, token_digest(token), lasts, address=address, agent=agent)
+        lasts = CODE_TIMEOUT if user.has_second_factor and not proved_two_factors else MAX_SESSION_AGE
+        await self._insert(
+            user, token_digest(token), lasts, address=address, agent=agent, proved_two_factors=proved_two_factors
+        )
         return token
 
     async def open_link(self, user: User, *, agent: str) -> str:
         """Return the token of a new sign-in link, which `redeem_link` exchanges once for a session token."""
         token = secrets.token_urlsafe(32)
-        await self._insert(user, _link_digest(token), LINK_SESSION_AGE, address="console", agent=agent)
+        await self._insert(user, _link_digest(token), LINK_SESSION_AGE, address=LINK_ADDRESS, agent=agent)
         return token
 
     async def find_link(self, token: str | None) -> str | None:
@@ -111,12 +118,22 @@ class Sessions:
     def _is_open_link(self, token: str) -> tuple[ColumnElement[bool], ...]:
         return sessions.c.digest == _link_digest(token), sessions.c.ends_at > self._clock.now()
 
-    async def _insert(self, user: User, digest: str, lasts: Instant, *, address: str, agent: str) -> None:
+    async def _insert(
+        self,
+        user: User,
+        digest: str,
+        lasts: Instant,
+        *,
+        address: str,
+        agent: str,
+        proved_two_factors: bool = False,
+    ) -> None:
         now = self._clock.now()
         values = {
             "digest": digest,
             "user_key": user.id,
-            "awaits_code": user.has_second_factor,
+            "awaits_code": user.has_second_factor and not proved_two_factors,
+            "proved_two_factors": proved_two_factors,
             "created_at": now,
             "seen_at": now,
             "ends_at": now + lasts,
@@ -124,11 +141,12 @@ class Sessions:
             "agent": agent[:300],
         }
         async with self._database.write() as tx:
-            proof = select(users.c.password_changed_at, users.c.totp_enabled_at).where(users.c.id == user.id)
-            [current] = await tx.execute(proof.with_for_update())
-            if (current.password_changed_at, current.totp_enabled_at is not None) != (
+            proof = select(users.c.password_changed_at, users.c.totp_enabled_at, has_passkey())
+            [current] = await tx.execute(proof.where(users.c.id == user.id).with_for_update())
+            if (current.password_changed_at, current.totp_enabled_at is not None, bool(current.has_passkey)) != (
                 user.password_changed_at,
-                user.has_second_factor,
+                user.has_totp,
+                user.has_passkey,
             ):
                 raise NotPossibleNow("Your password or second factor was changed in the meantime. Sign in again.")
             tenant_id = user.tenant_id or (await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1)))[0].id
@@ -150,6 +168,7 @@ class Sessions:
                 sessions,
                 tenants.c.name.label("tenant"),
                 tenants.c.timezone,
+                tenants.c.requires_second_factor,
                 u.login,
                 u.role,
                 u.tenant_id.label("home_id"),
@@ -157,6 +176,9 @@ class Sessions:
                 u.created_at.label("user_created_at"),
                 u.seen_at.label("user_seen_at"),
                 u.password_changed_at,
+                u.email,
+                u.password_hash.is_not(None).label("has_password"),
+                has_passkey(),
             )
             .select_from(sessions.join(users, u.id == s.user_key).join(tenants, tenants.c.id == s.tenant_id))
             .where(
@@ -173,29 +195,7 @@ class Sessions:
         [row] = rows
         if is_seen and now - row.seen_at >= _SEEN_INTERVAL:
             await self._record_seen(row.id, row.user_key, now)
-        user = User(
-            row.user_key,
-            row.login,
-            Role(row.role),
-            row.home_id,
-            row.tenant if row.home_id is not None else None,
-            row.totp_enabled_at is not None,
-            row.user_created_at,
-            row.user_seen_at,
-            None,
-            row.password_changed_at,
-        )
-        return Session(
-            row.id,
-            row.digest,
-            user,
-            row.tenant_id,
-            row.tenant,
-            row.timezone,
-            row.awaits_code,
-            row.created_at,
-            row.seen_at,
-        )
+        return _session(row)
 
     async def renew(self, session: Session, *, address: str, agent: str) -> str:
         """Replace the token after the user has entered the code, so that the old token is no longer valid."""
@@ -218,13 +218,22 @@ class Sessions:
                 raise NotFound(f"There is no tenant {tenant[:80]}.", field="tenant")
             await tx.execute(update(sessions).where(sessions.c.id == session.id).values(tenant_id=rows[0].id))
 
-    async def list_for_user(self, session: Session) -> list[SessionSummary]:
-        s = sessions.c
-        matching = (s.user_key == session.user.id, s.ends_at > self._clock.now(), s.awaits_code.is_(False))
+    async def list_for_user(self, user: User, this_one: Session | None = None) -> list[SessionSummary]:
+        """Return the open sessions of a user, the one that was used last first."""
+        s, now = sessions.c, self._clock.now()
+        is_open = (s.ends_at > now, s.seen_at > now - IDLE_TIMEOUT)
+        matching = (s.user_key == user.id, *is_open, s.awaits_code.is_(False), s.address != LINK_ADDRESS)
         async with self._database.read() as tx:
             rows = await tx.execute(select(sessions).where(*matching).order_by(s.seen_at.desc()))
         return [
-            SessionSummary(row.id, row.address, row.agent, row.created_at, row.seen_at, row.id == session.id)
+            SessionSummary(
+                row.id,
+                row.address,
+                row.agent,
+                row.created_at,
+                row.seen_at,
+                this_one is not None and row.id == this_one.id,
+            )
             for row in rows
         ]
 
@@ -234,11 +243,57 @@ class Sessions:
         async with self._database.write() as tx:
             await tx.execute(delete(sessions).where(sessions.c.id == target, sessions.c.user_key == session.user.id))
 
+    async def end_others(self, session: Session) -> int:
+        """End all other sessions of the same user, and return their number."""
+        others = (sessions.c.user_key == session.user.id, sessions.c.id != session.id)
+        async with self._database.write() as tx:
+            return len(await tx.execute(delete(sessions).where(*others).returning(sessions.c.id)))
+
+    async def end_all(self, user: User, *, actor: str) -> int:
+        """Sign a user out everywhere, and return the number of their sessions."""
+        async with self._database.write() as tx:
+            ended = await tx.execute(delete(sessions).where(sessions.c.user_key == user.id).returning(sessions.c.id))
+            now, detail = self._clock.now(), {"sessions": len(ended)}
+            await record(
+                tx, now, actor=actor, action="user_sign_out", subject=user.login, tenant_id=None, detail=detail
+            )
+        return len(ended)
+
     async def _record_seen(self, session_id: int, user_id: int, now: Instant) -> None:
         async with self._database.write() as tx:
             # Update the user first, in the same order as `Users.disable`, so that the two cannot deadlock.
             await tx.execute(update(users).where(users.c.id == user_id).values(seen_at=now))
             await tx.execute(update(sessions).where(sessions.c.id == session_id).values(seen_at=now))
+
+
+def _session(row: Any) -> Session:
+    user = User(
+        row.user_key,
+        row.login,
+        Role(row.role),
+        row.home_id,
+        row.tenant if row.home_id is not None else None,
+        row.totp_enabled_at is not None,
+        row.user_created_at,
+        row.user_seen_at,
+        None,
+        row.password_changed_at,
+        row.email,
+        bool(row.has_password),
+        bool(row.has_passkey),
+    )
+    return Session(
+        row.id,
+        row.digest,
+        user,
+        row.tenant_id,
+        row.tenant,
+        row.timezone,
+        row.awaits_code,
+        row.created_at,
+        row.seen_at,
+        row.requires_second_factor and not row.proved_two_factors and not user.has_second_factor,
+    )
 
 
 def token_digest(token: str) -> str:

@@ -5,19 +5,18 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Label, delete, exists, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
+from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.secret_box import SecretBox
-from mailwright.storage.tables import recovery_codes, sessions, tenants, users
+from mailwright.storage.tables import account_links, passkeys, sessions, tenants, users
 
 # The administrator that ADMIN_PASSWORD creates.
 FIRST_LOGIN: Final = "admin"
@@ -39,11 +38,18 @@ class User:
     role: Role
     tenant_id: int | None  # None: a user of the whole installation, with access to every tenant
     tenant: str | None
-    has_second_factor: bool
+    has_totp: bool
     created_at: Instant
     seen_at: Instant | None
     disabled_at: Instant | None
     password_changed_at: Instant
+    email: str | None = None  # None if the user name is the address, or if it is unknown
+    has_password: bool = True  # False: the user signs in with an identity provider only
+    has_passkey: bool = False
+
+    @property
+    def has_second_factor(self) -> bool:
+        return self.has_totp or self.has_passkey
 
 
 class Users:
@@ -83,7 +89,7 @@ class Users:
         hashed = await self.passwords.hash(password)
         try:
             async with self._database.write() as tx:
-                await _insert_user(tx, self._clock.now(), login, hashed, role, tenant_id=tenant_id, actor=actor)
+                await insert_user(tx, self._clock.now(), login, hashed, role, tenant_id=tenant_id, actor=actor)
         except IntegrityError as error:
             raise UserExists(f"A user {login} already exists.", field="login") from error
         return await self.find(login)
@@ -93,21 +99,25 @@ class Users:
         user = await self.find(login)
         check_password(password, user.login)
         hashed = await self.passwords.hash(password)
-        now = self._clock.now()
         async with self._database.write() as tx:
-            values = {"password_hash": hashed, "password_changed_at": now}
-            await tx.execute(update(users).where(users.c.id == user.id).values(**values))
-            await _end_sessions(tx, user.id, keep_session)
-            await record(tx, now, actor=actor, action="user_password", subject=user.login, tenant_id=None)
+            await store_password(tx, self._clock.now(), user, hashed, actor=actor, keep_session=keep_session)
+
+    async def change_email(self, login: str, email: str, *, actor: str) -> None:
+        """Change the address for password resets and notices. An empty one removes it."""
+        user, now = await self.find(login), self._clock.now()
+        try:
+            stored = address.normal(address.trim(email)) if email.strip() else None
+        except address.InvalidAddress as error:
+            raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
+        async with self._database.write() as tx:
+            await tx.execute(update(users).where(users.c.id == user.id).values(email=stored))
+            await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
+            await record(tx, now, actor=actor, action="user_email", subject=user.login, tenant_id=None)
 
     async def change_role(self, login: str, role: Role, *, actor: str) -> None:
-        user, now = await self.find(login), self._clock.now()
+        user = await self.find(login)
         async with self._database.write() as tx:
-            if role is not Role.ADMIN:
-                await _require_another_admin(tx, user)
-            await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
-            detail = {"from": user.role, "to": role}
-            await record(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
+            await store_role(tx, self._clock.now(), user, role, actor=actor)
 
     async def disable(self, login: str, *, actor: str) -> None:
         """Disable a user and end their sessions. Their entries in the audit log remain."""
@@ -116,7 +126,8 @@ class Users:
             await _require_another_admin(tx, user)
             still = (users.c.id == user.id, users.c.disabled_at.is_(None))
             await tx.execute(update(users).where(*still).values(disabled_at=now))
-            await _end_sessions(tx, user.id)
+            await _revoke_links(tx, user)
+            await end_sessions(tx, user.id)
             await record(tx, now, actor=actor, action="user_disable", subject=user.login, tenant_id=None)
 
     async def enable(self, login: str, *, actor: str) -> None:
@@ -124,6 +135,16 @@ class Users:
         async with self._database.write() as tx:
             await tx.execute(update(users).where(users.c.id == user.id).values(disabled_at=None))
             await record(tx, now, actor=actor, action="user_enable", subject=user.login, tenant_id=None)
+
+    async def test_addresses(self, user: User) -> str:
+        """Return the addresses of the last test email that the user sent."""
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(users.c.test_addresses).where(users.c.id == user.id))
+        return (rows[0].test_addresses or "") if rows else ""
+
+    async def remember_test_addresses(self, user: User, addresses: str) -> None:
+        async with self._database.write() as tx:
+            await tx.execute(update(users).where(users.c.id == user.id).values(test_addresses=addresses[:2_000]))
 
     async def sign_in(self, login: str, password: str, host: str | None) -> User | None:
         """Return the user, or None for any failure. A failure counts for both the account and the network address."""
@@ -138,69 +159,13 @@ class Users:
 
         return await self._failed_sign_ins.check(name, host, verify)
 
+    async def is_new_network(self, login: str, host: str | None) -> bool:
+        """Return whether the user has not signed in from this network within the last months."""
+        return await self._failed_sign_ins.is_new_network(_normalize_login(login), host)
+
     async def confirm_password(self, user: User, password: str, host: str | None) -> bool:
         """Verify the password of a signed-in user again, before a sensitive change."""
         return await self.sign_in(user.login, password, host) is not None
-
-    async def verify_code(self, user: User, code: str, host: str | None) -> bool:
-        """Verify a second-factor code, or consume a recovery code."""
-
-        async def verify() -> bool | None:
-            now = self._clock.now()
-            async with self._database.write() as tx:
-                is_correct = await _consume_recovery_code(tx, user, code, now) or await _accepts_code(
-                    tx, user.id, code, now, self._database.secret_box
-                )
-            return is_correct or None
-
-        return await self._failed_sign_ins.check(f"{user.login} (code)", host, verify) is True
-
-    async def begin_second_factor(self, user: User) -> str:
-        """Return a new second-factor secret. It takes effect when the user confirms it with a code."""
-        if user.has_second_factor:
-            raise NotPossibleNow("A second factor is already set up. Remove it first.")
-        secret = second_factor.new_secret()
-        async with self._database.write() as tx:
-            matching = (users.c.id == user.id, users.c.totp_enabled_at.is_(None))
-            encrypted = await self._database.secret_box.encrypt(tx, secret)
-            await tx.execute(update(users).where(*matching).values(totp_secret=encrypted, totp_step=0))
-        return secret
-
-    async def pending_secret(self, user: User) -> str | None:
-        query = select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_enabled_at.is_(None))
-        async with self._database.read() as tx:
-            rows = await tx.execute(query)
-        stored = rows[0].totp_secret if rows else None
-        return self._database.secret_box.decrypt(stored) if stored is not None else None
-
-    async def confirm_second_factor(
-        self, user: User, code: str, *, keep_session: str | None = None
-    ) -> list[str] | None:
-        """Return the recovery codes, shown only once, or None if the code is wrong. End the user's other sessions."""
-        now, codes = self._clock.now(), second_factor.new_recovery_codes()
-        async with self._database.write() as tx:
-            rows = await tx.execute(
-                select(users.c.totp_secret).where(users.c.id == user.id, users.c.totp_enabled_at.is_(None))
-            )
-            if not rows or rows[0].totp_secret is None:
-                raise NotPossibleNow("There is no second factor to confirm. Set it up again.")
-            secret = self._database.secret_box.decrypt(rows[0].totp_secret)
-            step = second_factor.matching_step(secret, code, now, 0)
-            if step is None:
-                return None
-            await tx.execute(update(users).where(users.c.id == user.id).values(totp_enabled_at=now, totp_step=step))
-            await _replace_recovery_codes(tx, user.id, codes)
-            await _end_sessions(tx, user.id, keep_session)
-            await record(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
-        return codes
-
-    async def remove_second_factor(self, login: str, *, actor: str) -> None:
-        user, now = await self.find(login), self._clock.now()
-        async with self._database.write() as tx:
-            none = {"totp_secret": None, "totp_enabled_at": None, "totp_step": 0}
-            await tx.execute(update(users).where(users.c.id == user.id).values(**none))
-            await _replace_recovery_codes(tx, user.id, [])
-            await record(tx, now, actor=actor, action="user_second_factor_gone", subject=user.login, tenant_id=None)
 
     async def _create_first_admin(self, login: str, password: str) -> None:
         """Create the first administrator at the first sign-in with ADMIN_PASSWORD. Once a user exists, do nothing."""
@@ -212,79 +177,93 @@ class Users:
         hashed = await self.passwords.hash(password)
         try:
             async with self._database.write() as tx:
-                await _insert_user(
+                await insert_user(
                     tx, self._clock.now(), login, hashed, Role.ADMIN, tenant_id=None, actor="ADMIN_PASSWORD"
                 )
         except IntegrityError:
             pass  # Another process created the user at the same time.
 
 
-async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant, secret_box: SecretBox) -> bool:
-    query = select(users.c.totp_secret, users.c.totp_step).where(
-        users.c.id == user_id, users.c.totp_enabled_at.is_not(None)
-    )
-    rows = await tx.execute(query.with_for_update())
-    if not rows:
-        return False
-    secret = secret_box.decrypt(rows[0].totp_secret)
-    step = second_factor.matching_step(secret, code, now, rows[0].totp_step)
-    if step is None:
-        return False
-    await tx.execute(update(users).where(users.c.id == user_id).values(totp_step=step))
-    return True
-
-
-async def _consume_recovery_code(tx: Transaction, user: User, code: str, now: Instant) -> bool:
-    matching = recovery_codes.c.user_key == user.id
-    digest = second_factor.recovery_digest(code)
-    taken = await tx.execute(
-        delete(recovery_codes).where(matching, recovery_codes.c.digest == digest).returning(recovery_codes.c.digest)
-    )
-    if not taken:
-        return False
-    [left] = await tx.execute(select(func.count()).select_from(recovery_codes).where(matching))
-    await record(
-        tx,
-        now,
-        actor=user.login,
-        action="user_recovery_code",
-        subject=user.login,
-        tenant_id=None,
-        detail={"left": left[0]},
-    )
-    return True
-
-
-async def _replace_recovery_codes(tx: Transaction, user_id: int, codes: list[str]) -> None:
-    await tx.execute(delete(recovery_codes).where(recovery_codes.c.user_key == user_id))
-    for code in codes:
-        values = {"user_key": user_id, "digest": second_factor.recovery_digest(code)}
-        await tx.execute(insert(recovery_codes).values(**values))
-
-
-async def _insert_user(
-    tx: Transaction, now: Instant, login: str, hashed: str, role: Role, *, tenant_id: int | None, actor: str
+async def insert_user(
+    tx: Transaction,
+    now: Instant,
+    login: str,
+    hashed: str | None,
+    role: Role,
+    *,
+    tenant_id: int | None,
+    actor: str,
+    email: str | None = None,
 ) -> None:
-    values = {"login": login, "role": role, "tenant_id": tenant_id, "password_hash": hashed}
+    """Create a user. Without a password hash, they sign in with an identity provider only."""
+    values = {"login": login, "role": role, "tenant_id": tenant_id, "password_hash": hashed, "email": email}
     times = {"password_changed_at": now, "created_at": now}
     await tx.execute(insert(users).values(**values, **times, totp_step=0))
     await record(tx, now, actor=actor, action="user_create", subject=login, tenant_id=None, detail={"role": role})
 
 
+async def store_password(
+    tx: Transaction, now: Instant, user: User, hashed: str, *, actor: str, keep_session: str | None = None
+) -> None:
+    """Store a new password. Open links that reset the old one become invalid, and other sessions end."""
+    values = {"password_hash": hashed, "password_changed_at": now}
+    await tx.execute(update(users).where(users.c.id == user.id).values(**values))
+    await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
+    await end_sessions(tx, user.id, keep_session)
+    await record(tx, now, actor=actor, action="user_password", subject=user.login, tenant_id=None)
+
+
+async def store_role(tx: Transaction, now: Instant, user: User, role: Role, *, actor: str) -> None:
+    """Store a new role, or raise if the installation would lose its last administrator."""
+    if role is not Role.ADMIN:
+        await _require_another_admin(tx, user)
+    await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
+    await _revoke_links(tx, user)
+    detail = {"from": user.role, "to": role}
+    await record(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
+
+
+async def find_user(tx: Transaction, user_id: int) -> User:
+    [row] = await tx.execute(_select_user().where(users.c.id == user_id))
+    return _user(row)
+
+
+async def _revoke_links(tx: Transaction, user: User) -> None:
+    """Make the user's reset links and their open invitations invalid. An invitation could be a way back in."""
+    is_of_user = or_(account_links.c.user_key == user.id, account_links.c.created_by == user.login)
+    await tx.execute(delete(account_links).where(is_of_user))
+
+
+def email_of(login: str, email: str | None) -> str | None:
+    """Return the address of a user: their own one, or a user name that is an address."""
+    if email is not None:
+        return email
+    try:
+        return address.normal(login)
+    except address.InvalidAddress:
+        return None
+
+
 async def _require_another_admin(tx: Transaction, user: User) -> None:
     """Raise if the user is the last administrator, because only the console could then manage the installation.
 
+    An administrator without a password does not count: a failure of the identity provider would lock everybody out.
     Lock the rows of all administrators, so that two who disable each other at the same time cannot both succeed.
     """
     u = users.c
-    admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))
+    admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None), u.password_hash.is_not(None))
     admin_ids = [row.id for row in await tx.execute(select(u.id).where(*admins).order_by(u.id).with_for_update())]
     if admin_ids == [user.id]:
-        raise NotPossibleNow(f"{user.login} is the last administrator. Create another one first.")
+        raise NotPossibleNow(f"{user.login} is the last administrator with a password. Create another one first.")
 
 
-async def _end_sessions(tx: Transaction, user_id: int, keep_session: str | None = None) -> None:
+async def end_sessions(tx: Transaction, user_id: int, keep_session: str | None = None) -> None:
     await tx.execute(delete(sessions).where(sessions.c.user_key == user_id, sessions.c.digest != (keep_session or "")))
+
+
+def has_passkey() -> Label[bool]:
+    """Return the column that says whether the user of a row has a passkey."""
+    return exists().where(passkeys.c.user_key == users.c.id).label("has_passkey")
 
 
 def _select_user(*more: Any) -> Any:
@@ -300,6 +279,9 @@ def _select_user(*more: Any) -> Any:
         u.seen_at,
         u.disabled_at,
         u.password_changed_at,
+        u.email,
+        u.password_hash.is_not(None).label("has_password"),
+        has_passkey(),
         *more,
     ).select_from(users.outerjoin(tenants, tenants.c.id == u.tenant_id))
 
@@ -316,6 +298,9 @@ def _user(row: Any) -> User:
         row.seen_at,
         row.disabled_at,
         row.password_changed_at,
+        row.email,
+        bool(row.has_password),
+        bool(row.has_passkey),
     )
 
 
@@ -323,9 +308,14 @@ def _normalize_login(login: str) -> str:
     return login.strip().lower()[:100]
 
 
+def is_login(text: str) -> bool:
+    """Return whether a text can be a user name."""
+    return _LOGIN.fullmatch(text) is not None
+
+
 def _check_login(login: str) -> str:
     name = login.strip().lower()
-    if not _LOGIN.fullmatch(name):
+    if not is_login(name):
         message = "A login has 1 to 100 characters: a-z, 0-9 and . _ + @ -, for example ada or ada@example.com."
         raise InvalidInput(message, field="login")
     return name

@@ -1,9 +1,8 @@
 """Write backups of an installation: its database and its images."""
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Final
 from sqlalchemy import Connection
 
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotDurable
 from mailwright.ops.settings import Settings
+from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.installation import get_or_create_secret
 from mailwright.outbox.recorded_facts import RecordedBackup, record_backup
@@ -31,6 +32,8 @@ from mailwright.storage.database import Database
 from mailwright.storage.migrate import create_schema, known_revision, upgrade
 
 SUFFIX: Final = ".mwbackup"
+# The prefix of folders for unfinished files. They are beside the finished ones, because these are renamed or linked.
+TEMPORARY: Final = ".mailwright-unfinished-"
 
 Progress = Callable[[int], None]
 
@@ -81,11 +84,16 @@ async def back_up(
 
 async def audit_of(file: Path, key: Path | None) -> Audit:
     """Load a backup into a temporary database and audit it."""
-    with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=file.parent) as folder:
-        copy = Database(f"sqlite:///{folder}/copy.db")
+    with open_temporary_folder(TEMPORARY, file.parent) as folder:
+        copy = Database(f"sqlite:///{folder.path}/copy.db")
         try:
             await load(copy, file, key)
             return await audit(copy)
+        except NotDurable as error:
+            raise BackupNotWritten(
+                f"The backup could not be audited: its temporary copy beside {file} could not be written. Check the "
+                "free space there; the copy needs as much as the database."
+            ) from error
         finally:
             await copy.close()
 
@@ -174,19 +182,17 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
 
 @contextmanager
 def _partial_file(file: Path) -> Iterator[Path]:
-    """Yield a private temporary file in the same folder, and delete it afterwards unless it was renamed."""
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise BackupNotWritten(f"The folder {file.parent} does not exist. Create it first.") from error
-        raise BackupNotWritten(f"The folder {file.parent} cannot be written ({error.strerror}).") from error
-    try:
+    """Yield a private file in a temporary folder beside the target. Also delete what killed processes left there."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(open_temporary_folder(TEMPORARY, file.parent))
+            partial = folder.path / file.name
+            os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            if isinstance(error, FileNotFoundError):
+                raise BackupNotWritten(f"The folder {file.parent} does not exist. Create it first.") from error
+            raise BackupNotWritten(f"The folder {file.parent} cannot be written ({error.strerror}).") from error
         yield partial
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _file(target: Path, now: Instant) -> Path:

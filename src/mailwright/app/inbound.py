@@ -5,14 +5,21 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Protocol
 
+from pydantic import SecretStr
+
+from mailwright.app.providers import aws_keys, oauth_settings
 from mailwright.audience.status import SoftBounces
 from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.events.brevo import BrevoWebhook
 from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.inbound_webhooks import InboundWebhooks, VendorWebhook
+from mailwright.events.mailgun import MailgunWebhook
+from mailwright.events.postmark import PostmarkWebhook
 from mailwright.events.reports import Reports
+from mailwright.events.resend import ResendWebhook
 from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
@@ -23,6 +30,7 @@ from mailwright.storage.database import Database
 if TYPE_CHECKING:
     from mailwright.events.bounce_mail import BounceMailRecorder
     from mailwright.events.sendgrid_signature import SendGridSignature
+    from mailwright.providers.tokens import TokenSource
 
 # The pause after a failed poll.
 RETRY_SECONDS = 15.0
@@ -41,7 +49,29 @@ def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> Inbound
     fetch = AmazonFetcher()
     certificates = FolderCertificates(settings.sns_certs) if settings.sns_certs else AmazonCertificates(fetch, clock)
     sns = SnsVerifier(clock, certificates, fetch, settings.sns_topic_arns)
-    return InboundWebhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch)
+    vendors = {name: make(settings, clock) for name, make in _VENDORS.items()}
+    configured = {name: vendor for name, vendor in vendors.items() if vendor is not None}
+    return InboundWebhooks(reports, clock, sns, sendgrid_signature(settings, clock), fetch, vendors=configured)
+
+
+def _vendor(
+    field: str, make: Callable[[str, Clock], VendorWebhook]
+) -> Callable[[Settings, Clock], VendorWebhook | None]:
+    """Return a function that makes the webhook of a provider if its secret is set."""
+
+    def make_configured(settings: Settings, clock: Clock) -> VendorWebhook | None:
+        secret: SecretStr | None = getattr(settings, field)
+        return None if secret is None else make(secret.get_secret_value(), clock)
+
+    return make_configured
+
+
+_VENDORS: Mapping[str, Callable[[Settings, Clock], VendorWebhook | None]] = {
+    "mailgun": _vendor("mailgun_webhook_signing_key", MailgunWebhook),
+    "resend": _vendor("resend_webhook_secret", ResendWebhook),
+    "postmark": _vendor("postmark_webhook_secret", PostmarkWebhook),
+    "brevo": _vendor("brevo_webhook_secret", BrevoWebhook),
+}
 
 
 def sendgrid_signature(settings: Settings, clock: Clock) -> "SendGridSignature | None":
@@ -88,7 +118,9 @@ async def poll_inbound_sources(
     """
     async with AsyncExitStack() as closing:
         sources = _make_sources(settings, database, clock, reports, acceptor, closing=closing)
-        await asyncio.gather(*(poll(source) for source in sources))
+        async with asyncio.TaskGroup() as polling:
+            for source in sources:
+                polling.create_task(poll(source))
 
 
 async def poll(source: InboundSource) -> None:
@@ -105,12 +137,14 @@ def make_recorder(
     settings: Settings, database: Database, clock: Clock, reports: Reports, acceptor: Acceptor
 ) -> "BounceMailRecorder":
     """Create the recorder of emails to the bounce address. Replies are forwarded through `acceptor`."""
+    from mailwright.app.dmarc import make_dmarc_recorder  # noqa: PLC0415
     from mailwright.events.bounce_mail import BounceMailRecorder  # noqa: PLC0415 - imported only if needed
     from mailwright.events.replies import ReplyRecorder, ReplySettings  # noqa: PLC0415
 
     name, sender = address.split_mailbox(settings.sender)
     replies = ReplySettings(Mailbox(sender, name), settings.reply_forward_to, settings.reply_forward_unmatched)
-    return BounceMailRecorder(reports, clock, ReplyRecorder(database, clock, reports, acceptor.accept, replies))
+    recorder = ReplyRecorder(database, clock, reports, acceptor.accept, replies)
+    return BounceMailRecorder(reports, clock, recorder, make_dmarc_recorder(settings, database, clock))
 
 
 def _make_sources(
@@ -130,18 +164,30 @@ def _make_sources(
 
         http = HttpClient(connections=4)
         closing.push_async_callback(http.close)
-        queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock)
+        queue = SqsQueue(settings.sqs_queue_url, settings.aws_region, http, clock, aws_keys(settings, clock))
         sources.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
         from mailwright.events.bounce_mail import BounceMailboxReader  # noqa: PLC0415
         from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
+        mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value(), _mailbox_tokens(settings, clock, closing))
         recorder = make_recorder(settings, database, clock, reports, acceptor)
         sources.append(BounceMailboxReader(mailbox, recorder))
     for source in sources:
         log.info("inbound_source_opened", source=source.name)
     return sources
+
+
+def _mailbox_tokens(settings: Settings, clock: Clock, closing: AsyncExitStack) -> "TokenSource | None":
+    oauth = oauth_settings(settings)
+    if oauth is None:
+        return None
+    from mailwright.providers.http import HttpClient  # noqa: PLC0415
+    from mailwright.providers.oauth import OAuthTokens  # noqa: PLC0415
+
+    http = HttpClient(connections=1)
+    closing.push_async_callback(http.close)
+    return OAuthTokens(oauth, http, clock)
 
 
 def _check_folder(settings: Settings) -> None:
@@ -158,9 +204,12 @@ def _check_queue(settings: Settings) -> None:
 
 def _check_mailbox(settings: Settings) -> None:
     if settings.bounce_mailbox is not None:
+        from mailwright.events.bounces.imap import ImapMailbox  # noqa: PLC0415
         from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        open_mailbox(settings.bounce_mailbox.get_secret_value())
+        mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
+        if isinstance(mailbox, ImapMailbox) and mailbox.needs_token and oauth_settings(settings) is None:
+            raise ConfigurationInvalid("auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL and MAILWRIGHT_OAUTH_CLIENT_ID")
 
 
 def _check_address(text: str | None) -> None:
@@ -175,8 +224,19 @@ def _check_key(settings: Settings) -> None:
     sendgrid_signature(settings, SystemClock())
 
 
+def _check_vendor(name: str) -> Callable[[Settings], None]:
+    def check(settings: Settings) -> None:
+        _VENDORS[name](settings, SystemClock())
+
+    return check
+
+
 _CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "SENDGRID_WEBHOOK_PUBLIC_KEY": _check_key,
+    "MAILGUN_WEBHOOK_SIGNING_KEY": _check_vendor("mailgun"),
+    "RESEND_WEBHOOK_SECRET": _check_vendor("resend"),
+    "POSTMARK_WEBHOOK_SECRET": _check_vendor("postmark"),
+    "BREVO_WEBHOOK_SECRET": _check_vendor("brevo"),
     "MAILWRIGHT_SNS_CERTS": _check_folder,
     "MAILWRIGHT_SQS_QUEUE_URL": _check_queue,
     "MAILWRIGHT_BOUNCE_MAILBOX": _check_mailbox,

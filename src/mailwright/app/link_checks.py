@@ -70,7 +70,7 @@ async def _dead(links: Sequence[str], request: Request) -> list[PresendIssue]:
 async def _find_problem(url: str, request: Request) -> str | None:
     """Return why a link does not work, or None. Every redirect is checked like the link itself."""
     for _ in range(MAX_REDIRECTS + 1):
-        if reason := _invalid_reason(url):
+        if reason := invalid_reason(url):
             return reason
         match await request(url):
             case Disconnect(cause=cause):
@@ -82,7 +82,7 @@ async def _find_problem(url: str, request: Request) -> str | None:
     return "it redirects too often"
 
 
-def _invalid_reason(url: str) -> str | None:
+def invalid_reason(url: str) -> str | None:
     """Return why a URL is refused without a request."""
     host = host_of(url)
     if host is None or urlsplit(url).scheme not in ("http", "https"):

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType
 
+from mailwright.app.images import make_images
 from mailwright.app.link_checks import public_only
 from mailwright.app.providers import providers_of
 from mailwright.app.turns import has_turn
@@ -20,10 +21,11 @@ from mailwright.ops.periodic import exponential, run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.pipeline.compose import parse_mailbox
+from mailwright.pipeline.senders import parse_mailbox
 from mailwright.providers.http import HttpClient, Resolve, addresses_of
 from mailwright.sources.mailouts.audience import ContactAudience, MailoutAudience, SupabaseAudience
 from mailwright.sources.mailouts.notion import ErrorColumns, MailoutColumns, Notion, NotionError, SharedRateLimit
+from mailwright.sources.mailouts.page_body import PageReader
 from mailwright.sources.mailouts.prepare import MailoutPreparation
 from mailwright.sources.mailouts.refusals import NOT_CONFIGURED, MailoutRefused
 from mailwright.sources.mailouts.rendering import ImageCopier
@@ -74,7 +76,9 @@ class MailoutService:
         self._steady = steady or SteadyClock()
         self._http: HttpClient | None = None
         self._image_http: HttpClient | None = None
+        self._images: ImageStore | None = None
         self._mailouts: MailoutSender | None = None
+        self._page_reader: PageReader | None = None
         self._status_sync: StatusSync | None = None
 
     @property
@@ -90,6 +94,15 @@ class MailoutService:
             self._mailouts = await self._build()
         return self._mailouts
 
+    async def read_page(self, tenant_id: int, page: str) -> str:
+        """Return the content of a Notion page as HTML, for the tenant whose integration can read it."""
+        if tenant_id != await self._tenant_id():
+            raise MailoutRefused(NOT_CONFIGURED, "Notion is not connected to this tenant.")
+        await self.open()
+        if self._page_reader is None:
+            raise MailoutRefused(NOT_CONFIGURED, "Notion is not connected.")
+        return await self._page_reader.read_html(page)
+
     async def status_sync(self) -> StatusSync | None:
         """Return the service that syncs contact statuses, or None if Supabase is not configured."""
         supabase = self._supabase()
@@ -101,9 +114,9 @@ class MailoutService:
         return self._status_sync
 
     async def close(self) -> None:
-        for http in (self._http, self._image_http):
-            if http is not None:
-                await http.close()
+        for service in (self._http, self._image_http, self._images):
+            if service is not None:
+                await service.close()
 
     async def _build(self) -> MailoutSender:
         token = self.settings.notion_token
@@ -123,13 +136,15 @@ class MailoutService:
         self._image_http = self._image_http or HttpClient(
             connections=4, resolve=_public_or_notion(self.settings.notion_url)
         )
-        store = ImageStore(self._database, self._clock, self.settings.images)
+        store = self._images = self._images or make_images(self.settings, self._database, self._clock)
+        images = ImageCopier(self._image_http, store, public_url_of(self.settings) or self.settings.public_url)
+        self._page_reader = PageReader(notion, images, setup.tenant_id)
         preparation = MailoutPreparation(
             self._database,
             self._clock,
             setup,
             notion=notion,
-            images=ImageCopier(self._image_http, store, public_url_of(self.settings) or self.settings.public_url),
+            images=images,
             templates=self._templates,
             audience=self._audience(supabase),
             rules=self._rules,
@@ -204,15 +219,14 @@ def public_url_of(settings: Settings) -> str | None:
 
 async def run_mailouts(service: MailoutService, database: Database, clock: Clock) -> None:
     """Run until cancelled. Returns at once if neither Notion nor Supabase is configured."""
-    loops: list[Awaitable[None]] = []
-    if service.is_configured:
-        loops.append(_repeat(lambda: work_once(service), "mailouts"))
     ledger = DatabaseLedger(database, clock)
-    if service.is_configured and service.settings.mailout_watch_seconds:
-        loops.append(_watch(service, ledger, clock))
-    if service.has_supabase:
-        loops.append(_repeat(lambda: _sync_in_turn(service, ledger, clock), "status_sync"))
-    await asyncio.gather(*loops)
+    async with asyncio.TaskGroup() as loops:
+        if service.is_configured:
+            loops.create_task(_repeat(lambda: work_once(service), "mailouts"))
+        if service.is_configured and service.settings.mailout_watch_seconds:
+            loops.create_task(_watch(service, ledger, clock))
+        if service.has_supabase:
+            loops.create_task(_repeat(lambda: _sync_in_turn(service, ledger, clock), "status_sync"))
 
 
 async def work_once(service: MailoutService) -> bool:

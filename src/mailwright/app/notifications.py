@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mailwright.app.serving import Shutdown, work
+from mailwright.app.serving import work
+from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import Engine
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import SECOND, Clock

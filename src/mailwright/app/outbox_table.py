@@ -86,11 +86,11 @@ async def drain_outbox_table(relay: OutboxRelay) -> int:
 async def _require_table(database: Database) -> None:
     found: list[str] = []
 
-    def look(connection: Any) -> None:
+    def read_names(connection: Any) -> None:
         found.extend(inspect(connection).get_table_names())
 
     if not is_missing(database):
-        await database.run_sync_ddl(look, read_only=True)
+        await database.run_sync_ddl(read_names, read_only=True)
     if TABLE not in found:
         place = redacted_url(database)
         raise ConfigurationInvalid(

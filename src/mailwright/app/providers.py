@@ -15,10 +15,15 @@ from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route, RouteMember, parse_route
-from mailwright.providers.smtp import Smtp, SmtpSettings, parse_smtp_url
+from mailwright.providers.smtp import Smtp, SmtpAuth, SmtpSettings, parse_smtp_url
 
 if TYPE_CHECKING:
+    from mailwright.providers.aws import AwsKeyChain
     from mailwright.providers.http import HttpClient
+    from mailwright.providers.mailgun import MailgunSettings
+    from mailwright.providers.oauth import OAuthSettings
+    from mailwright.providers.postmark import PostmarkSettings
+    from mailwright.providers.resend import ResendSettings
     from mailwright.providers.sendgrid import SendGridSettings
     from mailwright.providers.ses import SesSettings
     from mailwright.providers.smtpbz import SmtpBzSettings
@@ -28,7 +33,8 @@ if TYPE_CHECKING:
 
 def make_route(settings: Settings, clock: Clock) -> Route:
     weights = providers_of(settings)
-    http = _http(settings) if weights.keys() & {"ses", "sendgrid", "smtpbz"} else None
+    needs_http = settings.oauth_token_url is not None or not weights.keys() <= {"mailbox", "smtp", "brevo"}
+    http = _http(settings) if needs_http else None
     members = [
         RouteMember(make_provider(name, settings, clock, http), CircuitBreaker(clock), weight)
         for name, weight in weights.items()
@@ -42,13 +48,22 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient
         case "mailbox":
             return MailboxProvider(settings.mailbox, clock)
         case "smtp":
-            return Smtp(smtp_settings(settings), clock=clock)
-    http = http or _http(settings)
+            return Smtp(_with_tokens(smtp_settings(settings), settings, clock, http), clock=clock)
+        case "brevo":
+            from mailwright.providers.brevo import Brevo  # noqa: PLC0415 - rarely needed
+
+            reports_events = settings.brevo_webhook_secret is not None
+            return Brevo(brevo_settings(settings), clock=clock, reports_events=reports_events)
+    return _make_api_provider(name, settings, clock, http or _http(settings))
+
+
+def _make_api_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient") -> Provider:
     match name:
         case "ses":
             from mailwright.providers.ses import Ses  # noqa: PLC0415 - see above
 
-            return Ses(ses_settings(settings), http, clock, reports_events=_receives_ses_events(settings))
+            reports_events = _receives_ses_events(settings)
+            return Ses(ses_settings(settings), http, clock, aws_keys(settings, clock), reports_events=reports_events)
         case "sendgrid":
             from mailwright.providers.sendgrid import SendGrid  # noqa: PLC0415 - see above
 
@@ -58,6 +73,21 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient
             from mailwright.providers.smtpbz import SmtpBz  # noqa: PLC0415 - see above
 
             return SmtpBz(smtpbz_settings(settings), http, clock=clock)
+        case "mailgun":
+            from mailwright.providers.mailgun import Mailgun  # noqa: PLC0415 - see above
+
+            reports_events = settings.mailgun_webhook_signing_key is not None
+            return Mailgun(mailgun_settings(settings), http, clock, reports_events=reports_events)
+        case "resend":
+            from mailwright.providers.resend import Resend  # noqa: PLC0415 - see above
+
+            reports_events = settings.resend_webhook_secret is not None
+            return Resend(resend_settings(settings), http, clock, reports_events=reports_events)
+        case "postmark":
+            from mailwright.providers.postmark import Postmark  # noqa: PLC0415 - see above
+
+            reports_events = settings.postmark_webhook_secret is not None
+            return Postmark(postmark_settings(settings), http, clock, reports_events=reports_events)
     raise ConfigurationInvalid(f"MAILWRIGHT_PROVIDER: unknown provider {name!r}")
 
 
@@ -82,7 +112,39 @@ def verify_providers(settings: Settings) -> None:
 
 
 def smtp_settings(settings: Settings) -> SmtpSettings:
-    return _smtp("smtp", "MAILWRIGHT_SMTP_URL", settings.smtp_url, settings)
+    found = _smtp("smtp", "MAILWRIGHT_SMTP_URL", settings.smtp_url, settings)
+    if found.auth is SmtpAuth.XOAUTH2 and oauth_settings(settings) is None:
+        raise ConfigurationInvalid(
+            "MAILWRIGHT_OAUTH_TOKEN_URL: is required when MAILWRIGHT_SMTP_URL has auth=xoauth2, together with "
+            "MAILWRIGHT_OAUTH_CLIENT_ID"
+        )
+    return found
+
+
+def oauth_settings(settings: Settings) -> "OAuthSettings | None":
+    """Return where access tokens for SMTP and IMAP come from; None if it is not configured."""
+    if settings.oauth_token_url is None or settings.oauth_client_id is None:
+        return None
+    from mailwright.providers.oauth import OAuthSettings  # noqa: PLC0415 - see above
+
+    secret, refresh = settings.oauth_client_secret, settings.oauth_refresh_token
+    with _about("MAILWRIGHT_OAUTH_TOKEN_URL, MAILWRIGHT_OAUTH_CLIENT_SECRET, MAILWRIGHT_OAUTH_REFRESH_TOKEN"):
+        return OAuthSettings(
+            settings.oauth_token_url,
+            settings.oauth_client_id,
+            None if secret is None else secret.get_secret_value(),
+            None if refresh is None else refresh.get_secret_value(),
+            settings.oauth_scope,
+        )
+
+
+def _with_tokens(smtp: SmtpSettings, settings: Settings, clock: Clock, http: "HttpClient | None") -> SmtpSettings:
+    oauth = oauth_settings(settings) if smtp.auth is SmtpAuth.XOAUTH2 else None
+    if oauth is None:
+        return smtp
+    from mailwright.providers.oauth import OAuthTokens  # noqa: PLC0415 - see above
+
+    return replace(smtp, tokens=OAuthTokens(oauth, http or _http(settings), clock))
 
 
 def ses_settings(settings: Settings) -> "SesSettings":
@@ -90,8 +152,18 @@ def ses_settings(settings: Settings) -> "SesSettings":
 
     if settings.aws_region is None:
         raise _needed("AWS_REGION", "ses", settings)
+    if (settings.aws_access_key_id is None) != (settings.aws_secret_access_key is None):
+        raise ConfigurationInvalid("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY: set both, or neither")
     with _about("AWS_REGION, SES_CONFIGURATION_SET, MAILWRIGHT_SES_URL"):
         return SesSettings(settings.aws_region, settings.ses_url, settings.ses_configuration_set)
+
+
+def aws_keys(settings: Settings, clock: Clock) -> "AwsKeyChain":
+    from mailwright.providers.aws import AwsKeyChain, AwsKeys  # noqa: PLC0415 - see above
+
+    key, secret = settings.aws_access_key_id, settings.aws_secret_access_key
+    given = AwsKeys(key, secret.get_secret_value()) if key is not None and secret is not None else None
+    return AwsKeyChain(clock, given=given)
 
 
 def sendgrid_settings(settings: Settings) -> "SendGridSettings":
@@ -101,6 +173,43 @@ def sendgrid_settings(settings: Settings) -> "SendGridSettings":
         raise _needed("SENDGRID_API_KEY", "sendgrid", settings)
     with _about("SENDGRID_API_KEY, MAILWRIGHT_SENDGRID_URL"):
         return SendGridSettings(settings.sendgrid_api_key.get_secret_value(), settings.sendgrid_url)
+
+
+def mailgun_settings(settings: Settings) -> "MailgunSettings":
+    from mailwright.providers.mailgun import MailgunSettings  # noqa: PLC0415 - see above
+
+    if settings.mailgun_api_key is None:
+        raise _needed("MAILGUN_API_KEY", "mailgun", settings)
+    if settings.mailgun_domain is None:
+        raise _needed("MAILGUN_DOMAIN", "mailgun", settings)
+    with _about("MAILGUN_API_KEY, MAILGUN_DOMAIN, MAILWRIGHT_MAILGUN_URL"):
+        return MailgunSettings(
+            settings.mailgun_api_key.get_secret_value(), settings.mailgun_domain, settings.mailgun_url
+        )
+
+
+def resend_settings(settings: Settings) -> "ResendSettings":
+    from mailwright.providers.resend import ResendSettings  # noqa: PLC0415 - see above
+
+    if settings.resend_api_key is None:
+        raise _needed("RESEND_API_KEY", "resend", settings)
+    with _about("RESEND_API_KEY, MAILWRIGHT_RESEND_URL"):
+        return ResendSettings(settings.resend_api_key.get_secret_value(), settings.resend_url)
+
+
+def postmark_settings(settings: Settings) -> "PostmarkSettings":
+    from mailwright.providers.postmark import PostmarkSettings  # noqa: PLC0415 - see above
+
+    if settings.postmark_server_token is None:
+        raise _needed("POSTMARK_SERVER_TOKEN", "postmark", settings)
+    with _about("POSTMARK_SERVER_TOKEN, POSTMARK_MESSAGE_STREAM, MAILWRIGHT_POSTMARK_URL"):
+        return PostmarkSettings(
+            settings.postmark_server_token.get_secret_value(), settings.postmark_message_stream, settings.postmark_url
+        )
+
+
+def brevo_settings(settings: Settings) -> SmtpSettings:
+    return _smtp("brevo", "BREVO_SMTP_URL", settings.brevo_smtp_url, settings)
 
 
 def smtpbz_settings(settings: Settings) -> "SmtpBzSettings":
@@ -129,6 +238,10 @@ SETTINGS_BY_PROVIDER: Mapping[str, Callable[[Settings], object]] = {
     "ses": ses_settings,
     "sendgrid": sendgrid_settings,
     "smtpbz": smtpbz_settings,
+    "mailgun": mailgun_settings,
+    "resend": resend_settings,
+    "postmark": postmark_settings,
+    "brevo": brevo_settings,
 }
 
 
@@ -149,7 +262,8 @@ def _http(settings: Settings) -> "HttpClient":
 
 def _needed(name: str, provider: str, settings: Settings) -> ConfigurationInvalid:
     wanted = "MAILWRIGHT_PROVIDER is" if settings.route is None else "MAILWRIGHT_ROUTE has"
-    return ConfigurationInvalid(f"{name}: is required when {wanted} {provider}")
+    example = ", for example smtp://mail.example.com:587" if name.endswith("SMTP_URL") else ""
+    return ConfigurationInvalid(f"{name}: is required when {wanted} {provider}{example}")
 
 
 @contextmanager

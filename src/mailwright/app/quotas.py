@@ -111,8 +111,8 @@ def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
     """Convert an account quota. The remainder is the lowest of the account's, the daily and the hourly remainder."""
     left = [
         quota.remaining,
-        _left(quota.limit_per_day, quota.sent_today),
-        _left(quota.limit_per_hour, quota.sent_this_hour),
+        _remaining(quota.limit_per_day, quota.sent_today),
+        _remaining(quota.limit_per_hour, quota.sent_this_hour),
         None if quota.is_sending_enabled else 0,
     ]
     figures = [int(count) for count in left if count is not None]
@@ -122,18 +122,18 @@ def reported_quota(provider: str, quota: AccountQuota) -> QuotaReport:
         limit_per_day=None if quota.limit_per_day is None else int(quota.limit_per_day),
         rate_per_second=None if quota.rate_per_second is None else max(1, int(quota.rate_per_second)),
         detail=quota.detail,
-        left_today=_whole(_left(quota.limit_per_day, quota.sent_today)),
+        left_today=_as_integer(_remaining(quota.limit_per_day, quota.sent_today)),
         limit_per_hour=quota.limit_per_hour,
-        left_this_hour=_whole(_left(quota.limit_per_hour, quota.sent_this_hour)),
+        left_this_hour=_as_integer(_remaining(quota.limit_per_hour, quota.sent_this_hour)),
         left_in_plan=quota.left_in_plan,
     )
 
 
-def _whole(number: float | None) -> int | None:
+def _as_integer(number: float | None) -> int | None:
     return None if number is None else max(0, int(number))
 
 
-def _left(limit: float | None, used: float | None) -> float | None:
+def _remaining(limit: float | None, used: float | None) -> float | None:
     return None if limit is None else limit - (used or 0)
 
 

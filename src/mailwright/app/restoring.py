@@ -1,6 +1,5 @@
 """Restore a backup. Afterwards sending is held until an operator decides about the messages that were due."""
 
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,12 +10,14 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, text
 
-from mailwright.app.backups import SUFFIX, audit_of, back_up, load, opened
+from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.sending import stop_article_runs
+from mailwright.content.image_files import write_image
 from mailwright.domain.clock import Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
+from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.sending_hold import HOLD, HoldReason, SendingHold, insert_hold
 from mailwright.outbox.valkey import valkey_client
@@ -134,8 +135,8 @@ def _hold_in(hold: SendingHold, connection: Connection) -> None:
 async def _replace_file(current: Path, file: Path, key: Path | None, hold: SendingHold) -> Path | None:
     """Load the backup into a new SQLite file and move it into place. Return the path of the replaced file."""
     current.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".mailwright-", dir=current.parent) as folder:
-        new = Path(folder) / "new.db"
+    with open_temporary_folder(TEMPORARY, current.parent) as folder:
+        new = folder.path / "new.db"
         copy = Database(f"sqlite:///{new}")
         try:
             await load(copy, file, key, partial(_hold_in, hold))
@@ -152,7 +153,6 @@ def _restore_images(folder: Path, file: Path, key: Path | None) -> int:
         for image in reader.files():
             target = folder / Path(image.name).name
             if not target.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(image.content)
+                write_image(target, image.content)
                 count += 1
     return count

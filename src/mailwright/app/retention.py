@@ -27,8 +27,9 @@ log = logger(__name__)
 TICK_SECONDS: Final = 10.0
 # A rule whose pass has ended begins the next one after this time.
 PASS_EVERY: Final = DAY
-# A batch shall hold its locks this long. The writes of workers wait for it on SQLite.
-BATCH_SECONDS: Final = 0.03
+# A batch shall hold its locks this long. The writes of workers wait for it on SQLite. On PostgreSQL they do not, and
+# the batches of a busy server would become too small.
+BATCH_SECONDS: Final = {"sqlite": 0.03, "postgresql": 0.25}
 MIN_BATCH, FIRST_BATCH, MAX_BATCH = 20, 100, 1_000
 # While a worker is sending, retention pauses this many times as long as it works: it takes a twentieth of the time.
 YIELD_FACTOR: Final = 19.0
@@ -41,7 +42,14 @@ def make_retention(settings: Settings, database: Database, clock: Clock) -> Rete
             report_path(settings.imports, import_id).unlink(missing_ok=True)
 
     return Retention(
-        RetentionServices(database, clock, settings.soft_bounce_days, settings.retention_export, delete_import_files)
+        RetentionServices(
+            database,
+            clock,
+            settings.soft_bounce_days,
+            settings.retention_export,
+            settings.retention_export_format == "parquet",
+            delete_import_files,
+        )
     )
 
 
@@ -90,15 +98,15 @@ class RetentionSweep:
         A rule that fails is added to `failed`, and the others run.
         """
         # Count new events first, because only counted events are deleted. `serve` does this all the time.
-        tallier = EventTallier(self._database, self._clock)
-        while await tallier.add_batch():
-            pass
+        await EventTallier(self._database, self._clock).add_existing()
         for rule in rules:
             current = replace(rule, finished_at=None)
             try:
                 while current.finished_at is None:
                     before = current
                     current = await self._run_batch(before)
+                    if current.finished_at is not None:
+                        await self._retention.finish_exports(current)
                     yield current, RetentionCount(current.rows - before.rows, current.bytes - before.bytes)
             except NotDurable:
                 raise
@@ -113,7 +121,7 @@ class RetentionSweep:
         after = await self._retention.run_batch(rule, self._batch)
         seconds = perf_counter() - began
         if after.rows > rule.rows:
-            is_quick = self._retention.write_seconds < BATCH_SECONDS
+            is_quick = self._retention.write_seconds < BATCH_SECONDS[self._database.dialect]
             self._batch = min(self._batch * 2, MAX_BATCH) if is_quick else max(self._batch // 2, MIN_BATCH)
         await self._yield_to_sending(seconds)
         return after

@@ -3,23 +3,30 @@
 from typing import Final
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from mailwright.app.findings import Verdict
 from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL, TxtLookup, check_sender, look_up_txt
 from mailwright.ops.settings import Settings
+from mailwright.ops.stored import text_of
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import SenderRules
 
 # Providers that can report opens and clicks.
-_REPORTING: Final = frozenset(["ses", "sendgrid"])
+_REPORTING: Final = frozenset(["ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"])
 # Providers that sign with DKIM themselves.
-_SIGNING: Final = frozenset(["ses", "sendgrid", "smtpbz"])
+_SIGNING: Final = _REPORTING | {"smtpbz"}
 
 
-def make_sender_rules(settings: Settings, look_up: TxtLookup = look_up_txt) -> SenderRules:
+def make_sender_rules(
+    settings: Settings, look_up: TxtLookup = look_up_txt, directory: SenderDirectory | None = None
+) -> SenderRules:
     async def find_unmet(sender: str | None) -> tuple[str, ...]:
         own = settings if sender is None else settings.model_copy(update={"sender": sender})
-        return (*await _dns_problems(own, look_up), *_unsubscribe_problems(own))
+        has_keys = directory is not None and await directory.is_signed(own.sender)
+        return (*await _dns_problems(own, look_up, has_keys=has_keys), *_unsubscribe_problems(own))
 
     return SenderRules(
         settings.sender_rules_limit,
@@ -27,6 +34,9 @@ def make_sender_rules(settings: Settings, look_up: TxtLookup = look_up_txt) -> S
         settings.postal_address,
         settings.tracking,
         provider_may_report=not _REPORTING.isdisjoint(providers_of(settings)),
+        find_refusal=None if directory is None else directory.refusal,
+        find_own_sender=None if directory is None else directory.own_sender,
+        sender=settings.sender,
     )
 
 
@@ -38,23 +48,33 @@ def leaves_this_machine(settings: Settings) -> bool:
 def _is_local(name: str, settings: Settings) -> bool:
     if name == "mailbox":
         return True
-    url = {
-        "smtp": settings.smtp_url.get_secret_value() if settings.smtp_url is not None else None,
+    url: str | SecretStr | None = {
+        "smtp": settings.smtp_url,
         "ses": settings.ses_url,
         "sendgrid": settings.sendgrid_url,
-        "smtpbz": settings.smtpbz_smtp_url.get_secret_value() if settings.smtpbz_smtp_url is not None else None,
+        "smtpbz": settings.smtpbz_smtp_url,
+        "mailgun": settings.mailgun_url,
+        "postmark": settings.postmark_url,
+        "resend": settings.resend_url,
+        "brevo": settings.brevo_smtp_url,
     }[name]
-    return url is not None and is_loopback(urlsplit(url).hostname or "")
+    return url is not None and is_loopback(urlsplit(text_of(url)).hostname or "")
 
 
-async def _dns_problems(settings: Settings, look_up: TxtLookup) -> tuple[str, ...]:
-    """Return the DNS problems of the sender. Unknown records count as missing, except a provider's own DKIM."""
+async def _dns_problems(settings: Settings, look_up: TxtLookup, *, has_keys: bool) -> tuple[str, ...]:
+    """Return the DNS problems of the sender. Unknown records count as missing, except a provider's own DKIM.
+
+    `has_keys`: keys of a sender domain sign, whose records were checked when it was verified.
+    """
     is_signed = providers_of(settings).keys() <= _SIGNING
     return tuple(
         f"{finding.name.upper()}: {finding.summary}."
         for finding in [each async for each in check_sender(settings, look_up)]
-        if finding.verdict is Verdict.PROBLEM
-        or (finding.verdict is Verdict.WARNING and not (finding.name == "dkim" and is_signed))
+        if not (finding.name == "dkim" and has_keys)
+        and (
+            finding.verdict is Verdict.PROBLEM
+            or (finding.verdict is Verdict.WARNING and not (finding.name == "dkim" and is_signed))
+        )
     )
 
 

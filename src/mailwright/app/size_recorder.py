@@ -12,7 +12,7 @@ LOOK_SECONDS: Final = 3600.0
 
 
 async def run_size_recorder(database: Database, clock: Clock) -> None:
-    """Look every hour until cancelled. Any number of processes may do this; one of them records."""
+    """Check every hour until cancelled. Any number of processes may do this; one of them records the size."""
 
     async def record() -> None:
         await record_size(database, clock.now(), await database_bytes(database))

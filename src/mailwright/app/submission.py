@@ -7,13 +7,18 @@ import ssl
 from dataclasses import dataclass
 
 from mailwright.app.listening import open_socket
+from mailwright.app.sender_directory import sender_domains
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.network import is_loopback_address
+from mailwright.domain.shadow import SmtpMode
 from mailwright.ops.child_process import this_child
 from mailwright.ops.logs import logger
 from mailwright.ops.settings import Settings
+from mailwright.providers.smtp.url import parse_smtp_url
+from mailwright.sources.smtp.relay import Relay
 from mailwright.sources.smtp.server import SmtpServer
+from mailwright.sources.smtp.shadow import ShadowRecorder
 
 PLAIN_SETTING = "MAILWRIGHT_SMTP_LISTEN"
 TLS_SETTING = "MAILWRIGHT_SMTP_LISTEN_TLS"
@@ -62,15 +67,30 @@ async def run_submission(engine: Engine, sockets: SubmissionSockets) -> None:
         engine.clock,
         max_connections=settings.smtp_listen_connections,
         tls=sockets.tls,
+        shadow=make_shadow(engine),
     )
-    await server.serve(sockets.listeners)
+    # The server closes its sockets when it stops, but the next one, with other settings, uses the same port.
+    await server.serve({listener.dup(): is_encrypted for listener, is_encrypted in sockets.listeners.items()})
     addresses = ["{}:{}".format(*listener.getsockname()[:2]) for listener in sockets.listeners]
-    log.info("smtp_started", addresses=addresses)
+    log.info("smtp_started", addresses=addresses, mode=settings.smtp_mode.value)
     try:
         await asyncio.Event().wait()
     finally:
         await server.stop(settings.shutdown_grace_seconds)
         log.info("smtp_stopped")
+
+
+def make_shadow(engine: Engine) -> tuple[Relay, ShadowRecorder] | None:
+    """Return the relay of shadow mode and what records its email; None if email is delivered."""
+    settings = engine.settings
+    if settings.smtp_mode is SmtpMode.DELIVER or settings.smtp_relay_url is None:
+        return None
+    try:
+        relay = Relay(parse_smtp_url(settings.smtp_relay_url.get_secret_value()), engine.clock)
+    except ConfigurationInvalid as error:
+        raise ConfigurationInvalid(f"MAILWRIGHT_SMTP_RELAY_URL: {error}") from error
+    domains, limits = sender_domains(settings), engine.defaults.limits
+    return relay, ShadowRecorder(engine.database, engine.clock, domains, limits)
 
 
 def _address(text: str, setting: str) -> tuple[str, int]:

@@ -19,9 +19,9 @@ from prometheus_client.multiprocess import mark_process_dead
 from mailwright.ops.child_process import ChildProcess
 from mailwright.ops.logs import logger
 from mailwright.ops.metrics import shared_registry
-from mailwright.ops.metrics_folder import MetricsFolder, open_metrics_folder
 from mailwright.ops.periodic import exponential
 from mailwright.ops.settings import Settings
+from mailwright.ops.temporary_folder import TemporaryFolder, open_temporary_folder
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # A process that ends is restarted after this pause, which doubles while it keeps ending soon after its start.
@@ -31,6 +31,9 @@ STABLE_SECONDS: Final = 60.0
 MAX_FAILED_STARTS: Final = 5
 # Processes that have not ended this long after the shutdown grace period are killed.
 KILL_AFTER_GRACE_SECONDS: Final = 10.0
+
+# The processes keep their metrics in a folder with this prefix.
+METRICS_PREFIX: Final = "mailwright-metrics-"
 
 log = logger(__name__)
 
@@ -53,7 +56,7 @@ def core_count() -> int:
 
 def supervise(group: ProcessGroup, settings: Settings) -> int:
     """Run the processes until they are stopped or have finished, and return the exit code."""
-    with open_metrics_folder() as metrics:
+    with open_temporary_folder(METRICS_PREFIX) as metrics:
         if settings.metrics_port is not None and group.listener is None:
             start_http_server(settings.metrics_port, settings.host, shared_registry(metrics.path))
         return asyncio.run(Supervisor(group, metrics, settings.shutdown_grace_seconds).run())
@@ -83,7 +86,7 @@ class _Child:
 
 
 class Supervisor:
-    def __init__(self, group: ProcessGroup, metrics: MetricsFolder, grace_seconds: float) -> None:
+    def __init__(self, group: ProcessGroup, metrics: TemporaryFolder, grace_seconds: float) -> None:
         self._group = group
         self._metrics = metrics
         self._grace_seconds = grace_seconds

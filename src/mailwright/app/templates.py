@@ -1,6 +1,6 @@
 """Build the template store of an installation."""
 
-from mailwright.content.images import ImageStore
+from mailwright.app.images import make_images
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.ops.settings import Settings
@@ -8,5 +8,5 @@ from mailwright.storage.database import Database
 
 
 def make_templates(settings: Settings, database: Database, clock: Clock) -> TemplateStore:
-    images = ImageStore(database, clock, settings.images)
+    images = make_images(settings, database, clock)
     return TemplateStore(database, clock, images, settings.public_url, settings.postal_address)

@@ -1,38 +1,59 @@
 """Build the engine: all services of one process, shared by its commands and requests."""
 
+import asyncio
 import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from mailwright.access.account_links import AccountLinks
 from mailwright.access.api_keys import ApiKeys
 from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.identities import Identities
 from mailwright.access.initial_setup import InitialSetup
+from mailwright.access.oidc_settings import oidc_settings
+from mailwright.access.passkeys import Passkeys
+from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import Users
-from mailwright.app.addresses import located
 from mailwright.app.databases import open_database
+from mailwright.app.dmarc import make_dmarc_recorder
+from mailwright.app.dns_lookup import make_lookup
+from mailwright.app.images import make_images
 from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
 from mailwright.app.limits import defaults_of, domain_limits, guard_rails
 from mailwright.app.mailouts import MailoutService
+from mailwright.app.oidc import OidcClient
 from mailwright.app.providers import make_route, providers_of, verify_providers
 from mailwright.app.restore_checks import require_known_file
+from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
+from mailwright.app.sender_directory import make_directory, sender_domains
+from mailwright.app.sender_domains import SenderDomainService
+from mailwright.app.stored_settings import EffectiveSettings, load_effective
+from mailwright.app.system_emails import render_branded
+from mailwright.app.template_removal import make_template_removal
+from mailwright.audience.contact_events import ContactEvents
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.forms import Forms
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.uploads import ImportUploads
+from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.status import SoftBounces
+from mailwright.content.brand_store import Brands
 from mailwright.content.dkim import DkimSigner
-from mailwright.content.headers import Mailbox
+from mailwright.content.headers import Mailbox, find_unwritable
 from mailwright.content.images import ImageStore
+from mailwright.content.template_drafts import TemplateDrafts
+from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
@@ -40,11 +61,12 @@ from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import SendRate
-from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
+from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
+from mailwright.events.dmarc.recorder import DmarcRecorder
 from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.events.rejections import SmtpRejections
@@ -60,30 +82,41 @@ from mailwright.outbox.ledger import DatabaseLedger, Ledger
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.outbox.sending_hold import HoldWatch
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
-from mailwright.pipeline.compose import Composer, SenderIdentity, parse_mailbox
+from mailwright.pipeline.compose import Composer, SenderIdentity
+from mailwright.pipeline.senders import MessageSenders, parse_mailbox
 from mailwright.pipeline.tracking import TrackingSettings
 from mailwright.policies.pacing import throttled_rate
 from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
+from mailwright.sources.api.contact_events import ApiEvents
 from mailwright.sources.api.emails import ApiEmails
 from mailwright.sources.api.messages import ApiMessages
-from mailwright.sources.api.raw import CHANGED_BY_PROVIDER, RawMessages
+from mailwright.sources.api.raw import RawMessages, changed_by_provider
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.preview import ArticlePreviews
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
+from mailwright.sources.campaigns.approval_notices import ApprovalNotices
+from mailwright.sources.campaigns.approvals import CampaignApprovals
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
+from mailwright.sources.campaigns.plan import CampaignPlans
+from mailwright.sources.campaigns.removal import CampaignRemoval
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
-from mailwright.storage.database import Database, parse_url
+from mailwright.sources.sequences.events import SequenceEvents
+from mailwright.sources.sequences.runner import SequenceRunner
+from mailwright.sources.sequences.sequences import Sequences
+from mailwright.sources.sequences.watch import SequenceWatch
+from mailwright.storage.database import Database, is_missing, parse_url
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
 from mailwright.worker.maintenance import Maintenance, MaintenanceServices
@@ -119,59 +152,10 @@ class PublicPages:
         return (*filter(None, (self.secret,)), *self.retired)
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """Every service of one process, built once by `build_engine` and shared by commands, the web and the worker."""
+class EngineSettings:
+    """What others read from the settings of an engine."""
 
     settings: Settings
-    clock: Clock
-    database: Database
-    valkey: "Redis | None"
-    wake: Wake
-    ledger: Ledger
-    database_ledger: DatabaseLedger
-    threads: ThreadPoolExecutor
-    # Limits from the settings, for tenants and campaigns without limits of their own.
-    defaults: DefaultLimits
-    # The sender and links of previews.
-    identity: SenderIdentity
-    public_pages: PublicPages
-    # Messages and reports.
-    acceptor: Acceptor
-    api_messages: ApiMessages
-    raw_messages: RawMessages
-    api_emails: ApiEmails
-    operations: Operations
-    gauges: QueueGauges
-    write_probe: WriteProbe
-    hold_watch: HoldWatch
-    reports: Reports
-    inbound_webhooks: InboundWebhooks
-    redirects: Redirects
-    webhook_endpoints: WebhookEndpoints
-    # Content and audience.
-    images: ImageStore
-    templates: TemplateStore
-    import_uploads: ImportUploads
-    # Sources.
-    campaigns: Campaigns
-    campaign_failures: CampaignFailures
-    campaign_guard: CampaignGuardActions
-    slices: SliceStore
-    article_previews: ArticlePreviews
-    article_runs: ArticleRuns
-    mailouts: MailoutService
-    mailout_runs: MailoutRuns
-    # Opens the notification queue; None if no queue is configured.
-    open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None
-    # Access.
-    failed_sign_ins: FailedSignIns
-    keys: ApiKeys
-    users: Users
-    sessions: Sessions
-    initial_setup: InitialSetup
-    # Returns whether the worker of this process runs; None if workers run in other processes.
-    is_worker_alive: Callable[[], bool] | None = None
 
     @property
     def public_url(self) -> str:
@@ -200,17 +184,141 @@ class Engine:
         """The token of `/send-mailout`; None if only administrators can use it."""
         return secret_text(self.settings.mailout_token)
 
+
+@dataclass(frozen=True, slots=True)
+class Engine(EngineSettings):
+    """Every service of one process, built once by `build_engine` and shared by commands, the web and the worker."""
+
+    settings: Settings
+    clock: Clock
+    database: Database
+    valkey: "Redis | None"
+    wake: Wake
+    ledger: Ledger
+    database_ledger: DatabaseLedger
+    threads: ThreadPoolExecutor
+    # Limits from the settings, for tenants and campaigns without limits of their own.
+    defaults: DefaultLimits
+    # The sender and links of previews.
+    identity: SenderIdentity
+    public_pages: PublicPages
+    # Messages and reports.
+    acceptor: Acceptor
+    api_messages: ApiMessages
+    raw_messages: RawMessages
+    api_emails: ApiEmails
+    api_events: ApiEvents
+    operations: Operations
+    gauges: QueueGauges
+    write_probe: WriteProbe
+    hold_watch: HoldWatch
+    reports: Reports
+    inbound_webhooks: InboundWebhooks
+    redirects: Redirects
+    webhook_endpoints: WebhookEndpoints
+    # Content and audience.
+    brands: Brands
+    directory: SenderDirectory
+    dmarc: DmarcRecorder
+    forms: Forms
+    images: ImageStore
+    templates: TemplateStore
+    import_uploads: ImportUploads
+    # Sources.
+    campaigns: Campaigns
+    campaign_guard: CampaignGuardActions
+    slices: SliceStore
+    article_previews: ArticlePreviews
+    article_runs: ArticleRuns
+    mailouts: MailoutService
+    mailout_runs: MailoutRuns
+    # Opens the notification queue; None if no queue is configured.
+    open_notifications: Callable[[], AbstractAsyncContextManager[NotificationService]] | None
+    # Access.
+    failed_sign_ins: FailedSignIns
+    keys: ApiKeys
+    users: Users
+    sessions: Sessions
+    oidc: OidcClient | None = None  # None if no identity provider is configured
+    # Returns whether the worker of this process runs; None if workers run in other processes.
+    is_worker_alive: Callable[[], bool] | None = None
+    # The stored settings that this engine uses, and why it must not send with them.
+    settings_version: str = ""
+    settings_problems: tuple[str, ...] = ()
+    # Set after this process has changed the stored settings, so that it uses them at once.
+    settings_saved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def sequences(self) -> Sequences:
+        return Sequences(self.database, self.clock, self.settings.timezone)
+
+    @property
+    def account_links(self) -> AccountLinks:
+        return AccountLinks(self.database, self.clock, self.users, public_url=self.public_url, render=render_branded)
+
+    @property
+    def second_factors(self) -> SecondFactors:
+        return SecondFactors(self.database, self.clock, self.failed_sign_ins)
+
+    @property
+    def passkeys(self) -> Passkeys:
+        return Passkeys(self.database, self.clock, self.public_url)
+
+    @property
+    def identities(self) -> Identities | None:
+        """The accounts of the identity provider; None if none is configured."""
+        return None if self.oidc is None else Identities(self.database, self.clock, self.oidc.settings)
+
+    @property
+    def initial_setup(self) -> InitialSetup:
+        return InitialSetup(self.database, self.users)
+
+    @property
+    def sender_domains(self) -> SenderDomainService:
+        return SenderDomainService(self.settings, self.database, self.clock, self.directory)
+
+    @property
+    def campaign_failures(self) -> CampaignFailures:
+        return CampaignFailures(self.database, self.clock)
+
+    @property
+    def campaign_removal(self) -> CampaignRemoval:
+        return CampaignRemoval(self.database, self.clock)
+
+    @property
+    def campaign_approvals(self) -> CampaignApprovals:
+        rules = self.campaigns.rules
+        plans = CampaignPlans(self.database, self.clock, self.templates, rules, self.defaults)
+        return CampaignApprovals(self.database, self.clock, plans)
+
+    @property
+    def list_removal(self) -> ListRemoval:
+        return ListRemoval(self.database, self.clock)
+
+    @property
+    def template_drafts(self) -> TemplateDrafts:
+        return TemplateDrafts(self.database, self.clock)
+
+    @property
+    def template_removal(self) -> TemplateRemoval:
+        return make_template_removal(self.settings, self.database, self.clock)
+
     async def double_opt_in(self) -> DoubleOptIn:
         """Return the double opt-in service. It signs links with the same secret as the other recipient links."""
         secret = self.public_pages.secret or await get_or_create_secret(self.database, UNSUBSCRIBE_SECRET)
-        return DoubleOptIn(self.database, self.clock, ConfirmationLinks(self.public_url, UnsubscribeTokens(secret)))
+        links = ConfirmationLinks(self.public_url, UnsubscribeTokens(secret))
+        return DoubleOptIn(self.database, self.clock, links, render_branded)
 
     async def close(self) -> None:
         """Close everything but the database, which the caller opened."""
         await self.acceptor.close()
+        await self.api_events.close()
         await self.inbound_webhooks.close()
         await self.mailouts.close()
         await self.reports.close()
+        await self.images.close()
+        if self.oidc is not None:
+            await self.oidc.close()
         self.redirects.close()
         await self.wake.close()
         if self.valkey is not None:
@@ -220,12 +328,15 @@ class Engine:
 
 @asynccontextmanager
 async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIterator[Engine]:
-    verify(settings)
-    database = open_database(settings)
+    """Open the installation with the settings of this process and those in its database."""
+    database = _open_verified(settings)
     try:
         require_known_file(settings, database)
         await prepare(database)
-        engine = build_engine(await located(settings, database), clock or SystemClock(), database)
+        effective = await load_effective(settings, database)
+        if not effective.problems:
+            verify(effective.settings)
+        engine = engine_with(effective, clock or SystemClock(), database)
         try:
             yield engine
         finally:
@@ -234,23 +345,43 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
         await database.close()
 
 
+def _open_verified(settings: Settings) -> Database:
+    """Open the database. Before it exists, nothing can be stored in it, so the settings must already be complete."""
+    try:
+        database = open_database(settings)
+    except ConfigurationInvalid:
+        verify(settings)  # It reports this problem together with all others.
+        raise
+    if is_missing(database):
+        verify(settings)
+    return database
+
+
+def engine_with(
+    effective: EffectiveSettings, clock: Clock, database: Database, saved: asyncio.Event | None = None
+) -> Engine:
+    return replace(
+        build_engine(effective.settings, clock, database),
+        settings_version=effective.version,
+        settings_problems=effective.problems,
+        settings_saved=saved or asyncio.Event(),
+    )
+
+
 def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
-    # Imported here to avoid an import cycle.
-    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415
+    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415 - it imports this module
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415
 
-    valkey = valkey_client(settings.redis_url)
-    wake = Wake(valkey)
+    wake = Wake(valkey := valkey_client(settings.redis_url))
     database_ledger = DatabaseLedger(database, clock)
     acceptor = Acceptor(database, clock, wake.announce)
-    api_messages = ApiMessages(database, clock, acceptor, settings.timezone, sender_domains(settings))
+    directory = make_directory(settings, database, clock)
+    api_messages = _api_messages(settings, database, clock, acceptor, directory)
     reports = make_reports(settings, database, clock)
-    images = ImageStore(database, clock, settings.images)
+    images = make_images(settings, database, clock)
     templates = TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
-    imports = Imports(database, clock, largest=settings.import_bytes)
     failed_sign_ins = FailedSignIns(database, clock)
-    users = Users(database, clock, failed_sign_ins, secret_text(settings.admin_password))
-    rules = make_sender_rules(settings)
+    rules = make_sender_rules(settings, directory=directory)
     return Engine(
         settings=settings,
         clock=clock,
@@ -264,9 +395,10 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        raw_messages=_raw_messages(settings, database, clock, acceptor),
+        raw_messages=_raw_messages(settings, database, clock, acceptor, directory),
         api_messages=api_messages,
         api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings)),
+        api_events=ApiEvents(clock, ContactEvents(database, clock)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
         write_probe=WriteProbe(database, clock),
@@ -275,11 +407,14 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         inbound_webhooks=make_webhooks(settings, reports, clock),
         redirects=_redirects(settings, clock, database),
         webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
+        brands=Brands(database, clock),
+        directory=directory,
+        dmarc=make_dmarc_recorder(settings, database, clock, directory),
+        forms=Forms(database, clock),
         images=images,
         templates=templates,
-        import_uploads=ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes),
+        import_uploads=_import_uploads(settings, clock, database),
         campaigns=Campaigns(database, clock, templates, rules, guard_rails(settings)),
-        campaign_failures=CampaignFailures(database, clock),
         campaign_guard=CampaignGuardActions(database, clock, guard_rails(settings)),
         slices=SliceStore(database, clock, templates),
         article_previews=ArticlePreviews(database, clock, templates),
@@ -289,10 +424,20 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         open_notifications=notification_service_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,
         keys=ApiKeys(database, clock),
-        users=users,
+        users=Users(database, clock, failed_sign_ins, secret_text(settings.admin_password)),
         sessions=Sessions(database, clock),
-        initial_setup=InitialSetup(database, users),
+        oidc=_make_oidc(settings, clock),
     )
+
+
+def _make_oidc(settings: Settings, clock: Clock) -> OidcClient | None:
+    configured = oidc_settings(settings)
+    return None if configured is None else OidcClient(configured, clock)
+
+
+def _import_uploads(settings: Settings, clock: Clock, database: Database) -> ImportUploads:
+    imports = Imports(database, clock, largest=settings.import_bytes)
+    return ImportUploads(imports, clock, settings.imports, largest=settings.import_bytes)
 
 
 def _link_secrets(settings: Settings) -> tuple[str | None, tuple[str, ...]]:
@@ -329,13 +474,16 @@ def verify(settings: Settings) -> None:
         _database_address,
         _valkey_address,
         make_signer,
+        _dns_servers,
         sender_of,
+        oidc_settings,
         verify_providers,
         domain_limits,
         lifetimes,
         _frequency_cap,
         verify_inbound,
         verify_mailouts,
+        s3_settings,
     )
     for check in checks:
         try:
@@ -357,19 +505,18 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
     doubts = InDoubtHandler(database, clock, doubt_grace, silent)
     duties = MaintenanceServices(
-        database, claims, doubts, engine.database_ledger, WorkerRegistry(database, clock, name), soft
+        database,
+        claims,
+        doubts,
+        engine.database_ledger,
+        WorkerRegistry(database, clock, name, settings_version=engine.settings_version),
+        soft,
     )
     parts = WorkerParts(
         clock=clock,
         claims=claims,
         settling=NotificationSettling(database, clock, SmtpRejections(soft)),
-        composer=Composer(
-            database,
-            engine.templates,
-            await make_identity(engine),
-            signer=make_signer(settings),
-            threads=engine.threads,
-        ),
+        composer=await _make_composer(engine),
         gate=Gate(
             database,
             clock,
@@ -384,8 +531,11 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         route=route,
         maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
-            CampaignScheduler(database, clock, engine.campaigns.rules, engine.campaigns.rails),
+            _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
+            SequenceWatch(database, clock, settings.timezone),
+            SequenceEvents(database, clock),
+            SequenceRunner(database, clock, engine.templates, settings.timezone),
         ),
         wake=engine.wake,
         pacing=Pacing(clock, engine.ledger),
@@ -401,6 +551,24 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         doubt_grace=doubt_grace,
     )
     return Worker(parts, worker_settings)
+
+
+def _campaign_scheduler(engine: Engine) -> CampaignScheduler:
+    notices = ApprovalNotices(engine.database, engine.clock, public_url=engine.public_url, render=render_branded)
+    rules, rails = engine.campaigns.rules, engine.campaigns.rails
+    return CampaignScheduler(engine.database, engine.clock, rules, rails, notices)
+
+
+async def _make_composer(engine: Engine) -> Composer:
+    identity = await make_identity(engine)
+    senders = MessageSenders(
+        identity.sender,
+        identity.domains,
+        signer=make_signer(engine.settings),
+        directory=engine.directory,
+        secret_box=engine.database.secret_box,
+    )
+    return Composer(engine.database, engine.templates, identity, senders=senders, threads=engine.threads)
 
 
 def _throttled_rate(route: Route, worker: str) -> SendRate | None:
@@ -425,22 +593,29 @@ def make_signer(settings: Settings) -> DkimSigner | None:
 
 
 def dkim_key(settings: Settings) -> "DkimKey | None":
-    if settings.dkim_key_file is None or settings.dkim_selector is None:
+    if settings.dkim_selector is None and settings.dkim_key_file is None and settings.dkim_key is None:
         return None
+    if settings.dkim_selector is None or (settings.dkim_key_file is None and settings.dkim_key is None):
+        raise ConfigurationInvalid("MAILWRIGHT_DKIM_KEY_FILE, MAILWRIGHT_DKIM_SELECTOR: set both, or neither")
     from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - imported only if a key is configured
 
     domain = settings.dkim_domain or address.domain_of(parse_mailbox(settings.sender).address)
+    name = "MAILWRIGHT_DKIM_KEY_FILE" if settings.dkim_key_file is not None else "MAILWRIGHT_DKIM_KEY"
     try:
-        pem = settings.dkim_key_file.read_text(encoding="utf-8")
+        pem = secret_text(settings.dkim_key) or ""
+        if settings.dkim_key_file is not None:
+            pem = settings.dkim_key_file.read_text(encoding="utf-8")
         return DkimKey.load(pem, domain, settings.dkim_selector)
     except OSError as error:
-        raise ConfigurationInvalid(f"MAILWRIGHT_DKIM_KEY_FILE: {error.strerror or error}") from error
+        raise ConfigurationInvalid(f"{name}: {error.strerror or error}") from error
     except ConfigurationInvalid as error:
-        raise ConfigurationInvalid(*(f"MAILWRIGHT_DKIM_KEY_FILE: {problem}" for problem in error.problems)) from error
+        raise ConfigurationInvalid(*(f"{name}: {problem}" for problem in error.problems)) from error
 
 
 def sender_of(settings: Settings) -> Mailbox:
     sender = parse_mailbox(settings.sender)
+    if sender.name is not None and (found := find_unwritable(sender.name)):
+        raise ConfigurationInvalid(f"MAILWRIGHT_FROM: remove {found} from the name")
     for name, text in (("MAILWRIGHT_FROM", sender.address), ("MAILWRIGHT_BOUNCE_ADDRESS", settings.bounce_address)):
         try:
             if text is not None:
@@ -478,21 +653,24 @@ def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
     return TrackingSettings(settings.tracking, TrackingTokens(secret), settings.public_url, settings.unsubscribe_url)
 
 
-def _raw_messages(settings: Settings, database: Database, clock: Clock, acceptor: Acceptor) -> RawMessages:
+def _api_messages(
+    settings: Settings, database: Database, clock: Clock, acceptor: Acceptor, directory: SenderDirectory
+) -> ApiMessages:
+    domains = sender_domains(settings)
+    return ApiMessages(database, clock, acceptor, settings.timezone, domains, directory=directory)
+
+
+def _raw_messages(
+    settings: Settings, database: Database, clock: Clock, acceptor: Acceptor, directory: SenderDirectory
+) -> RawMessages:
     domains, warnings = sender_domains(settings), raw_warnings(settings)
-    return RawMessages(database, clock, acceptor, settings.timezone, domains, warnings=warnings)
+    return RawMessages(database, clock, acceptor, settings.timezone, domains, warnings=warnings, directory=directory)
 
 
 def raw_warnings(settings: Settings) -> tuple[AcceptWarning, ...]:
-    """Return the warnings of every raw email: a provider of the route may take fields, not bytes."""
-    return (CHANGED_BY_PROVIDER,) if "sendgrid" in providers_of(settings) else ()
-
-
-def sender_domains(settings: Settings) -> SenderDomains:
-    """Return the domains of the configured senders and of DKIM. The default sender adds no domain."""
-    senders = [parse_mailbox(settings.sender).address, settings.from_email or ""]
-    domains = [*map(address.domain_of, senders), settings.dkim_domain or "", *settings.sender_domains]
-    return SenderDomains(domain for domain in domains if domain and not domain.endswith("localhost"))
+    """Return the warnings of every raw email: some providers accept fields instead of the original bytes."""
+    converting = [name for name in providers_of(settings) if name in ("sendgrid", "postmark", "resend")]
+    return (changed_by_provider(converting[0]),) if converting else ()
 
 
 def preview_identity(settings: Settings) -> SenderIdentity:
@@ -515,6 +693,10 @@ def _frequency_cap(settings: Settings) -> None:
 
 def _database_address(settings: Settings) -> None:
     parse_url(settings.database_url)
+
+
+def _dns_servers(settings: Settings) -> None:
+    make_lookup(settings.dns_servers)
 
 
 def _valkey_address(settings: Settings) -> None:

@@ -1,11 +1,12 @@
 """Find attribute names in a filter that no contact has, but that some contact has in a different case."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import select, true
 
 from mailwright.audience.eligibility import is_known
+from mailwright.audience.filters import values_named
 from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_members, json_text, lower_ascii
 from mailwright.storage.tables import contacts
@@ -17,7 +18,7 @@ async def find_case_mistakes(tx: Transaction, tenant_id: int, filter_: Mapping[s
     A name that some contact has takes one short lookup. Only an unknown name needs a scan.
     """
     mistakes: dict[str, str] = {}
-    for name in sorted(set(_attribute_names(filter_))):
+    for name in sorted(set(values_named(filter_, "attribute"))):
         if not await _is_used(tx, tenant_id, name) and (existing := await _find_other_case(tx, tenant_id, name)):
             mistakes[name] = existing
     return mistakes
@@ -25,16 +26,6 @@ async def find_case_mistakes(tx: Transaction, tenant_id: int, filter_: Mapping[s
 
 def case_mistake_sentence(name: str, existing: str) -> str:
     return f"No contact has the attribute {name}, but contacts have {existing}. Names of attributes are case-sensitive."
-
-
-def _attribute_names(given: Any) -> Iterator[str]:
-    if isinstance(given, Mapping):
-        if isinstance(given.get("attribute"), str):
-            yield given["attribute"]
-        given = list(given.values())
-    if isinstance(given, list | tuple):
-        for inner in given:
-            yield from _attribute_names(inner)
 
 
 async def _is_used(tx: Transaction, tenant_id: int, name: str) -> bool:

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 from zoneinfo import available_timezones
 
@@ -20,7 +21,6 @@ MAX_ATTRIBUTES: Final = 100
 MAX_ATTRIBUTES_BYTES: Final = 64 * 1024
 MAX_TAGS: Final = 50
 
-_TIMEZONES: Final = {zone.lower(): zone for zone in available_timezones()}
 _OFFSET: Final = re.compile(r"(utc|gmt|msk|мск)? ?(?:([+-]) ?([0-9]{1,2})(?::?00)?)?")
 _NO_NAME: Final = re.compile(r"\W+")
 
@@ -77,9 +77,14 @@ def normalize_timezone(text: str) -> str | None:
     """Normalize any spelling of an IANA name, for example `europe/lisbon`, or an offset such as `UTC+3`."""
     if not text.strip():
         return None
-    if (zone := _TIMEZONES.get(text.strip().lower().replace(" ", "_")) or _zone_of_offset(text)) is None:
+    if (zone := _timezones().get(text.strip().lower().replace(" ", "_")) or _zone_of_offset(text)) is None:
         raise InvalidContact("This is not an IANA time zone such as Europe/Lisbon.", field="timezone")
     return zone
+
+
+@cache  # Read at the first use, because it takes 20 ms and most commands need no time zone of a contact.
+def _timezones() -> Mapping[str, str]:
+    return {zone.lower(): zone for zone in available_timezones()}
 
 
 def _zone_of_offset(text: str) -> str | None:
@@ -95,7 +100,7 @@ def _zone_of_offset(text: str) -> str | None:
     if hours is None:
         return "Europe/Moscow" if is_moscow else None
     offset = int(f"{sign}{hours}") + (3 if is_moscow else 0)
-    return _TIMEZONES.get("etc/utc" if offset == 0 else f"etc/gmt{-offset:+d}")
+    return _timezones().get("etc/utc" if offset == 0 else f"etc/gmt{-offset:+d}")
 
 
 def normalize_tag(text: str) -> str:

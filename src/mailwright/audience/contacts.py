@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Row, insert, select, update
 from sqlalchemy import delete as delete_rows
 
 from mailwright.audience import contact_fields, suppressions
+from mailwright.audience.enrolments import end_of_contact
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.suppressions import Suppression
 from mailwright.audience.tracking_consent import TrackingConsent, audit_consent, consent_of_row
@@ -188,8 +189,11 @@ async def put(
 async def delete(database: Database, clock: Clock, tenant_id: int, contact_id: str) -> Contact:
     """Mark a contact as deleted. The row stays, so that messages requested for this ID are refused."""
     matching = (contacts.c.tenant_id == tenant_id, contacts.c.contact_id == contact_id, contacts.c.deleted_at.is_(None))
+    now = clock.now()
     async with database.write() as tx:
-        await tx.execute(update(contacts).where(*matching).values(deleted_at=clock.now()))
+        for row in await tx.execute(select(contacts.c.id).where(*matching).with_for_update()):
+            await tx.execute(update(contacts).where(contacts.c.id == row.id).values(deleted_at=now))
+            await end_of_contact(tx, row.id, "removed", now)
     return await find_by_id(database, tenant_id, contact_id)
 
 

@@ -6,7 +6,6 @@ to flood a mailbox.
 """
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, and_, insert, select, update
@@ -14,12 +13,14 @@ from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 from mailwright.audience import lists, status
 from mailwright.audience.confirmation_texts import text_for
 from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.form_submissions import FormSubmission, confirm_submission, store_submission
 from mailwright.audience.tracking_consent import confirm_consent
 from mailwright.domain.clock import MINUTE, Clock, Instant
-from mailwright.domain.ids import uuid7
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.message import NewMessage
+from mailwright.domain.system_email import SystemEmail
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, UnsubscribeTokens, unsubscribe_link
 from mailwright.outbox.accept import accept
+from mailwright.outbox.system_emails import RenderSystemEmail, write_system_email
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, subscriptions, tenants
 from mailwright.storage.tables import lists as lists_table
@@ -46,18 +47,22 @@ class ConfirmationLinks:
     public_url: str
     tokens: UnsubscribeTokens
 
-    def confirmation_link(self, request: DoubleOptInRequest, tenant: str, *, with_consent: bool) -> str:
+    def confirmation_link(
+        self, request: DoubleOptInRequest, tenant: str, *, with_consent: bool, submission_id: str | None = None
+    ) -> str:
         tokens = self.tokens.for_tenant(request.tenant_id).for_confirmation(with_consent=with_consent)
         token = tokens.make(request.email, request.list_key)
         is_first = request.tenant_id == FIRST_TENANT
-        return unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
+        link = unsubscribe_link(f"{self.public_url}/{PAGE}", token, None if is_first else tenant)
+        return link if submission_id is None else f"{link}&form={submission_id}"
 
 
 class DoubleOptIn:
-    def __init__(self, database: Database, clock: Clock, links: ConfirmationLinks) -> None:
+    def __init__(self, database: Database, clock: Clock, links: ConfirmationLinks, render: RenderSystemEmail) -> None:
         self._database = database
         self._clock = clock
         self._links = links
+        self._render = render
 
     async def subscribe(
         self, tenant_id: int, email: str, list_key: str, *, source: str, actor: str | None = None
@@ -85,10 +90,12 @@ class DoubleOptIn:
         source: str,
         locale: str | None = None,
         consent_wording: str | None = None,
+        submission: FormSubmission | None = None,
     ) -> bool:
         """Ask for a confirmation, even if the list requires none. Return False if the contact is already subscribed.
 
-        The confirmation email asks for the consent to tracking too if the form contained it.
+        The confirmation email asks for the consent to tracking too if the form contained it. A submission is stored
+        only with the email whose link confirms it, so that nobody else can change what the contact confirms.
         """
         now = self._clock.now()
         # Lock the contact before reading, so that a concurrent request sees this one.
@@ -97,14 +104,27 @@ class DoubleOptIn:
             return False
         if await _set_pending(tx, request, source, consent_wording, now):
             await set_missing_locale(tx, request, locale)
-            await accept(tx, [await self._confirmation_email(tx, request, consent_wording, now)], now)
+            if submission is not None:
+                await store_submission(tx, request.email, submission, now)
+            submission_id = None if submission is None else submission.submission_id
+            email = await self._confirmation_email(tx, request, consent_wording, submission_id, now)
+            await accept(tx, [email], now)
         return True
 
-    async def confirm(self, tenant_id: int, email: str, list_key: str, *, with_consent: bool = False) -> bool:
+    async def confirm(
+        self,
+        tenant_id: int,
+        email: str,
+        list_key: str,
+        *,
+        with_consent: bool = False,
+        submission_id: str | None = None,
+    ) -> bool:
         """Confirm a pending subscription. Return whether the contact is now subscribed.
 
         An old link does not undo a later unsubscribe. `with_consent` if the link came with the wording of the consent
-        to tracking: it counts unless a later request, which anyone can make, was without it.
+        to tracking: it counts unless a later request, which anyone can make, was without it. `submission_id` names the
+        submitted form that the link belongs to.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
@@ -117,32 +137,37 @@ class DoubleOptIn:
                 await tx.execute(update(subscriptions).where(subscription_condition(request)).values(**confirmed))
                 if with_consent and (wording := rows[0].requested_consent):
                     await confirm_consent(tx, tenant_id, request.email, wording, now)
+                if submission_id is not None:
+                    named = {"list_key": list_key, "submission_id": submission_id}
+                    await confirm_submission(tx, tenant_id, request.email, **named, now=now)
             return await _is_subscribed(tx, request)
 
     async def _confirmation_email(
-        self, tx: Transaction, request: DoubleOptInRequest, consent_wording: str | None, now: Instant
+        self,
+        tx: Transaction,
+        request: DoubleOptInRequest,
+        consent_wording: str | None,
+        submission_id: str | None,
+        now: Instant,
     ) -> NewMessage:
         row = await _load_names(tx, request)
-        link = self._links.confirmation_link(request, row.tenant, with_consent=consent_wording is not None)
+        link = self._links.confirmation_link(
+            request, row.tenant, with_consent=consent_wording is not None, submission_id=submission_id
+        )
         text = text_for(row.locale)
         body, subject = text.request.format(list=row.name), text.subject.format(list=row.name)
         if consent_wording is not None:
             body = f"{body} {text.consent.format(wording=consent_wording)}"
-        html = (
-            f"<p>{escape(body)}</p>"
-            f'<p><a href="{escape(link)}">{escape(text.button)}</a></p>'
-            f"<p>{escape(text.ignore)}</p>"
-        )
-        plain = f"{body}\n\n{text.button}: {link}\n\n{text.ignore}\n"
-        message_id = uuid7(now)
-        return NewMessage(
-            outbox_id=message_id,
+        content = SystemEmail(body, text.button, link, text.ignore)
+        return await write_system_email(
+            tx,
+            self._render,
+            content,
             tenant_id=request.tenant_id,
-            source=Source.API,
-            request_id=f"{SOURCE}-{message_id}",
-            to_email=request.email,
+            to=request.email,
             subject=subject,
-            payload={"to": request.email, "subject": subject, "html": html, "text": plain},
+            prefix=f"{SOURCE}-",
+            now=now,
         )
 
 

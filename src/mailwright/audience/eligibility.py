@@ -74,16 +74,17 @@ def can_receive(tenant_id: int, lists: Sequence[str] = ()) -> ColumnElement[bool
 
 
 def is_excluded(
-    tenant_id: int, lists: Sequence[str], matches_filter: ColumnElement[bool] | None
+    tenant_id: int, lists: Sequence[str], matches_filter: ColumnElement[bool] | None, *, is_narrowed: bool = True
 ) -> ColumnElement[bool]:
     """Match the contacts who belong to the audience but may not receive the campaign.
 
-    With a filter, all contacts who match it belong to the audience. Without one, everyone who is or was on a list does.
+    With a filter, all contacts who match it belong to the audience. Without one, or with one that only leaves contacts
+    out (not `is_narrowed`), everyone who is or was on a list does.
     """
-    if matches_filter is None:
-        of_lists = _is_of(lists)
-        matches_filter = true() if of_lists is None else _has_subscription(of_lists)
-    return and_(is_known(tenant_id), matches_filter, ~may_receive(tenant_id, lists))
+    of_lists = None if is_narrowed and matches_filter is not None else _is_of(lists)
+    belongs = true() if of_lists is None else _has_subscription(of_lists)
+    matches = true() if matches_filter is None else matches_filter
+    return and_(is_known(tenant_id), matches, belongs, ~may_receive(tenant_id, lists))
 
 
 def exclusion(lists: Sequence[str]) -> ColumnElement[str]:

@@ -13,8 +13,11 @@ import orjson
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
 
 from mailwright.audience import status
+from mailwright.audience.contact_events import erase_events, has_events
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
+from mailwright.audience.enrolments import end_of_contact
+from mailwright.audience.external_ids import delete_external_ids
 from mailwright.audience.importing.report import redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.domain.clock import Clock, Instant
@@ -33,8 +36,10 @@ from mailwright.storage.tables import (
     contacts,
     dead_letters,
     deleted_messages,
+    deleted_subscriptions,
     deliveries,
     events,
+    form_submissions,
     imports,
     mailout_errors,
     mailout_recipients,
@@ -79,7 +84,11 @@ async def erase(
     address, now = normalize_email(email), clock.now()
     # Searching all messages takes long, so it happens outside of the write transaction.
     async with database.read() as tx:
-        await _contact(tx, tenant_id, address)
+        is_contact = await _is_contact(tx, tenant_id, address)
+    if not is_contact:
+        await _erase_without_contact(database, tenant_id, address, actor, now)
+        return 0
+    async with database.read() as tx:
         copies = await _copied_to(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
@@ -100,6 +109,8 @@ async def erase(
         await _move_cursors(tx, tenant_id, address)
         await _erase_contact(tx, tenant_id, contact, placeholder, now)
         await _suppress(tx, tenant_id, address, now)
+        await delete_external_ids(tx, tenant_id, address)
+        await erase_events(tx, tenant_id, address)
         await audit.record(
             tx,
             now,
@@ -110,6 +121,34 @@ async def erase(
             detail={"messages": len(keys)},
         )
     return len(keys)
+
+
+async def _is_contact(tx: Transaction, tenant_id: int, address: str) -> bool:
+    """Return whether the address is a contact, or raise if nothing is stored about it."""
+    try:
+        await _contact(tx, tenant_id, address)
+    except NotFound:
+        if not await has_events(tx, tenant_id, address):
+            raise
+        return False
+    return True
+
+
+async def _erase_without_contact(database: Database, tenant_id: int, address: str, actor: str, now: Instant) -> None:
+    """Erase the events of an address that never became a contact."""
+    async with database.write() as tx:
+        await _suppress(tx, tenant_id, address, now)
+        await delete_external_ids(tx, tenant_id, address)
+        await erase_events(tx, tenant_id, address)
+        await audit.record(
+            tx,
+            now,
+            actor=actor,
+            action="contact.erase",
+            subject=ERASED_SUBJECT,
+            tenant_id=tenant_id,
+            detail={"messages": 0},
+        )
 
 
 def _redact_reports(paths: Sequence[Path], address: str) -> None:
@@ -255,8 +294,11 @@ def _contains(column: ColumnElement[str], address: str) -> ColumnElement[bool]:
 
 
 async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, placeholder: str, now: Instant) -> None:
+    await end_of_contact(tx, contact.id, "erased", now)
     await tx.execute(delete(contact_tags).where(contact_tags.c.contact_key == contact.id))
     await tx.execute(delete(subscriptions).where(subscriptions.c.contact_key == contact.id))
+    await tx.execute(delete(form_submissions).where(form_submissions.c.contact_key == contact.id))
+    await tx.execute(delete(deleted_subscriptions).where(deleted_subscriptions.c.contact_key == contact.id))
     about_them = ("name", "locale", "timezone", "bounce_type", "bounce_subtype")
     basis = ("legal_basis", "legal_basis_source", "legal_basis_by", "legal_basis_at")
     consent = ("tracking_consent_wording", "tracking_consent_source", "tracking_consent_at", "consents_to_tracking")

@@ -24,10 +24,11 @@ class NamedAudience:
     tenant_id: int
     lists: Sequence[str]
     filter: Mapping[str, Any] | None = None
+    is_narrowed: bool = True  # False if the filter only leaves contacts of the lists out
 
     def excluded(self, now: Instant) -> ColumnElement[bool]:
         matches = None if self.filter is None else filter_clause(self.filter, self.tenant_id, now)
-        return is_excluded(self.tenant_id, self.lists, matches)
+        return is_excluded(self.tenant_id, self.lists, matches, is_narrowed=self.is_narrowed)
 
 
 @dataclass(frozen=True, slots=True)

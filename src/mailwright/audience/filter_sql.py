@@ -8,10 +8,17 @@ from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, sele
 
 from mailwright.audience import filters
 from mailwright.audience.eligibility import is_subscribed_to
-from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
+from mailwright.audience.filters import (
+    AttributeCondition,
+    EventActivity,
+    FilterCondition,
+    MessageActivity,
+    ValueComparison,
+)
 from mailwright.audience.responses import responded_between, responses, was_not_opened
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
+from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.expressions import (
     json_boolean,
     json_date,
@@ -21,7 +28,16 @@ from mailwright.storage.expressions import (
     lower_ascii,
     position,
 )
-from mailwright.storage.tables import campaigns, contact_tags, contacts, deliveries, events, messages
+from mailwright.storage.tables import (
+    campaigns,
+    contact_events,
+    contact_tags,
+    contacts,
+    deliveries,
+    events,
+    lists,
+    messages,
+)
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "greater_than": gt,
@@ -32,9 +48,26 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def filter_clause(filter_: Mapping[str, Any] | FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:
-    """Return the SQL condition for a filter, which is either parsed or still JSON."""
+    """Return the SQL condition for a filter, which is either parsed or still JSON.
+
+    If the filter names a list or a campaign that does not exist, nobody matches: without its subscriptions, "not on
+    this list" would match everyone.
+    """
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
-    return _condition(condition, tenant_id, now)
+    given = condition.model_dump(by_alias=True, exclude_none=True)
+    named = [_has_list(tenant_id, key) for key in sorted({*filters.values_named(given, "list")} - {GENERAL})]
+    named += [_has_campaign(tenant_id, each) for each in sorted({*filters.values_named(given, "campaign")})]
+    return and_(*named, _condition(condition, tenant_id, now))
+
+
+def _has_list(tenant_id: int, list_key: str) -> ColumnElement[bool]:
+    matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
+    return select(lists.c.id).where(*matching).correlate(None).exists()
+
+
+def _has_campaign(tenant_id: int, campaign_id: str) -> ColumnElement[bool]:
+    matching = (campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == campaign_id)
+    return select(campaigns.c.id).where(*matching).correlate(None).exists()
 
 
 def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> ColumnElement[bool]:  # noqa: PLR0911, PLR0912 - a table
@@ -46,7 +79,7 @@ def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> Colu
         case filters.Not(not_=part):
             return not_(_condition(part, tenant_id, now))
         case AttributeCondition():
-            return _attribute(condition)
+            return _compare(contacts.c.attributes, condition.attribute, condition)
         case filters.HasTag(tag=tag):
             matching = (contact_tags.c.contact_key == contacts.c.id, contact_tags.c.tag == tag)
             return select(contact_tags.c.tag).where(*matching).exists()
@@ -81,11 +114,13 @@ def _condition(condition: FilterCondition, tenant_id: int, now: Instant) -> Colu
         case filters.HasUnsubscribed(unsubscribed=activity):
             found = _messages_with_event(EventType.UNSUBSCRIBED, activity, now)
             return _occurs_often_enough(found, activity, tenant_id)
+        case filters.HasEvent(event=activity):
+            return _has_events(activity, tenant_id, now)
     raise AssertionError(condition)
 
 
-def _attribute(condition: AttributeCondition) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
-    column, key = contacts.c.attributes, condition.attribute
+def _compare(column: ColumnElement[str], key: str, condition: ValueComparison) -> ColumnElement[bool]:  # noqa: PLR0911 - a table
+    """Compare the value at a key of a JSON object."""
     match condition.comparison:
         case "exists", wanted:
             found = json_text(column, key).is_not(None)
@@ -145,7 +180,9 @@ def _unopened_messages() -> Select[Any]:
     )
 
 
-def _since(time: ColumnElement[int], activity: MessageActivity, now: Instant) -> list[ColumnElement[bool]]:
+def _since(
+    time: ColumnElement[int], activity: MessageActivity | EventActivity, now: Instant
+) -> list[ColumnElement[bool]]:
     return [] if activity.within_days is None else [time >= now - activity.within_days * DAY]
 
 
@@ -163,3 +200,18 @@ def _occurs_often_enough(
         return matching.exists()
     counted = matching.with_only_columns(func.count(messages.c.id.distinct()))
     return counted.correlate(contacts).scalar_subquery() >= activity.at_least
+
+
+def _has_events(activity: EventActivity, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+    """Return the condition on the contact's events. It uses their index on address, name and time."""
+    e = contact_events.c
+    matching = select(e.id).where(
+        e.tenant_id == tenant_id,
+        e.email == contacts.c.email,
+        e.name == activity.name,
+        *_since(e.occurred_at, activity, now),
+        *(_compare(e.properties, key, comparison) for key, comparison in (activity.where or {}).items()),
+    )
+    if activity.at_least == 1:
+        return matching.exists()
+    return matching.with_only_columns(func.count()).correlate(contacts).scalar_subquery() >= activity.at_least

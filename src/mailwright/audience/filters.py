@@ -8,8 +8,9 @@ condition is either true or false. It is false if the value is unknown.
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
+from functools import cache
 from itertools import zip_longest
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -65,6 +66,12 @@ def _day(text: str) -> str:
     except ValueError:
         pass
     raise ValueError("must be a number or a date such as 2027-01-31")
+
+
+def _property_name(text: str) -> str:
+    if not text.isprintable() or '"' in text or "\\" in text:
+        raise ValueError('must be printable text without " and \\')
+    return text
 
 
 def _checked_by(check: Any) -> Any:
@@ -135,7 +142,9 @@ Time = Annotated[Instant, BeforeValidator(_time)]
 
 
 class FilterCondition(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
 
 class AllOf(FilterCondition):
@@ -150,14 +159,15 @@ class Not(FilterCondition):
     not_: Annotated["Filter", Field(alias="not")]
 
 
-class AttributeCondition(FilterCondition):
-    """One comparison with an attribute. `contains` ignores case; all other text comparisons are exact.
+class ValueComparison(BaseModel):
+    """One comparison with a value. `contains` ignores case; all other text comparisons are exact.
 
     A number also matches a text that contains this number, because imported files store numbers as text. A date is
     compared with the first ten characters of a text.
     """
 
-    attribute: Annotated[str, _checked_by(check_attribute_name)]
+    model_config = FilterCondition.model_config
+
     is_: Annotated[Value | None, Field(alias="is")] = None
     is_not: Value | None = None
     in_: Annotated[tuple[Value, ...] | None, Field(alias="in", min_length=1, max_length=MAX_VALUES)] = None
@@ -169,19 +179,27 @@ class AttributeCondition(FilterCondition):
     exists: StrictBool | None = None
 
     @model_validator(mode="after")
-    def _require_one_comparison(self) -> "AttributeCondition":
+    def _require_one_comparison(self) -> Self:
         if len(self._comparisons()) != 1:
-            names = [field.alias for name, field in type(self).model_fields.items() if name != "attribute"]
+            names = [field.alias for field in ValueComparison.model_fields.values()]
             raise ValueError(f"needs exactly one of {', '.join(filter(None, names))}")
         return self
 
     def _comparisons(self) -> dict[str, Any]:
-        return {name: value for name, value in self if name != "attribute" and value is not None}
+        return {name: value for name, value in self if name in ValueComparison.model_fields and value is not None}
 
     @property
     def comparison(self) -> tuple[str, Any]:
         """The field name of the comparison, and the value to compare with."""
         return next(iter(self._comparisons().items()))
+
+
+class _NamedAttribute(FilterCondition):
+    attribute: Annotated[str, _checked_by(check_attribute_name)]
+
+
+class AttributeCondition(ValueComparison, _NamedAttribute):
+    """One comparison with an attribute."""
 
 
 class HasTag(FilterCondition):
@@ -223,7 +241,9 @@ class CreatedBefore(FilterCondition):
 class MessageActivity(BaseModel):
     """Bounds for a message condition: the minimum count, the time span and the campaign."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     within_days: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
     at_least: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
@@ -281,6 +301,30 @@ class HasUnsubscribed(FilterCondition):
     unsubscribed: MessageActivity
 
 
+def _comparison(given: Any) -> Any:
+    """Accept a value instead of a comparison: `"EUR"` is short for `{"is": "EUR"}`."""
+    return given if isinstance(given, dict | ValueComparison) else {"is": given}
+
+
+PropertyComparison = Annotated[ValueComparison, BeforeValidator(_comparison)]
+PropertyName = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(_property_name)]
+
+
+class EventActivity(BaseModel):
+    """Bounds for contact events: the name, the minimum count, the time span, and what their properties must be."""
+
+    model_config = FilterCondition.model_config
+
+    name: Annotated[StrictStr, Field(min_length=1, max_length=100), AfterValidator(_value)]
+    at_least: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
+    within_days: Annotated[StrictInt, Field(ge=1, le=3650)] | None = None
+    where: Annotated[dict[PropertyName, PropertyComparison], Field(min_length=1, max_length=20)] | None = None
+
+
+class HasEvent(FilterCondition):
+    event: EventActivity
+
+
 CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
     "all": AllOf,
     "any": AnyOf,
@@ -301,6 +345,7 @@ CONDITION_TYPES: Final[Mapping[str, type[FilterCondition]]] = {
     "bounced": HasBounced,
     "complained": HasComplained,
     "unsubscribed": HasUnsubscribed,
+    "event": HasEvent,
 }
 
 
@@ -331,7 +376,8 @@ Filter: TypeAlias = Annotated[
     | Annotated[DidNotOpen, Tag("didNotOpen")]
     | Annotated[HasBounced, Tag("bounced")]
     | Annotated[HasComplained, Tag("complained")]
-    | Annotated[HasUnsubscribed, Tag("unsubscribed")],
+    | Annotated[HasUnsubscribed, Tag("unsubscribed")]
+    | Annotated[HasEvent, Tag("event")],
     Discriminator(
         _condition_name,
         custom_error_type="unknown_condition",
@@ -339,22 +385,48 @@ Filter: TypeAlias = Annotated[
     ),
 ]
 
-for _model in (AllOf, AnyOf, Not):
-    _model.model_rebuild()
-_FILTER: TypeAdapter[Any] = TypeAdapter(Filter)
-_MODELS: Final[tuple[type[BaseModel], ...]] = (*CONDITION_TYPES.values(), ClickActivity, CampaignReference)
-_FIELDS: Final = {field.alias for model in _MODELS for field in model.model_fields.values() if field.alias}
+_MODELS: Final[tuple[type[BaseModel], ...]] = (
+    *CONDITION_TYPES.values(),
+    ClickActivity,
+    CampaignReference,
+    EventActivity,
+)
 
 
 def parse(given: Any) -> FilterCondition:
     """Parse a filter, or raise with every problem and its path, for example `filter.all[1].attribute`."""
     _check_size(given)
     try:
-        parsed: FilterCondition = _FILTER.validate_python(given)
+        parsed: FilterCondition = _adapter().validate_python(given)
     except ValidationError as error:
         problems = sorted(_problems(error).items())[:5]
         raise InvalidFilter("; ".join(f"{path}: {problem}" for path, problem in problems), field="filter") from error
     return parsed
+
+
+def values_named(given: Any, name: str) -> Iterator[str]:
+    """Return all texts with this field name in a filter, at any depth: for `list`, the keys of lists."""
+    if isinstance(given, Mapping):
+        if isinstance(given.get(name), str):
+            yield given[name]
+        # The properties of events are named by the tenant.
+        given = [inner for key, inner in given.items() if key != "where"]
+    if isinstance(given, list | tuple):
+        for inner in given:
+            yield from values_named(inner, name)
+
+
+@cache  # Made at the first use, because it takes 20 ms and most commands parse no filter.
+def _adapter() -> TypeAdapter[Any]:
+    for model in (AllOf, AnyOf, Not):
+        model.model_rebuild()
+    return TypeAdapter(Filter)
+
+
+@cache
+def _field_names() -> frozenset[str]:
+    _adapter()  # Pydantic knows the fields of nested filters only then.
+    return frozenset(field.alias for model in _MODELS for field in model.model_fields.values() if field.alias)
 
 
 def _problems(error: ValidationError) -> dict[str, str]:
@@ -412,7 +484,7 @@ def _path(steps: tuple[Any, ...]) -> str:
     for step, following in zip_longest(steps, steps[1:]):
         if isinstance(step, int):
             text += f"[{step}]"
-        elif step in _FIELDS and (step not in CONDITION_TYPES or step == following):
+        elif step in _field_names() and (step not in CONDITION_TYPES or step == following):
             text += f".{step}"
     return text
 

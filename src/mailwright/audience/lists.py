@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import orjson
 from sqlalchemy import ColumnElement, insert, select, update
-from sqlalchemy import delete as delete_rows
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
@@ -16,17 +14,16 @@ from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaign_runs, campaigns, lists, subscriptions
+from mailwright.storage.tables import lists
 
 __all__ = [
     "GENERAL",
     "KEY_PATTERN",
     "List",
     "ListExists",
-    "ListInUse",
     "UnknownList",
+    "columns",
     "create",
-    "delete",
     "edit",
     "existing_keys",
     "find",
@@ -44,12 +41,6 @@ class ListExists(NotPossibleNow):
     """A list with this key already exists."""
 
     code = "LIST_EXISTS"
-
-
-class ListInUse(NotPossibleNow):
-    """A campaign or an article is being sent to this list."""
-
-    code = "LIST_IN_USE"
 
 
 class UnknownList(InvalidInput):
@@ -71,6 +62,7 @@ class List:
     created_at: Instant
     requires_confirmation: bool = False  # double opt-in
     tracking: str | None = None  # the most tracking that the list's messages may use
+    archived_at: Instant | None = None  # None: in use
 
 
 async def create(
@@ -134,7 +126,7 @@ async def edit(
     new_values = {field: value if value != "" else None for field, value in given.items() if value is not None}
     matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
     async with database.write() as tx:
-        rows: Any = await tx.execute(select(*_columns()).where(*matching).with_for_update())
+        rows: Any = await tx.execute(select(*columns()).where(*matching).with_for_update())
         if not rows:
             raise NotFound("There is no such list.")
         current = List(**rows[0]._mapping)
@@ -155,47 +147,11 @@ async def edit(
     return replace(current, **changes)
 
 
-async def delete(database: Database, clock: Clock, tenant_id: int, list_key: str, *, actor: str) -> None:
-    """Delete a list and its subscriptions. Raise `ListInUse` if a campaign or an article is being sent to it.
-
-    Unsubscribes from the list stay, so that a new list with the same key does not reach these contacts.
-    """
-    if list_key == GENERAL:
-        raise NotPossibleNow("The list general stands for all bulk email and cannot be deleted.")
-    matching = (lists.c.tenant_id == tenant_id, lists.c.list_key == list_key)
-    async with database.write() as tx:
-        if not await tx.execute(select(lists.c.id).where(*matching).with_for_update()):
-            raise NotFound("There is no such list.")
-        if user := await _find_user(tx, tenant_id, list_key):
-            raise ListInUse(
-                f"The list {list_key} cannot be deleted because {user} is being sent to it. "
-                "Cancel that, or wait until it is sent."
-            )
-        current = (subscriptions.c.tenant_id == tenant_id, subscriptions.c.list_key == list_key)
-        await tx.execute(delete_rows(subscriptions).where(*current, subscriptions.c.unsubscribed_at.is_(None)))
-        await tx.execute(delete_rows(lists).where(*matching))
-        await audit_log.record(
-            tx, clock.now(), actor=actor, action="list.delete", subject=list_key, tenant_id=tenant_id
-        )
-
-
-async def _find_user(tx: Transaction, tenant_id: int, list_key: str) -> str | None:
-    """Return the name of a campaign or an article that is being sent to the list, or None."""
-    is_open = campaigns.c.status.in_(["READY", "SENDING", "PAUSED"])
-    for row in await tx.execute(
-        select(campaigns.c.name, campaigns.c.definition).where(campaigns.c.tenant_id == tenant_id, is_open)
-    ):
-        if list_key in orjson.loads(row.definition).get("lists", ()):
-            return f"the campaign {row.name}"
-    run = (campaign_runs.c.tenant_id == tenant_id, campaign_runs.c.list_key == list_key)
-    rows = await tx.execute(
-        select(campaign_runs.c.article_key).where(*run, campaign_runs.c.enqueue_ended_at.is_(None)).limit(1)
-    )
-    return f"the article {rows[0].article_key}" if rows else None
-
-
-async def list_all(database: Database, tenant_id: int) -> list[List]:
-    query = select(*_columns()).where(lists.c.tenant_id == tenant_id)
+async def list_all(database: Database, tenant_id: int, *, with_archived: bool = False) -> list[List]:
+    """Return the lists by name. Archived ones are left out unless they are asked for."""
+    query = select(*columns()).where(lists.c.tenant_id == tenant_id)
+    if not with_archived:
+        query = query.where(lists.c.archived_at.is_(None))
     async with database.read() as tx:
         rows: Any = await tx.execute(query.order_by(lists.c.name, lists.c.list_key))
     return [List(**row._mapping) for row in rows]
@@ -225,5 +181,5 @@ async def require(tx: Transaction, tenant_id: int, list_key: str) -> None:
         raise UnknownList(list_key)
 
 
-def _columns() -> list[ColumnElement[Any]]:
+def columns() -> list[ColumnElement[Any]]:
     return [lists.c[name] for name in List.__slots__]

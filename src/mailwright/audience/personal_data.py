@@ -8,7 +8,11 @@ import orjson
 from sqlalchemy import and_, func, select
 
 from mailwright.audience import contacts as contact_store
+from mailwright.audience.contact_events import LATEST, ContactEvent, list_latest
 from mailwright.audience.contacts import ContactDetails
+from mailwright.audience.enrolments import export_enrolments
+from mailwright.audience.external_ids import list_external_ids
+from mailwright.audience.form_submissions import list_submissions
 from mailwright.audience.tracking_consent import consent_json
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.message import FORWARDED_REPLY
@@ -56,6 +60,8 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
         joined = await tx.execute(
             select(subscriptions).where(subscriptions.c.contact_key == contact.id).order_by(subscriptions.c.list_key)
         )
+        external_ids = await list_external_ids(tx, tenant_id, contact.email)
+        submissions = await list_submissions(tx, contact.id)
     return {
         "contactId": contact.contact_id,
         "email": contact.email,
@@ -95,9 +101,31 @@ async def export_personal_data(database: Database, tenant_id: int, email: str) -
             }
             for entry in details.suppressions
         ],
+        "externalIds": external_ids,
+        "events": await _export_contact_events(database, tenant_id, contact.email),
+        "sequences": await export_enrolments(database, contact.id),
+        "signUpForms": submissions,
         "messages": await _export_messages(database, tenant_id, contact.email),
         "forwardedReplies": await _export_replies(database, tenant_id, contact.email),
     }
+
+
+async def _export_contact_events(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:
+    entries: list[ContactEvent] = []
+    before = LATEST
+    while page := await list_latest(database, tenant_id, limit=_PAGE, before=before, email=email):
+        entries += page
+        before = page[-1].id
+    return [
+        {
+            "event": event.name,
+            "eventId": event.event_id,
+            "properties": event.properties,
+            "occurredAt": isoformat(event.occurred_at),
+            "receivedAt": isoformat(event.received_at),
+        }
+        for event in entries
+    ]
 
 
 async def _export_messages(database: Database, tenant_id: int, email: str) -> list[dict[str, Any]]:

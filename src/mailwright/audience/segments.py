@@ -1,17 +1,18 @@
 """Segments: saved filters, evaluated at each use."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Row, Select, and_, case, delete, func, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience import filters
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.eligibility import can_receive, is_active_subscription, may_receive
+from mailwright.audience.filter_references import find_missing, require_references
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
@@ -35,6 +36,9 @@ __all__ = [
     "lacks_attribute",
     "list_all",
     "list_members",
+    "load_filters",
+    "load_memberships",
+    "membership",
 ]
 
 MAX_NAME_LENGTH: Final = 200
@@ -104,6 +108,7 @@ async def create(
     segment = Segment(segment_key, _name(name or segment_key), filter_, now, now)
     try:
         async with database.write() as tx:
+            await require_references(tx, tenant_id, filter_)
             await tx.execute(
                 insert(segments).values(
                     tenant_id=tenant_id,
@@ -138,6 +143,8 @@ async def change(
         filters.parse(filter_)
         values["filter"] = orjson.dumps(filter_).decode()
     async with database.write() as tx:
+        if filter_ is not None:
+            await require_references(tx, tenant_id, filter_)
         await tx.execute(update(segments).where(_matches_key(tenant_id, segment_key)).values(**values))
         await _record_audit_entry(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
     return await find(database, tenant_id, segment_key)
@@ -167,6 +174,43 @@ async def list_all(database: Database, tenant_id: int) -> list[Segment]:
     async with database.read() as tx:
         rows = await tx.execute(query.order_by(segments.c.name, segments.c.segment_key))
     return [_segment(row) for row in rows]
+
+
+async def load_filters(tx: Transaction, tenant_id: int, segment_keys: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the filters of these segments. Segments that do not exist are missing."""
+    if not segment_keys:
+        return {}
+    wanted = and_(segments.c.tenant_id == tenant_id, segments.c.segment_key.in_(list(segment_keys)))
+    rows = await tx.execute(select(segments.c.segment_key, segments.c.filter).where(wanted))
+    return {row.segment_key: orjson.loads(row.filter) for row in rows}
+
+
+def membership(
+    tenant_id: int, filters_: Mapping[str, Mapping[str, Any]], now: Instant
+) -> dict[str, ColumnElement[bool]]:
+    """Return a condition for each segment that is true for its members."""
+    return {key: filter_clause(filter_, tenant_id, now) for key, filter_ in filters_.items()}
+
+
+async def load_memberships(
+    tx: Transaction, tenant_id: int, segment_keys: Collection[str], emails: Collection[str], now: Instant
+) -> dict[str, dict[str, bool]]:
+    """Return for each address whether it belongs to a contact in each segment.
+
+    Segments that do not exist, or that name a list that does not exist, are missing, so that a template that asks
+    about one fails.
+    """
+    saved = await load_filters(tx, tenant_id, segment_keys)
+    usable = {key: each for key, each in saved.items() if not await find_missing(tx, tenant_id, each)}
+    clauses = membership(tenant_id, usable, now)
+    found: dict[str, dict[str, bool]] = {email: dict.fromkeys(clauses, False) for email in emails}
+    if not clauses or not emails:
+        return found
+    columns = [case((clause, 1), else_=0) for clause in clauses.values()]
+    known = and_(contacts.c.tenant_id == tenant_id, contacts.c.deleted_at.is_(None), contacts.c.email.in_(list(emails)))
+    for row in await tx.execute(select(contacts.c.email, *columns).where(known)):
+        found[row[0]] = dict(zip(clauses, map(bool, row[1:]), strict=True))
+    return found
 
 
 async def count_members(tx: Transaction, tenant_id: int, filter_: Any, now: Instant) -> int:

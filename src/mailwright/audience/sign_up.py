@@ -5,6 +5,7 @@ if the list does not require that, because someone else may have filled in the f
 and hour, without cookies and without storing network addresses.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
@@ -20,6 +21,7 @@ from mailwright.audience.double_opt_in import (
     set_missing_locale,
     subscription_condition,
 )
+from mailwright.audience.form_submissions import FormSubmission
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.network import network_of
@@ -38,6 +40,7 @@ class SignUpResult(Enum):
 
     ACCEPTED = auto()
     INVALID_ADDRESS = auto()
+    UNDELIVERABLE = auto()  # the domain receives no email, or is disposable
     RATE_LIMITED = auto()
 
 
@@ -50,11 +53,23 @@ class SignUpRequest:
     locale: str | None = None
     honeypot: str = ""
     consent_wording: str | None = None  # the consent to tracking, which counts only once the contact confirms it
+    submission: FormSubmission | None = None  # the answers of a form with fields and consents; always confirmed
 
 
 class SignUpService:
-    def __init__(self, database: Database, clock: Clock, double_opt_in: DoubleOptIn, secret: str) -> None:
-        """Create the service. Network addresses are counted as hashes with the key `secret`."""
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        double_opt_in: DoubleOptIn,
+        secret: str,
+        can_receive: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> None:
+        """Create the service. Network addresses are counted as hashes with the key `secret`.
+
+        `can_receive` checks whether an address can receive email.
+        """
+        self._can_receive = can_receive
         self._database = database
         self._clock = clock
         self._double_opt_in = double_opt_in
@@ -69,6 +84,8 @@ class SignUpService:
             return SignUpResult.INVALID_ADDRESS
         if not await self._is_within_limit(form.remote_address):
             return SignUpResult.RATE_LIMITED
+        if self._can_receive is not None and not await self._can_receive(email):
+            return SignUpResult.UNDELIVERABLE
         if not form.honeypot:
             await self._subscribe(DoubleOptInRequest(tenant_id, email, list_key), form)
         return SignUpResult.ACCEPTED
@@ -78,12 +95,19 @@ class SignUpService:
         async with self._database.write() as tx:
             await lists.require(tx, request.tenant_id, request.list_key)
             await status.lock_contact(tx, request.tenant_id, request.email, now)
-            must_confirm = await requires_confirmation(
-                tx, request.tenant_id, request.list_key
-            ) or await _has_unsubscribed(tx, request)
+            must_confirm = (
+                form.submission is not None
+                or await requires_confirmation(tx, request.tenant_id, request.list_key)
+                or await _has_unsubscribed(tx, request)
+            )
             if must_confirm:
                 await self._double_opt_in.request_confirmation(
-                    tx, request, source=SOURCE, locale=form.locale, consent_wording=form.consent_wording
+                    tx,
+                    request,
+                    source=SOURCE,
+                    locale=form.locale,
+                    consent_wording=form.consent_wording,
+                    submission=form.submission,
                 )
                 return
             contact = (request.tenant_id, [request.email], request.list_key)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, assert_never
 
-from mailwright.audience import lists, subscription_events
+from mailwright.audience import enrolments, lists, subscription_events
 from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.enrolments import SuppressedAddress
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import DAY, Clock, Instant
@@ -58,6 +59,14 @@ class SuppressionReason(StrEnum):
     COMPLAINT = "complaint"
     UNSUBSCRIBED = "unsubscribed"
 
+
+# Why a suppression ends the sequences that a contact is in.
+END_REASONS: Final = {
+    SuppressionReason.BOUNCE: "bounced",
+    SuppressionReason.SOFT_BOUNCES: "bounced",
+    SuppressionReason.COMPLAINT: "complaint",
+    SuppressionReason.UNSUBSCRIBED: "unsubscribed",
+}
 
 # A status never replaces one with a higher weight; `sql/change_status.sql` has the same order.
 WEIGHTS: Final = {ContactStatus.ACTIVE: 0, ContactStatus.UNSUBSCRIBED: 1, ContactStatus.BOUNCED: 2}
@@ -156,6 +165,8 @@ async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> 
     await tx.count(SUPPRESS, facts=[_suppression_row(fact) for fact in first])
     if of_lists := [_unsubscribe_row(fact) for fact in first if fact.scope not in (ALL_MESSAGES, GENERAL)]:
         await tx.count(UNSUBSCRIBE_FROM_LISTS, facts=of_lists)
+    ended = [SuppressedAddress(*fact.contact, fact.scope, END_REASONS[fact.reason]) for fact in first]
+    await enrolments.end_suppressed(tx, ended, now)
 
 
 async def repeated_soft_bounces(
@@ -195,14 +206,16 @@ async def unsubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, 
 
 async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, source: str, now: Instant) -> None:
     """Undo only an unsubscribe. A bounce, a complaint or an operator's suppression stays."""
-    contact = {"tenant_id": tenant_id, "email": normalize_email(email)}
+    contact = _contact_row((tenant_id, normalize_email(email)))
     await tx.run(LOCK_CONTACTS, contacts=[contact])
     await tx.count(LIFT_UNSUBSCRIBE, contacts=[contact], list_key=list_key)
     if list_key == GENERAL:
         await tx.count(ACTIVATE_RESUBSCRIBED, **contact, source=source, now=now)
     else:
-        await tx.count(RESUBSCRIBE_TO_LIST, **contact, list_key=list_key, source=source)
+        joined = await tx.count(RESUBSCRIBE_TO_LIST, **contact, list_key=list_key, source=source)
         await tx.count(DELETE_UNSUBSCRIBE_RECORD, **contact, list_key=list_key)
+        if joined:
+            await enrolments.enrol_subscribers(tx, tenant_id, [contact["email"]], list_key, now=now)
 
 
 async def subscribe(
@@ -224,6 +237,9 @@ async def subscribe(
     ]
     subscribed = await tx.count(SUBSCRIBE, contacts=rows)
     await tx.count(LIFT_UNSUBSCRIBE, contacts=rows, list_key=list_key)
+    if subscribed:
+        emails = [email for _, email in addresses]
+        await enrolments.enrol_subscribers(tx, tenant_id, emails, list_key, now=now, since=now)
     return subscribed
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Select, delete, select
 
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.enrolments import SuppressedAddress, end_suppressed
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.outbox import audit_log
@@ -92,6 +93,8 @@ async def add_all(
         source=source,
         now=now,
     )
+    addresses = [SuppressedAddress(tenant_id, row.email, list_key, "suppressed") for row in added]
+    await end_suppressed(tx, addresses, now)
     return {row.email for row in added}
 
 

@@ -15,9 +15,10 @@ from sqlalchemy import func, select
 from mailwright.app.findings import Finding, Verdict, ok
 from mailwright.app.providers import providers_of
 from mailwright.app.sending import list_running_campaigns
+from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_text
 from mailwright.domain.sizes import size_text
-from mailwright.ops.settings import Settings
+from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
 from mailwright.outbox.recorded_facts import find_backup, growth_per_day, load_sizes
@@ -40,9 +41,12 @@ EXPIRES_WITHIN: Final = {Verdict.PROBLEM: 3 * DAY, Verdict.WARNING: 21 * DAY}
 OLDEST_DUE: Final = {Verdict.PROBLEM: HOUR, Verdict.WARNING: 10 * MINUTE}
 BACKUP_AGE: Final = {Verdict.PROBLEM: 7 * DAY, Verdict.WARNING: 2 * DAY}
 REJECTED_SHARE: Final = {Verdict.PROBLEM: 0.10, Verdict.WARNING: 0.05}
-# Rates of fewer messages say nothing.
+# Rates of fewer messages are not meaningful.
 MIN_MESSAGES: Final = 50
 RETENTION_LATE: Final = 2 * DAY
+# Workers use changed settings within two seconds and report every five seconds.
+SETTINGS_GRACE: Final = 15 * SECOND
+LOCAL_ONLY: Final = "no email leaves this machine: messages go to the local mailbox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class HealthFacts:
     hold: SendingHold | None
     is_queued: bool  # whether messages or campaigns wait for a worker
     quarantined: int  # messages that wait for a decision after a restore
+    settings_problems: tuple[str, ...]  # stored settings that cannot be used
+    outdated_workers: tuple[str, ...]  # workers that still use earlier stored settings
 
 
 async def check_health(settings: Settings, database: Database, clock: Clock) -> list[Finding]:
@@ -73,6 +79,8 @@ async def check_health(settings: Settings, database: Database, clock: Clock) -> 
 
 async def find_problems(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> list[Finding]:
     findings = [
+        *_settings(facts),
+        *_delivery(settings),
         *_hold(facts),
         *_workers(facts, now),
         *_disk(facts, now),
@@ -96,6 +104,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
     skews = [abs(each.clock_skew) for each in workers if each.clock_skew is not None]
     async with database.read() as tx:
         [row] = await tx.execute(select(func.max(reports.c.received_at)))
+    effective = await load_effective(settings, database)
     return HealthFacts(
         disk_free=usage.free,
         disk_total=usage.total,
@@ -111,7 +120,17 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         hold=await find_hold(database),
         is_queued=bool(queue.due or queue.later or queue.sending or await list_running_campaigns(database)),
         quarantined=await count_quarantined(database),
+        settings_problems=effective.problems,
+        outdated_workers=_outdated(effective, workers, now),
     )
+
+
+def _outdated(effective: EffectiveSettings, workers: Sequence[WorkerPresence], now: Instant) -> tuple[str, ...]:
+    changed_at = max((each.updated_at for each in effective.stored.values()), default=0)
+    if now - changed_at < SETTINGS_GRACE:
+        return ()
+    running = [each for each in workers if not each.is_silent(now)]
+    return tuple(sorted({each.worker for each in running if each.settings_version not in (None, effective.version)}))
 
 
 def certificate_end(file: Path | None) -> Instant | None:
@@ -138,6 +157,33 @@ def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool =
         if value >= limit if is_high_bad else value <= limit:
             return verdict
     return Verdict.OK
+
+
+def _settings(facts: HealthFacts) -> Iterator[Finding]:
+    for each in facts.settings_problems:
+        advice = "restore the key file, or enter the value again in the dashboard or with `mailwright setting set`"
+        yield Finding(
+            "settings", Verdict.PROBLEM, f"nothing is sent, because a stored setting is unusable: {each}", advice
+        )
+    for worker in facts.outdated_workers:
+        advice = "wait until it has finished its sends; if this stays, restart it"
+        yield Finding("settings", Verdict.WARNING, f"{worker} still uses earlier settings", advice)
+
+
+def _delivery(settings: Settings) -> Iterator[Finding]:
+    """Report that nobody receives email, because a new installation would otherwise look ready."""
+    if settings.demo:
+        yield ok("delivery", f"this is a demo: {LOCAL_ONLY}")
+    elif settings.dry_run:
+        yield Finding("delivery", Verdict.WARNING, DRY_RUN_NOTICE, "unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send")
+    elif is_local_only(settings):
+        advice = "choose a provider in the dashboard under Settings, or run `mailwright setup`"
+        yield Finding("delivery", Verdict.WARNING, LOCAL_ONLY, advice)
+
+
+def is_local_only(settings: Settings) -> bool:
+    """Return whether every message goes to the local mailbox."""
+    return set(providers_of(settings)) == {"mailbox"}
 
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:
@@ -184,17 +230,17 @@ def _disk(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     yield Finding("disk", verdict, free, None if verdict is Verdict.OK else advice)
     growth = facts.growth_per_day
     if growth is None:
-        yield ok("database", f"{size_text(facts.database_bytes)}; its growth is known after a day")
+        yield ok("database size", f"{size_text(facts.database_bytes)}; its growth is known after a day")
         return
     summary = f"{size_text(facts.database_bytes)}, {'+' if growth >= 0 else '−'}{size_text(abs(growth))} per day"
     if growth <= 0:
-        yield ok("database", summary)
+        yield ok("database size", summary)
         return
     full_in = facts.disk_free * DAY // growth
     verdict = _worst(full_in, FULL_WITHIN, is_high_bad=False)
     if full_in < 10 * 365 * DAY:
         summary += f"; at this rate the disk is full on {_day(now + full_in)}"
-    yield Finding("database", verdict, summary, None if verdict is Verdict.OK else advice)
+    yield Finding("database size", verdict, summary, None if verdict is Verdict.OK else advice)
 
 
 def _clocks(workers: Sequence[WorkerPresence]) -> Iterator[Finding]:
@@ -235,7 +281,14 @@ def _queue(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
 async def _reports(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> AsyncIterator[Finding]:
     """Report that no inbound event arrives although a provider that sends events has accepted messages."""
     ses = settings.sns_topic_arns or settings.sqs_queue_url
-    sources = {"ses": ses, "sendgrid": settings.sendgrid_webhook_public_key}
+    sources = {
+        "ses": ses,
+        "sendgrid": settings.sendgrid_webhook_public_key,
+        "mailgun": settings.mailgun_webhook_signing_key,
+        "postmark": settings.postmark_webhook_secret,
+        "resend": settings.resend_webhook_secret,
+        "brevo": settings.brevo_webhook_secret,
+    }
     configured = [name for name in providers_of(settings) if sources.get(name)]
     if not configured:
         return

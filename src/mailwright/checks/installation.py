@@ -4,17 +4,23 @@ import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
+from mailwright.app.databases import open_database
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import verify
 from mailwright.checks.health import check_health
+from mailwright.checks.images import check_images
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
+from mailwright.checks.oidc import check_oidc
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
+from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
 from mailwright.events.unknown_sends import find_unknown_sends
-from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
+from mailwright.ops.settings import Settings
 from mailwright.ops.unknown_settings import find_unknown_settings
+from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
@@ -29,22 +35,44 @@ UNKNOWN_SENDS_SHOWN = 7 * DAY
 async def check(settings: Settings) -> AsyncIterator[Finding]:
     """Run all checks and yield their results one by one."""
     clock = SystemClock()
+    settings, unusable = await _with_stored(settings)
+    for each in unusable:
+        yield problem("settings", each, "restore the key file, or enter the value again; until then, nothing is sent")
     for finding in _settings(settings):
         yield finding
     for unknown in find_unknown_settings(os.environ):
         yield warning("settings", f"{unknown.name} {unknown.problem}", "correct the name, or unset the variable")
-    if settings.dry_run:
-        yield warning("settings", DRY_RUN_NOTICE, "unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send")
     async for finding in _storage(settings, clock):
         yield finding
     if settings.redis_url is not None:
         yield await _valkey(settings.redis_url)
     async for finding in _providers(settings, clock):
         yield finding
+    async for finding in check_images(settings, clock):
+        yield finding
+    async for finding in check_oidc(settings, clock):
+        yield finding
     async for finding in check_sender(settings):
         yield finding
     async for finding in check_mailouts(settings):
         yield finding
+
+
+async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
+    """Add the settings of the database, and return the problems with them. Another check reports the database."""
+    try:
+        database = open_database(settings)
+    except MailwrightError:
+        return settings, ()
+    try:
+        if _is_missing(database) or await known_revision(database) != newest_revision():
+            return settings, ()
+        effective = await load_effective(settings, database)
+        return effective.settings, effective.problems
+    except MailwrightError:
+        return settings, ()
+    finally:
+        await database.close()
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
@@ -60,7 +88,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
 
 async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     try:
-        database = Database(settings.database_url)
+        database = open_database(settings)
     except MailwrightError as error:
         yield problem("database", str(error), "correct MAILWRIGHT_DATABASE_URL")
         return
@@ -75,11 +103,25 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
             async for unavailable in _unavailable_providers(database, clock):
                 yield unavailable
             for finding in await check_health(settings, database, clock):
-                yield finding
+                if finding.name != "settings" or finding.verdict is not Verdict.PROBLEM:  # These were reported above.
+                    yield finding
             async for finding in check_mailout_list(settings, database):
+                yield finding
+            async for finding in _sender_domains(database):
                 yield finding
     finally:
         await database.close()
+
+
+async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
+    """Report the sender domains whose DKIM records were not visible in their last check."""
+    async with database.read() as tx:
+        domains = await list_domains(tx, None)
+    for each in domains:
+        unmet = [result for result in each.results if result.record.is_required and result.state is not DnsState.OK]
+        if unmet or not each.is_verified:
+            advice = f"publish its records, then run `mailwright domain check {each.domain}`"
+            yield warning("sender domain", f"{each.domain} ({each.state}): {each.missing}", advice)
 
 
 async def _database(database: Database, clock: Clock) -> Finding:
@@ -175,6 +217,10 @@ def _unused_credentials(settings: Settings) -> list[str]:
         "AWS_ACCESS_KEY_ID": os.environ.get("AWS_ACCESS_KEY_ID"),
         "SENDGRID_API_KEY": settings.sendgrid_api_key,
         "SMTPBZ_SMTP_URL": settings.smtpbz_smtp_url,
+        "MAILGUN_API_KEY": settings.mailgun_api_key,
+        "POSTMARK_SERVER_TOKEN": settings.postmark_server_token,
+        "RESEND_API_KEY": settings.resend_api_key,
+        "BREVO_SMTP_URL": settings.brevo_smtp_url,
     }
     return [name for name, value in credentials.items() if value and not settings.dry_run]
 

@@ -38,6 +38,8 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.ACCEPT_FAILURES: "campaign accept-failures {subject}",
     ActionKind.ACCEPT_INCIDENTS: "campaign accept-incidents {subject}",
     ActionKind.OPEN_WAVE: "campaign open-wave {subject}",
+    ActionKind.REQUEST_APPROVAL: "campaign request-approval {subject}",
+    ActionKind.SHOW_PLAN: "campaign plan {subject}",
     ActionKind.FIND_DOUBTS: "campaign in-doubt list {subject}",
 }
 # The option of `tenant edit` that changes each limit, then the options of `campaign limits` that differ.

@@ -129,7 +129,7 @@ def preview(
     as_json: Json = False,
 ) -> None:
     """Preview an article as a recipient would get it now."""
-    seen = _seen(key, as_, ocd_ids, tenant)
+    seen = _load_preview(key, as_, ocd_ids, tenant)
     if as_json:
         print_json(article_preview_response(seen).to_dict())
         return
@@ -147,7 +147,7 @@ def explain(
     key: Key, *, as_: As = None, ocd_ids: Divisions = None, tenant: Tenant = tenants.DEFAULT, as_json: Json = False
 ) -> None:
     """Explain why each slice is or is not in a recipient's article."""
-    seen = _seen(key, as_, ocd_ids, tenant)
+    seen = _load_preview(key, as_, ocd_ids, tenant)
     if as_json:
         print_json([slice_decision_response(each).to_dict() for each in seen.slices])
         return
@@ -266,7 +266,7 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
     out.print(f"Recipients: {found.recipients}. Variants: {len(shares)}. Without a slice: {found.skipped}.")
 
 
-def _seen(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
+def _load_preview(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
     async def work(at: Installation) -> ArticlePreview:
         owner = await find_tenant(at, tenant)
         previews = _service(ArticlePreviews, at)

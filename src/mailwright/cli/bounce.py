@@ -28,7 +28,8 @@ def bounce(as_json: Json = False) -> None:
     """Read one email from standard input and record the bounces and complaints in it, or the reply that it is.
 
     To set it up, add `bounces: "|mailwright bounce"` to `/etc/aliases`, or the command to `.forward`. A hard bounce or
-    a complaint suppresses the address. A reply is recorded and forwarded. Any other email is logged and ignored.
+    a complaint suppresses the address. A reply is recorded and forwarded. DMARC reports are stored. Any other email is
+    logged and ignored.
 
     Exit codes: 0 processed; 75 temporary failure (database, settings), so that the mail server tries again.
     """
@@ -45,7 +46,7 @@ def bounce(as_json: Json = False) -> None:
         report_error(error)
         raise typer.Exit(TRY_AGAIN) from error
     kind = recorded.kind
-    if not recorded.reports:
+    if not recorded.reports and not recorded.dmarc:
         log.warning("bounce_mail_ignored", kind=kind)
     if as_json:
         print_json(_described(kind, recorded))
@@ -66,6 +67,8 @@ async def _announce_nothing() -> None:
 
 
 def _sentence(kind: str, recorded: RecordedBounceMail) -> str:
+    if recorded.dmarc:
+        return " ".join(f"DMARC report of {each.reporter}: {each.reason or each.outcome}" for each in recorded.dmarc)
     if not recorded.reports:
         return f"Not a report about a message from this installation: {kind.replace('_', ' ')}."
     counts = recorded.counts

@@ -18,6 +18,8 @@ from mailwright.cli.campaign_options import (
     Alone,
     Attach,
     Detach,
+    ExcludeLists,
+    ExcludeSegments,
     Filter,
     GuardRails,
     Hours,
@@ -35,7 +37,6 @@ from mailwright.cli.campaign_options import (
     Segment,
     Sender,
     SendTime,
-    Source,
     Subject,
     TemplateId,
     TestPercent,
@@ -51,16 +52,26 @@ from mailwright.cli.campaign_options import (
     WinnerBy,
     Zone,
 )
-from mailwright.cli.campaign_output import View, guard_lines, limits, picture, schedule_text, status, waiting
+from mailwright.cli.campaign_output import (
+    View,
+    guard_lines,
+    limits,
+    picture,
+    plan_table,
+    schedule_text,
+    status,
+    waiting,
+)
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
-from mailwright.cli.options import Json, Limit, Tenant, group
+from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
+from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
@@ -86,6 +97,7 @@ from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
+from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
@@ -101,7 +113,10 @@ from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.numbers import load_numbers
+from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.records import Actor, Campaign
+from mailwright.sources.campaigns.removal import CampaignRemoval
+from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 
@@ -127,14 +142,17 @@ def create(
     name: Name,
     *,
     subject: Subject = None,
-    html: Source = None,
-    mjml: Source = None,
-    markdown: Source = None,
+    html: HtmlFile = None,
+    mjml: MjmlFile = None,
+    markdown: MarkdownFile = None,
+    blocks: BlocksFile = None,
     template: TemplateId = None,
     text: TextFile = None,
     lists: Lists = None,
     segment: Segment = None,
     filter_: Filter = None,
+    exclude_lists: ExcludeLists = None,
+    exclude_segments: ExcludeSegments = None,
     sender: Sender = None,
     reply_to: ReplyTo = None,
     attach: Attach = None,
@@ -179,12 +197,14 @@ def create(
 
 
 @app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False) -> None:
+def list_command(
+    state: State = RecordState.ACTIVE, tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False
+) -> None:
     """List a tenant's campaigns and why they wait."""
 
     async def work(at: Installation) -> list[View]:
         owner = await find_tenant(at, tenant)
-        found = await _campaigns(at).list_page(tenant_id=owner.id, limit=limit)
+        found = await _campaigns(at).list_page(tenant_id=owner.id, limit=limit, state=state)
         now = at.clock.now()
         async with at.database.read() as tx:
             places = {place.campaign_id: place for place in await progress.list_positions(tx, now, tenant_id=owner.id)}
@@ -206,14 +226,15 @@ def check(
 ) -> None:
     """Run the pre-send checks without starting. Exit code 1 if the campaign cannot start."""
 
-    async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue]]:
+    async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str]:
         campaign = await _found(at, campaign_id)
         found = await _examined(at, campaign, await _sender_problems(at))
-        return campaign, found, await _dead_links(found) if check_links else []
+        reviewed = await digest_checked(campaign, found, _sender_rules(at))
+        return campaign, found, await _dead_links(found) if check_links else [], reviewed
 
-    campaign, examined, dead = _run(work)
+    campaign, examined, dead, reviewed = _run(work)
     if as_json:
-        result = campaign_check_response(examined)
+        result = campaign_check_response(examined, reviewed)
         result.warnings += warning_responses(dead)
         print_json(result.to_dict())
     else:
@@ -241,6 +262,12 @@ def start(
         ),
     ] = False,
     send_now: Annotated[bool, typer.Option("--now", help="Send now and ignore the send time.")] = False,
+    reviewed: Annotated[
+        str | None,
+        typer.Option(
+            help="`reviewed` of `campaign check --json`: start only if nothing has changed since.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Start a campaign: freeze its content and enqueue its audience. All errors are reported at once.
 
@@ -254,7 +281,7 @@ def start(
         wanted = replace(draft, definition=with_send_time(draft.definition, send_now=send_now))
         _print_warnings((await _examined(at, wanted)).warnings)
         campaign = await _campaigns(at).start(
-            ACTOR, campaign_id, overrides_rules=override_sender_rules, send_now=send_now
+            ACTOR, campaign_id, overrides_rules=override_sender_rules, send_now=send_now, reviewed=reviewed
         )
         if not no_wait:
             await _enqueue(at, campaign)
@@ -341,6 +368,34 @@ def cancel(
         unsent = f"{_people(remaining)} {have} not received it yet. " if remaining else ""
         typer.confirm(f"Cancel {view.campaign.name}? {unsent}This cannot be undone.", abort=True)
     _act(lambda campaigns: campaigns.cancel(ACTOR, campaign_id))
+
+
+@app.command()
+def withdraw(campaign_id: CampaignId) -> None:
+    """Make a draft again of a campaign that has not begun to send, for example to edit it."""
+    _show_status(_run(lambda at: _removal(at).withdraw(ACTOR, campaign_id)))
+
+
+@app.command()
+def archive(campaign_id: CampaignId) -> None:
+    """Hide a draft or a finished campaign from lists. Its messages and report stay."""
+    campaign = _run(lambda at: _removal(at).archive(ACTOR, campaign_id))
+    out.print(f"Archived {campaign.name}.", markup=False, soft_wrap=True)
+
+
+@app.command()
+def delete(campaign_id: CampaignId) -> None:
+    """Delete a campaign that never started."""
+    campaign = _run(lambda at: _removal(at).delete(ACTOR, campaign_id))
+    again = f"`mailwright campaign restore {campaign_id}` brings it back."
+    out.print(f"Deleted {campaign.name}. {again}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def restore(campaign_id: CampaignId) -> None:
+    """Bring back an archived or deleted campaign."""
+    campaign = _run(lambda at: _removal(at).restore(ACTOR, campaign_id))
+    out.print(f"Restored {campaign.name}.", markup=False, soft_wrap=True)
 
 
 @app.command("accept-failures")
@@ -552,6 +607,53 @@ def show(
 
 
 @app.command()
+def plan(campaign_id: CampaignId, as_json: Json = False) -> None:
+    """Show what a campaign would send, to whom and when, and whether a second person must approve it."""
+
+    async def work(at: Installation) -> PlanReport:
+        await _found(at, campaign_id)
+        return await _approvals(at).report(campaign_id, tenant_id=None)
+
+    _print_plan(_run(work), as_json=as_json)
+
+
+@app.command("request-approval")
+def request_approval(campaign_id: CampaignId, as_json: Json = False) -> None:
+    """Request that a second person approves the campaign as it is now. They decide in the dashboard."""
+
+    async def work(at: Installation) -> PlanReport:
+        await _found(at, campaign_id)
+        return await _approvals(at).request(ACTOR, campaign_id)
+
+    _print_plan(_run(work), as_json=as_json)
+
+
+@app.command("withdraw-approval")
+def withdraw_approval(campaign_id: CampaignId) -> None:
+    """Take back the request for an approval, or an approval. The rule of the tenant then applies again."""
+
+    async def work(at: Installation) -> PlanReport:
+        await _found(at, campaign_id)
+        await _approvals(at).withdraw(ACTOR, campaign_id)
+        return await _approvals(at).report(campaign_id, tenant_id=None)
+
+    _print_plan(_run(work), as_json=False)
+
+
+def _print_plan(report: PlanReport, *, as_json: bool) -> None:
+    from mailwright.schemas.approvals import plan_response  # noqa: PLC0415 - only these commands need it
+
+    if as_json:
+        print_json(plan_response(report).to_dict())
+    else:
+        out.print(plan_table(report))
+        for change in report.changes:
+            out.print(Text(f"Changed: {change.sentence}"), soft_wrap=True)
+            if change.diff:
+                out.print(Text(change.diff, style="dim"), soft_wrap=True)
+
+
+@app.command()
 def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
     """Explain why a campaign has not been sent yet, until when it waits, and what you can do."""
 
@@ -562,7 +664,9 @@ def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
     async def work(at: Installation) -> CampaignExplanation:
         defaults = defaults_of(at.settings, providers_of(at.settings))
         await _found(at, campaign_id)
-        return await explain_campaign(at.database, at.clock, defaults, campaign_id, tenant_id=None)
+        return await explain_campaign(
+            at.database, at.clock, defaults, campaign_id, tenant_id=None, approvals=_approvals(at)
+        )
 
     found = _run(work)
     if as_json:
@@ -676,6 +780,20 @@ def _campaigns(at: Installation) -> Campaigns:
     return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at), _guard_rails(at))
 
 
+def _approvals(at: Installation) -> CampaignApprovals:
+    # As above.
+    from mailwright.app.limits import defaults_of  # noqa: PLC0415
+    from mailwright.app.providers import providers_of  # noqa: PLC0415
+
+    defaults = defaults_of(at.settings, providers_of(at.settings))
+    plans = CampaignPlans(at.database, at.clock, _templates(at), _sender_rules(at), defaults)
+    return CampaignApprovals(at.database, at.clock, plans)
+
+
+def _removal(at: Installation) -> CampaignRemoval:
+    return CampaignRemoval(at.database, at.clock)
+
+
 def _failures(at: Installation) -> CampaignFailures:
     return CampaignFailures(at.database, at.clock)
 
@@ -691,9 +809,10 @@ def _guard_rails(at: Installation) -> InstallationRails:
 
 
 def _sender_rules(at: Installation) -> SenderRules:
+    from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - as above
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - as above
 
-    return make_sender_rules(at.settings)
+    return make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
 
 
 def _templates(at: Installation) -> TemplateStore:

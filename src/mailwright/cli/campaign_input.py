@@ -44,6 +44,8 @@ def definition(options: Options) -> dict[str, Any]:
             "lists": options["lists"] or [],
             "segment": options["segment"],
             "filter": None if filter_ is None else json_or_text(filter_),
+            "excludeLists": options["exclude_lists"],
+            "excludeSegments": options["exclude_segments"],
             "from": options["sender"],
             "replyTo": options["reply_to"],
             "variables": variables(options["values"] or []),
@@ -60,7 +62,7 @@ def definition(options: Options) -> dict[str, Any]:
 def _content(options: Options) -> dict[str, Any]:
     files = {format_: options[format_] for format_ in TemplateFormat if options[format_] is not None}
     if len(files) + (options["template"] is not None) != 1:
-        raise typer.BadParameter("give exactly one of --html, --mjml, --markdown and --template")
+        raise typer.BadParameter("give exactly one of --html, --mjml, --markdown, --blocks and --template")
     content: dict[str, Any] = {"subject": options["subject"], "templateId": options["template"]}
     for format_, file in files.items():
         content |= {"format": format_, "body": file.read()}

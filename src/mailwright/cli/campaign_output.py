@@ -9,13 +9,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.cli.output import display, zone_time
+from mailwright.cli.output import display, table, zone_time
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.sizes import size_text
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import bucket_parts
 from mailwright.schemas.explanation_text import GUARD_ACTIONS, deferral_text, guard_finding_text
+from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.guard_rails import GuardReport
 from mailwright.sources.campaigns.numbers import CampaignNumbers
@@ -125,7 +126,14 @@ def limits(campaign: Campaign) -> Iterable[str]:
     if own.ignore_frequency_cap is not None:
         yield f"no frequency cap ({own.ignore_frequency_cap})"
     if own.guard_rails is not None:
-        yield f"guard rails {own.guard_rails.model_dump_json(by_alias=True, exclude_none=True)}"
+        given = own.guard_rails.model_dump(exclude_none=True)
+        yield f"guard rails: {', '.join(_guard_rail_text(name, value) for name, value in given.items())}"
+
+
+def _guard_rail_text(name: str, value: float | str) -> str:
+    """Return `complaint stop 0.2 %`."""
+    words = name.removesuffix("_percent").replace("_", " ")
+    return f"{words} {value} %" if name.endswith("_percent") else f"{words} {str(value).replace('_', ' ')}"
 
 
 def guard_lines(report: GuardReport) -> Iterable[str]:
@@ -190,3 +198,25 @@ def _grid(facts: Iterable[tuple[str, Any]]) -> Table:
 
 def _time(instant: Instant | None) -> str | None:
     return None if instant is None else zone_time(instant)
+
+
+def plan_table(report: PlanReport) -> Table:
+    """Return the plan of a campaign and its approval as a table."""
+    found, definition = report.plan, report.plan.campaign.definition
+    rows = [
+        ("campaign", found.campaign.name),
+        ("recipients", f"{found.recipients:,}"),
+        ("excluded", f"{sum(found.excluded.values()):,}"),
+        ("from", found.sender or ""),
+        ("send time", _time(definition.scheduled_at) or "when it is started"),
+        ("finishes", _time(found.finishes_at) or "not known"),
+        *((f"content {each.variant} {each.locale}".rstrip(), each.subject) for each in found.contents),
+        *(("error", f"{problem.field}: {problem.message}") for problem in found.problems),
+        *(("warning", warning.sentence) for warning in found.warnings),
+        ("digest", found.digest),
+        ("approval", report.refusal or ("given" if report.is_required else "not required")),
+    ]
+    made = table("Plan!", "")
+    for name, value in rows:
+        made.add_row(name, Text(value))
+    return made

@@ -172,8 +172,12 @@ def _print_figures(found: ReportFigures | None) -> None:
             f"{groups.only_machines:,} only by machines, {groups.not_measured:,} not measured",
             soft_wrap=True,
         )
-    rates = ((each.name.capitalize(), _percent(each.rate), _percent(each.median)) for each in found.comparison.rates)
-    print_rows(("Rate", "This campaign#", f"Median of {found.comparison.campaigns}#"), rows=rates, nothing="")
+    earlier = found.comparison.campaigns
+    rates = [(each.name.capitalize(), _percent(each.rate), _percent(each.median)) for each in found.comparison.rates]
+    if earlier:
+        print_rows(("Rate", "This campaign#", f"Median of {earlier} before#"), rows=rates, nothing="")
+    else:
+        print_rows(("Rate", "This campaign#"), rows=[rate[:2] for rate in rates], nothing="")
     domains = (
         (each.name, each.sent, each.opened, each.clicked, each.bounced, each.complained, each.unsubscribed)
         for each in found.breakdown.providers

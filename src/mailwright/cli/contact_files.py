@@ -36,19 +36,25 @@ ListKey = Annotated[
     typer.Option("--list", help="Subscribe the contacts to this list; it is created if missing.", show_default=False),
 ]
 
+ColumnMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, or `Notes=-` to ignore it.",
+        show_default=False,
+    ),
+]
+StartSequences = Annotated[
+    bool,
+    typer.Option("--start-sequences", help="Let new subscribers enter the sequences that joining the list starts."),
+]
+
 
 def import_command(
     file: File,
     *,
     list_key: ListKey = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            help="Map a column: `E-Mail=email`, `Plan=tariff`, `Born=birthday:dmy`, or `Notes=-` to ignore it.",
-            show_default=False,
-        ),
-    ] = None,
+    columns: ColumnMap = None,
     tags: Annotated[
         list[str] | None, typer.Option("--tag", help="Add this tag to every contact.", show_default=False)
     ] = None,
@@ -72,6 +78,7 @@ def import_command(
         str | None,
         typer.Option(help="Evidence for the legal basis, for example the name of a contract.", show_default=False),
     ] = None,
+    start_sequences: StartSequences = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show how the first rows would be imported, and store nothing.")
     ] = False,
@@ -80,7 +87,15 @@ def import_command(
 ) -> None:
     """Import contacts from a CSV or .xlsx file. Run it again to resume. Unsubscribed contacts stay unsubscribed."""
     basis = legal_basis_record(legal_basis, legal_basis_source, CONSOLE)
-    purpose = ImportOptions(list_key, tuple(tags or ()), _chosen(columns or []), confirmed, encoding, basis)
+    purpose = ImportOptions(
+        list_key,
+        tuple(tags or ()),
+        _chosen(columns or []),
+        confirmed,
+        encoding,
+        basis,
+        starts_sequences=start_sequences,
+    )
     if dry_run:
         _show_preview(run(lambda at: _preview(at, tenant, file, purpose)), as_json=as_json)
         return
@@ -197,6 +212,8 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
         (_preview_row(line, row) for line, row in seen.rows),
         nothing="No rows.",
     )
+    if seen.plan.rows > len(seen.rows):
+        aside.print(f"These are the first {len(seen.rows)} of {seen.plan.rows} rows.")
 
 
 def _imported_as(column: ImportColumn) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from mailwright.audience.switching.archives import unpacked
 from mailwright.audience.switching.exports import ExportFile
-from mailwright.audience.switching.moving import SwitchCounts, SwitchOver, SwitchOvers
+from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
+from mailwright.audience.switching.results import SwitchCounts
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant
@@ -85,12 +86,14 @@ def import_from_command(
 
 
 def _sentence(counts: SwitchCounts, *, is_preview: bool) -> str:
-    complained = f" ({counts.complained:,} of them complained)" if counts.complained else ""
+    parts_of = ((counts.complained, "complained"), (counts.already_unsubscribed, "already unsubscribed here"))
+    named = ", ".join(f"{number:,} of them {what}" for number, what in parts_of if number)
     parts = (
         f"{counts.subscribed:,} subscribed",
-        f"{counts.unsubscribed:,} unsubscribed{complained}",
+        f"{counts.unsubscribed:,} unsubscribed{f' ({named})' if named else ''}",
         f"{counts.bounced:,} bounced",
         f"{counts.refused:,} refused",
+        f"{counts.repeated:,} repeated",
     )
     preview = " Nothing was stored." if is_preview else ""
     return f"{' + '.join(parts)} = {counts.rows:,} rows.{preview}"

@@ -14,7 +14,8 @@ import uvloop
 from rich.text import Text
 
 from mailwright.app.listening import address_of, listen
-from mailwright.app.serving import Shutdown, serve
+from mailwright.app.serving import serve
+from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.cli.audit import print_identity
 from mailwright.cli.campaign_output import status, waiting
@@ -27,6 +28,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.states import Status
+from mailwright.domain.tracking import TrackingMode
 from mailwright.ops import logs
 from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings
 from mailwright.outbox import message_records
@@ -94,16 +96,20 @@ def _settings(listener: socket.socket) -> Settings:
         "database_url": f"sqlite:///{FOLDER}/mailwright.db",
         "notify_database_url": f"sqlite:///{FOLDER}/seats.db",
         "mailbox": FOLDER / "mailbox",
+        "images": FOLDER / "images",
         "secret_key_file": FOLDER / "mailwright.key",
         "state": FOLDER / "state",
         "provider": "mailbox",
         "sender": "Analytical Engines <shop@example.com>",
         "postal_address": "Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
         "base_url": address_of(listener),
+        "tracking": TrackingMode.INDIVIDUAL,
     }
     # Commands that use this configuration file work on the demo's database, mailbox and queue.
-    CONFIG.write_text("".join(f"{name} = {json.dumps(str(value))}\n" for name, value in chosen.items()))
-    return Settings.model_construct(**chosen)
+    CONFIG.write_text(
+        "demo = true\n" + "".join(f"{name} = {json.dumps(str(value))}\n" for name, value in chosen.items())
+    )
+    return Settings.model_construct(**chosen, demo=True)
 
 
 async def _print(engine: Engine, sample: Sample, explanations: list[MessageExplanation], address: str) -> None:

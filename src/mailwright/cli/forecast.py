@@ -156,6 +156,8 @@ def _times(campaign: CampaignForecast, found: Forecast) -> Text:
 
 
 def _open_end(campaign: CampaignForecast) -> str:
+    if campaign.is_rate_unknown:
+        return "end not known until the send rate is measured"
     why = f": {limit_name(campaign.blocker)}" if campaign.blocker else ""
     return f"does not finish within the forecast{why}"
 

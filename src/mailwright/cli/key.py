@@ -9,7 +9,9 @@ from mailwright.access.roles import ALL_SCOPES, Scope
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
+from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 
 app = group("API keys.")
@@ -21,6 +23,13 @@ def create(
     name: Annotated[str, typer.Option(help="What the key is for, for example shop-backend.")] = "",
     scope: Annotated[
         list[Scope] | None, typer.Option(help="A scope; can be repeated.", show_default="all scopes")
+    ] = None,
+    sender: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An address (news@example.com) or domain (@example.com) that the key may send from; can be repeated.",
+            show_default="every sender",
+        ),
     ] = None,
     ses: Annotated[
         bool, typer.Option("--ses", help="Create a key pair that signs requests of the SDKs of AWS to /v2/email.")
@@ -34,10 +43,10 @@ def create(
 
     async def work(at: Installation) -> str:
         owner, keys = await find_tenant(at, tenant), ApiKeys(at.database, at.clock)
-        scopes = frozenset(scope or ALL_SCOPES)
+        scopes, senders = frozenset(scope or ALL_SCOPES), parse_allowed_senders(_checked_senders(sender))
         if not ses:
-            return await keys.create(owner.id, name, scopes)
-        pair = await keys.create_pair(owner.id, name, scopes)
+            return await keys.create(owner.id, name, scopes, senders)
+        pair = await keys.create_pair(owner.id, name, scopes, senders)
         return f"AWS_ACCESS_KEY_ID={pair.access_key_id}\nAWS_SECRET_ACCESS_KEY={pair.key}"
 
     typer.echo(run(work, creates=True))
@@ -61,13 +70,16 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
             f"…{key.hint}",
             key.name or "–",
             ", ".join(_scopes(key)),
+            str(key.senders or "every sender"),
             clock_time(key.created_at),
             clock_time(key.revoked_at),
         )
         for key in found
     )
     nothing = f"The tenant {tenant} has no keys. Create one with `mailwright key create --tenant {tenant}`."
-    print_rows(("Id#", "Key!", "Name", "Scopes", "Created ({zone})!", "Revoked ({zone})!"), rows, nothing=nothing)
+    print_rows(
+        ("Id#", "Key!", "Name", "Scopes", "Senders", "Created ({zone})!", "Revoked ({zone})!"), rows, nothing=nothing
+    )
 
 
 @app.command()
@@ -85,6 +97,13 @@ def revoke(
     out.print(f"Key {key_id} revoked.")
 
 
+def _checked_senders(senders: list[str] | None) -> list[str]:
+    """Return the senders. An empty one, for example of an unset shell variable, must not mean every sender."""
+    if any(not sender.strip() for sender in senders or ()):
+        raise InvalidInput("--sender is empty. Name an address or a domain, or leave it out.", field="sender")
+    return senders or []
+
+
 def _scopes(key: ApiKey) -> list[str]:
     return [scope for scope in Scope if scope in key.scopes]
 
@@ -96,6 +115,7 @@ def _described(key: ApiKey) -> dict[str, object]:
         "name": key.name,
         "hint": key.hint,
         "scopes": _scopes(key),
+        "senders": sorted(key.senders.entries) if key.senders is not None else None,
         "createdAt": isoformat(key.created_at),
         "revokedAt": isoformat(key.revoked_at),
     }

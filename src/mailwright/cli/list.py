@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from mailwright.app.system_emails import render_branded
 from mailwright.audience import lists
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.lists import GENERAL, List
 from mailwright.audience.search import count_subscribers
 from mailwright.audience.status import ContactStatusService
@@ -25,7 +27,7 @@ app = group("Mailing lists and subscriptions.")
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The list key, for example product-news.", show_default=False)]
 Tracking = Annotated[
     TrackingMode | None,
-    typer.Option(help="The most tracking of opens and clicks that this list's emails may use.", show_default=False),
+    typer.Option(help="The tracking of opens and clicks that this list allows at most.", show_default=False),
 ]
 Email = Annotated[str, typer.Argument(metavar="ADDRESS", help="The email address.", show_default=False)]
 
@@ -66,12 +68,17 @@ def create(
 
 
 @app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+def list_command(
+    *,
+    archived: Annotated[bool, typer.Option("--archived", help="Also list archived lists.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
     """List a tenant's lists. `general` stands for all bulk email, always exists and is not shown."""
 
     async def work(at: Installation) -> list[tuple[List, int]]:
         owner = await find_tenant(at, tenant)
-        found = await lists.list_all(at.database, owner.id)
+        found = await lists.list_all(at.database, owner.id, with_archived=archived)
         return [
             (each, 0 if as_json else await count_subscribers(at.database, owner.id, each.list_key)) for each in found
         ]
@@ -159,14 +166,38 @@ def delete(
 ) -> None:
     """Delete a list and its subscriptions. The contacts and the records of unsubscribes stay."""
     if not yes:
-        typer.confirm(f"Delete the list {key} and its subscriptions? This cannot be undone.", abort=True)
+        typer.confirm(f"Delete the list {key} and its subscriptions?", abort=True)
 
     async def work(at: Installation) -> None:
         owner = await tenants.find(at.database, tenant)
-        await lists.delete(at.database, at.clock, owner.id, key, actor=CONSOLE)
+        await ListRemoval(at.database, at.clock).delete(owner.id, key, actor=CONSOLE)
 
     run(work)
-    out.print(f"Deleted the list {key}.", markup=False)
+    out.print(f"Deleted the list {key}. For 30 days, `mailwright list restore {key}` brings it back.", markup=False)
+
+
+@app.command()
+def archive(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Hide a list from pages, sign-up forms and campaigns. Its subscribers stay."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await ListRemoval(at.database, at.clock).archive(owner.id, key, actor=CONSOLE)
+
+    run(work)
+    out.print(f"Archived the list {key}.", markup=False)
+
+
+@app.command()
+def restore(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Bring back an archived or deleted list with its subscribers."""
+
+    async def work(at: Installation) -> None:
+        owner = await tenants.find(at.database, tenant)
+        await ListRemoval(at.database, at.clock).restore(owner.id, key, actor=CONSOLE)
+
+    run(work)
+    out.print(f"Restored the list {key}.", markup=False)
 
 
 @app.command()
@@ -191,7 +222,7 @@ def subscribe(
         given = at.settings.unsubscribe_secret
         secret = given.get_secret_value() if given else await get_or_create_secret(at.database, UNSUBSCRIBE_SECRET)
         links = ConfirmationLinks(at.settings.public_url, UnsubscribeTokens(secret))
-        return await DoubleOptIn(at.database, at.clock, links).subscribe(
+        return await DoubleOptIn(at.database, at.clock, links, render_branded).subscribe(
             owner.id, email, key, source="cli", actor=CONSOLE
         )
 

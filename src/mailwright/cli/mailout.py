@@ -122,7 +122,7 @@ def show(run_id: RunId, as_json: Json = False) -> None:
         waits = await find_waits(at.database, at.clock, [found])
         return found, tallies.get(found.key), await runs.list_errors(found), waits.get(found.key)
 
-    found, tally, errors, wait = _known(lambda: run(work))
+    found, tally, errors, wait = _find_run(lambda: run(work))
     if as_json:
         shown = [
             {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
@@ -160,7 +160,7 @@ def report_command(
         parts = report_csv(report.report_rows(at.database, found.campaign_key or 0))
         await write_parts(parts, file)
 
-    _known(lambda: run(work))
+    _find_run(lambda: run(work))
 
 
 @app.command()
@@ -267,7 +267,7 @@ def _show_wait(wait: RunWait | None) -> None:
         out.print(Text("  mailwright worker", style="cyan"))
 
 
-def _known(work: Callable[[], Found]) -> Found:
+def _find_run(work: Callable[[], Found]) -> Found:
     try:
         return work()
     except NotFound as error:

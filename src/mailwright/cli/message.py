@@ -154,7 +154,7 @@ def retry(outbox_id: MessageId) -> None:
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).requeue(outbox_id, tenant_id=None)
 
-    _done(outbox_id, run(work))
+    _print_new_status(outbox_id, run(work))
 
 
 @app.command()
@@ -164,7 +164,7 @@ def cancel(outbox_id: MessageId) -> None:
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).cancel(outbox_id, tenant_id=None)
 
-    _done(outbox_id, run(work))
+    _print_new_status(outbox_id, run(work))
 
 
 @app.command()
@@ -184,7 +184,7 @@ def resolve(
     async def work(at: Installation) -> Status:
         return await Operations(at.database, at.clock).resolve(outbox_id, resolution, tenant_id=None)
 
-    _done(outbox_id, run(work))
+    _print_new_status(outbox_id, run(work))
 
 
 async def with_rendered_subjects(
@@ -213,7 +213,7 @@ async def _found(at: Installation, outbox_id: str) -> MessageRecord:
     return found
 
 
-def _done(outbox_id: str, status: Status) -> None:
+def _print_new_status(outbox_id: str, status: Status) -> None:
     out.print(Text.assemble(f"{outbox_id} is now ", status_text(status)), soft_wrap=True)
 
 

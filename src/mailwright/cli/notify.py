@@ -8,7 +8,7 @@ import typer
 import uvloop
 
 from mailwright.app.notifications import notify, open_notification_service, open_queue_database
-from mailwright.app.serving import Shutdown
+from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import Installation, run, settings_for_service
 from mailwright.cli.options import Json, Limit, group

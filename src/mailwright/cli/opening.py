@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from mailwright.app.addresses import located
 from mailwright.app.databases import open_database
+from mailwright.app.stored_settings import load_effective
 from mailwright.cli.output import aside, display
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
@@ -42,10 +42,10 @@ def run(
         database = open_database(settings)
         try:
             await _require_file(settings, database, creates=creates)
-            display.zone = ZoneInfo(settings.timezone)
             if not any_schema:
                 await known_revision(database)
-            found = settings if any_schema else await located(settings, database)
+            found = settings if any_schema else await _with_stored(settings, database)
+            display.zone = ZoneInfo(found.timezone)
             return await work(Installation(found, SystemClock(), database))
         finally:
             await database.close()
@@ -77,6 +77,14 @@ async def warn_if_held(at: Installation) -> None:
             "then `mailwright quarantine release` or `drop`.",
             markup=False,
         )
+
+
+async def _with_stored(settings: Settings, database: Database) -> Settings:
+    """Add the settings of the database. A command that does not send works although a secret cannot be read."""
+    effective = await load_effective(settings, database)
+    for problem in effective.problems:
+        aside.print(f"! {problem}", markup=False)
+    return effective.settings
 
 
 def settings_for_command() -> Settings:

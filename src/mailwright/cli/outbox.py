@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from mailwright.app.outbox_table import drain_outbox_table, open_application_database, open_relay, relay_table
-from mailwright.app.serving import Shutdown
+from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import open_engine
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import group

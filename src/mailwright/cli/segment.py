@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from mailwright.app.segment_removal import delete_segment
 from mailwright.audience import segments
 from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.contacts import Contact
@@ -93,7 +94,7 @@ def delete(key: Key, tenant: Tenant = tenants.DEFAULT) -> None:
 
     async def work(at: Installation) -> None:
         owner = await find_tenant(at, tenant)
-        await segments.delete_segment(at.database, owner.id, key, actor=CONSOLE, clock=at.clock)
+        await delete_segment(at.database, at.clock, owner.id, key, actor=CONSOLE)
 
     run(work)
     out.print(f"Deleted the segment {key}.", markup=False)

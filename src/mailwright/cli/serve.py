@@ -57,8 +57,8 @@ def _supervise(settings: Settings, processes: int, *, with_worker: bool) -> int:
 
 async def _serve(settings: Settings, *, with_worker: bool) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
-    from mailwright.app.serving import Shutdown  # noqa: PLC0415
     from mailwright.app.serving import serve as serve_until_stopped  # noqa: PLC0415
+    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
     from mailwright.app.submission import open_submission  # noqa: PLC0415
     from mailwright.app.wiring import open_engine  # noqa: PLC0415
     from mailwright.outbox.installation import save_address  # noqa: PLC0415
@@ -72,7 +72,8 @@ async def _serve(settings: Settings, *, with_worker: bool) -> None:
     async with open_engine(settings) as engine:
         await save_address(engine.database, engine.settings.public_url)
         if _greets():
-            await _invite(engine, address_of(listener))
+            # With a public address, cookies work only there.
+            await _invite(engine, engine.settings.public_url if engine.settings.base_url else address_of(listener))
         await serve_until_stopped(engine, listener, shutdown, with_worker=with_worker, submission=submission)
 
 

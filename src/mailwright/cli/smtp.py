@@ -33,7 +33,8 @@ def smtp(processes: Processes = 1) -> None:
 
 async def _accept(settings: Settings) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
-    from mailwright.app.serving import Shutdown, accept_over_smtp  # noqa: PLC0415
+    from mailwright.app.serving import accept_over_smtp  # noqa: PLC0415
+    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
     from mailwright.app.submission import open_submission  # noqa: PLC0415
     from mailwright.app.wiring import open_engine  # noqa: PLC0415
 

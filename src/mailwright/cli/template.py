@@ -1,8 +1,10 @@
 """`mailwright template`: email templates. Every change creates a new version."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import orjson
 import typer
@@ -11,20 +13,25 @@ from rich.text import Text
 from mailwright.app.findings import Verdict
 from mailwright.app.link_checks import dead_links
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.template_removal import make_template_removal
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, Tenant, group
+from mailwright.cli.options import BlocksFile, HtmlFile, Json, MarkdownFile, MjmlFile, State, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, zone_time
+from mailwright.content.blocks.starters import list_starters, load_starter
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, links_of, run_presend_checks
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
 from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.domain.record_state import RecordState
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.templates import (
     TemplateVersionResponse,
+    starter_response,
     template_check_response,
     template_preview_response,
     template_response,
@@ -39,19 +46,25 @@ Locale = Annotated[str | None, typer.Option(help="The language, for example pt o
 VersionNumber = Annotated[
     int | None, typer.Option("--version", min=1, help="The version number.", show_default="the newest")
 ]
-Source = Annotated[
-    typer.FileText | None, typer.Option(help="The source file; - reads stdin.", encoding="utf-8", show_default=False)
-]
 
 
 @app.command()
 def create(
     template_id: TemplateId,
-    subject: Annotated[str, typer.Option(help="The subject. May use variables: Hello {{ name }}.", show_default=False)],
     *,
-    html: Source = None,
-    mjml: Source = None,
-    markdown: Source = None,
+    subject: Annotated[
+        str | None, typer.Option(help="The subject. May use variables: Hello {{ name }}.", show_default=False)
+    ] = None,
+    html: HtmlFile = None,
+    mjml: MjmlFile = None,
+    markdown: MarkdownFile = None,
+    blocks: BlocksFile = None,
+    starter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Begin with a starter; `mailwright template starters` lists them.", show_default=False
+        ),
+    ] = None,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -71,22 +84,14 @@ def create(
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Create a template, or a new version of it. Errors are reported now, before any email uses it."""
-    given = [
-        (format_, file)
-        for format_, file in zip(TemplateFormat, (html, mjml, markdown), strict=True)
-        if file is not None
-    ]
-    if len(given) != 1:
-        raise typer.BadParameter("give one of --html, --mjml and --markdown")
-    [(format_, file)] = given
-    draft = TemplateDraft(
-        subject=subject,
-        body=file.read(),
-        format=format_,
+    files = dict(zip(TemplateFormat, (html, mjml, markdown, blocks), strict=True))
+    draft = replace(
+        _draft({format_: file for format_, file in files.items() if file is not None}, starter, subject),
         text=text.read_text(encoding="utf-8") if text else None,
         locale=locale or DEFAULT_LOCALE,
-        variables=tuple(_parse_variable(each) for each in variable or ()),
     )
+    if variable:
+        draft = replace(draft, variables=tuple(_parse_variable(each) for each in variable))
 
     async def work(at: Installation) -> StoredTemplate:
         owner = await find_tenant(at, tenant)
@@ -95,6 +100,16 @@ def create(
     stored = run(work, creates=True)
     locale = f" in {stored.locale}" if stored.locale else ""
     out.print(f"New emails{locale} use version {stored.version} of {stored.template_id}.", markup=False)
+
+
+@app.command()
+def starters(as_json: Json = False) -> None:
+    """List the starters: complete emails to begin with."""
+    if as_json:
+        print_json([starter_response(each).to_dict() for each in list_starters()])
+        return
+    rows = ((each.name, each.kind, each.description) for each in list_starters())
+    print_rows(("Starter!", "For", "Description"), rows, nothing="")
 
 
 @app.command()
@@ -122,12 +137,12 @@ def show(
 
 
 @app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+def list_command(state: State = RecordState.ACTIVE, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List a tenant's templates with their newest versions."""
 
     async def work(at: Installation) -> list[StoredTemplate]:
         owner = await find_tenant(at, tenant)
-        newest = await _store(at).list_page(owner.id, limit=10_000)
+        newest = await _store(at).list_page(owner.id, limit=10_000, state=state)
         return [stored for by_locale in newest for stored in by_locale.values()]
 
     found = run(work)
@@ -144,6 +159,38 @@ def versions(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT, as_json:
         return await _store(at).versions(owner.id, template_id)
 
     _print_versions(run(work), as_json=as_json, nothing="")
+
+
+@app.command()
+def archive(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Hide a template from lists. Emails that name its id still work; a new version brings it back."""
+    run(lambda at: _remove(at, tenant, "archive", template_id))
+    out.print(f"Archived the template {template_id}.", markup=False)
+
+
+@app.command()
+def delete(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Delete a template. Emails that were already accepted still use it."""
+    run(lambda at: _remove(at, tenant, "delete", template_id))
+    out.print(
+        f"Deleted the template {template_id}. `mailwright template restore {template_id}` brings it back.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def restore(template_id: TemplateId, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Bring back an archived or deleted template."""
+    run(lambda at: _remove(at, tenant, "restore", template_id))
+    out.print(f"Restored the template {template_id}.", markup=False)
+
+
+async def _remove(at: Installation, tenant: str, action: str, template_id: str) -> None:
+    owner = await find_tenant(at, tenant)
+    removal = make_template_removal(at.settings, at.database, at.clock)
+    actions = {"archive": removal.archive, "delete": removal.delete, "restore": removal.restore}
+    await actions[action](owner.id, template_id, actor=CONSOLE)
 
 
 @app.command()
@@ -239,6 +286,21 @@ async def _find_version(
     if version is not None:
         return await store.version(owner.id, template_id, version), at.settings
     return await store.latest(owner.id, template_id, locale), at.settings
+
+
+def _draft(files: Mapping[TemplateFormat, TextIO], starter: str | None, subject: str | None) -> TemplateDraft:
+    if len(files) + (starter is not None) != 1:
+        raise typer.BadParameter("give one of --html, --mjml, --markdown, --blocks and --starter")
+    if starter is not None:
+        found = load_starter(starter)
+        body = orjson.dumps(found.document, option=orjson.OPT_INDENT_2).decode()
+        return TemplateDraft(
+            subject=subject or found.subject, body=body, format=TemplateFormat.BLOCKS, variables=found.variables
+        )
+    if subject is None:
+        raise typer.BadParameter("give a --subject")
+    [(format_, file)] = files.items()
+    return TemplateDraft(subject=subject, body=file.read(), format=format_)
 
 
 def _store(at: Installation) -> TemplateStore:

@@ -57,7 +57,9 @@ Alone = Annotated[
 Tracking = Annotated[
     str | None,
     typer.Option(
-        metavar="MODE|none", help="The most tracking allowed: off, anonymous or individual.", show_default=False
+        metavar="MODE|none",
+        help="The tracking that is allowed at most: off, anonymous or individual.",
+        show_default=False,
     ),
 ]
 TrackingHost = Annotated[
@@ -86,8 +88,25 @@ ReplyForwardTo = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS|none", help="Address that replies are forwarded to.", show_default=False),
 ]
+SecondFactor = Annotated[
+    str | None,
+    typer.Option(
+        "--require-second-factor",
+        metavar="yes|no",
+        help="Whether users need two-factor authentication.",
+        show_default=False,
+    ),
+]
+ApprovalOver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|none",
+        help="Campaigns with more recipients need the approval of a second person.",
+        show_default=False,
+    ),
+]
 
-_NUMBERS = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
+_NUMBERS = ("approval_over", "max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 _YES_NO = {"yes": True, "no": False}
 
 
@@ -110,6 +129,8 @@ def create(
     guard_rails: GuardRails = None,
     frequency_cap: FrequencyCap = None,
     reply_forward_to: ReplyForwardTo = None,
+    requires_second_factor: SecondFactor = None,
+    approval_over: ApprovalOver = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
     given = _changes(
@@ -128,6 +149,8 @@ def create(
         guard_rails=guard_rails,
         frequency_cap=frequency_cap,
         reply_forward_to=reply_forward_to,
+        requires_second_factor=requires_second_factor,
+        approval_over=approval_over,
     )
 
     async def work(at: Installation) -> Tenant:
@@ -197,6 +220,8 @@ def edit(
     guard_rails: GuardRails = None,
     frequency_cap: FrequencyCap = None,
     reply_forward_to: ReplyForwardTo = None,
+    requires_second_factor: SecondFactor = None,
+    approval_over: ApprovalOver = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
     changes = _changes(
@@ -215,6 +240,8 @@ def edit(
         guard_rails=guard_rails,
         frequency_cap=frequency_cap,
         reply_forward_to=reply_forward_to,
+        requires_second_factor=requires_second_factor,
+        approval_over=approval_over,
     )
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
@@ -230,6 +257,10 @@ def _changes(**given: Any) -> TenantChanges:
 
 
 def _value(name: str, value: Any) -> Any:
+    if name == "requires_second_factor":
+        if value not in _YES_NO:
+            raise typer.BadParameter(f"{value!r} is not yes or no", param_hint="--require-second-factor")
+        return _YES_NO[value]
     if value == "none":
         return None
     if name in _NUMBERS:
@@ -280,6 +311,9 @@ def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
     made.add_row("tracking", tenant.tracking or "not restricted")
     made.add_row("tracking host", tenant.tracking_host or "the public URL")
     made.add_row("replies forwarded to", tenant.reply_forward_to or "the address in the settings")
+    made.add_row("two-factor authentication", "required" if tenant.requires_second_factor else "optional")
+    over = tenant.approval_over
+    made.add_row("approvals", "none" if over is None else f"campaigns with more than {over:,} recipients")
     made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
 
@@ -306,7 +340,7 @@ def _threshold(name: str, value: Any) -> str:
 
 
 def _described(tenant: Tenant) -> dict[str, Any]:
-    fields = {_camel(name): value for name, value in asdict(tenant).items()}
+    fields = {_camel(name): value for name, value in asdict(tenant).items() if name != "brand"}
     return {**fields, "createdAt": isoformat(tenant.created_at)}
 
 

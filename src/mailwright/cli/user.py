@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
+from mailwright.access.account_links import AccountLinks
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
+from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
+from mailwright.app.system_emails import render_branded
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, group
+from mailwright.cli.options import Json, ask_password, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
 from mailwright.outbox.audit_log import CONSOLE
@@ -26,7 +29,7 @@ PasswordFromInput = Annotated[bool, typer.Option("--password-stdin", help="Read 
 @app.command()
 def create(
     login: Login,
-    role: Annotated[Role, typer.Option(help="The role.")] = Role.EDITOR,
+    role: Annotated[Role, typer.Option(help="The role.")] = Role.VIEWER,
     tenant: Annotated[
         str | None, typer.Option(help="Limit the user to this tenant.", show_default="all tenants")
     ] = None,
@@ -41,6 +44,30 @@ def create(
 
     made = run(work, creates=True)
     out.print(f"Created the user {made.login} with the role {made.role}.")
+
+
+@app.command()
+def invite(
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="The address of the person.", show_default=False)],
+    role: Annotated[Role, typer.Option(help="The role.")] = Role.VIEWER,
+    tenant: Annotated[
+        str | None, typer.Option(help="Limit the user to this tenant.", show_default="all tenants")
+    ] = None,
+    by_link: Annotated[bool, typer.Option("--link", help="Print the link instead of sending it.")] = False,
+) -> None:
+    """Invite a person by email. The invitation works once, within seven days."""
+
+    async def work(at: Installation) -> str:
+        tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
+        return await account_links_of(at).invite(
+            email, role, tenant_id=tenant_id, actor=CONSOLE, sends_email=not by_link
+        )
+
+    link = run(work)
+    if by_link:
+        typer.echo(link)
+    else:
+        out.print(f"Invitation to {email} queued. A worker sends it.")
 
 
 @app.command("list")
@@ -131,10 +158,15 @@ def reset(login: Login) -> None:
     """Turn off two-factor authentication for a user who lost their device and recovery codes."""
 
     async def work(at: Installation) -> None:
-        await _users(at).remove_second_factor(login, actor=CONSOLE)
+        factors = SecondFactors(at.database, at.clock, FailedSignIns(at.database, at.clock))
+        await factors.remove(await _users(at).find(login), actor=CONSOLE)
 
     run(work)
     out.print(f"Two-factor authentication turned off for {login}.")
+
+
+def account_links_of(at: Installation) -> AccountLinks:
+    return AccountLinks(at.database, at.clock, _users(at), public_url=at.settings.public_url, render=render_branded)
 
 
 def _users(at: Installation) -> Users:
@@ -147,7 +179,7 @@ def _password(*, from_input: bool) -> str:
     if not sys.stdin.isatty():
         aside.print("No terminal to prompt for the password. Use --password-stdin.")
         raise typer.Exit(2)
-    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    return ask_password("Password")
 
 
 def _described(user: User) -> dict[str, object]:

@@ -49,7 +49,8 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
     from prometheus_client import start_http_server  # noqa: PLC0415
 
-    from mailwright.app.serving import Shutdown, work  # noqa: PLC0415
+    from mailwright.app.serving import work  # noqa: PLC0415
+    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
     from mailwright.app.wiring import open_engine  # noqa: PLC0415
     from mailwright.ops import metrics  # noqa: PLC0415
     from mailwright.ops.child_process import this_child  # noqa: PLC0415
@@ -58,7 +59,5 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     shutdown.listen()
     if settings.metrics_port is not None and this_child() is None:
         start_http_server(settings.metrics_port, settings.host, metrics.REGISTRY)
-    has_moved = True
-    while has_moved:
-        async with open_engine(settings) as engine:
-            has_moved = await work(engine, shutdown, drain=drain)
+    async with open_engine(settings) as engine:
+        await work(engine, shutdown, drain=drain)

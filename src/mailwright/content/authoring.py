@@ -1,4 +1,4 @@
-"""Compile MJML, Markdown or HTML to the HTML of an email, once per version. Variables pass through untouched."""
+"""Compile blocks, MJML, Markdown or HTML to the HTML of an email, once per version. Template code passes through."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,11 @@ from markdown_it import MarkdownIt
 from selectolax.lexbor import LexborHTMLParser
 
 from mailwright.content import html as html_rules
+from mailwright.content.brand import DEFAULT_BRAND, Brand
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate, TemplatePart
 from mailwright.content.template_markers import MarkedSource, find_code
+from mailwright.domain.locales import is_right_to_left
 
 # Maximum nesting of elements: the parsers are recursive, and a stack overflow would end the process. Real emails have
 # about thirty levels.
@@ -27,11 +29,18 @@ def compile_to_html(
     title: str = "",
     locale: str = "",
     images: Mapping[str, str] | None = None,
+    brand: Brand = DEFAULT_BRAND,
 ) -> str:
     """Return the HTML for the template store. Linked fonts and style sheets are not fetched and stay links.
 
-    `images` maps the names that the source uses to the URLs of uploaded images.
+    `images` maps the names that the source uses to the URLs of uploaded images. Only blocks use the brand kit.
     """
+    if format is TemplateFormat.BLOCKS:
+        # Imported only here, because blocks are compiled to MJML with this function.
+        from mailwright.content.blocks.compile import compile_document  # noqa: PLC0415
+        from mailwright.content.blocks.document import parse_document  # noqa: PLC0415
+
+        return compile_document(parse_document(source), brand, title=title, locale=locale, images=images).html
     if len(source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
         raise InvalidTemplate(f"The source is larger than {html_rules.MAX_BYTES // 1024} KB.")
     if format is TemplateFormat.HTML and not _has_styles(source):
@@ -39,10 +48,10 @@ def compile_to_html(
     marked = MarkedSource(source, with_words=format is not TemplateFormat.HTML)
     match format:
         case TemplateFormat.MJML:
-            html = _from_mjml(marked)  # MJML inlines its styles itself.
+            html = _from_mjml(marked, is_right_to_left=is_right_to_left(locale))  # MJML inlines its styles itself.
         case TemplateFormat.MARKDOWN:
             body = _with_footer(_move_lists_around_loops(_markdown.render(marked.source), marked), marked)
-            html = _inline_styles(_PAGE.format(body=body))
+            html = _inline_styles(_page(body, is_right_to_left=is_right_to_left(locale)))
         case TemplateFormat.HTML:
             html = _inline_styles(marked.source)
     marked.check(html, may_repeat=format is TemplateFormat.MJML)
@@ -55,16 +64,51 @@ def image_names(source: str) -> frozenset[str]:
     return frozenset(_IMAGE_NAME.findall(source))
 
 
-def _from_mjml(marked: MarkedSource) -> str:
+def _page(body: str, *, is_right_to_left: bool) -> str:
+    page = _PAGE.format(body=body)
+    if not is_right_to_left:
+        return page
+    # Programs drop attributes of the whole page, so the element around the text has the direction, too.
+    page = page.replace('<html lang="und">', '<html lang="und" dir="rtl">').replace(
+        'class="email"', 'class="email" dir="rtl"'
+    )
+    for left, right in _MIRRORED:
+        page = page.replace(left, right, 1)
+    return page
+
+
+def _from_mjml(marked: MarkedSource, *, is_right_to_left: bool = False) -> str:
     import mrml  # noqa: PLC0415 - takes 2 MB that only MJML needs
 
     _check_mjml(marked)
     # Remove the default fonts, because every recipient's email program would load them from Google.
     options = mrml.RenderOptions(fonts={})
     try:
-        return mrml.to_html(marked.source, render_options=options).content
+        html = mrml.to_html(marked.source, render_options=options).content
+        # Errors name lines of the author's source, so that is compiled first.
+        if (mirrored := _mirrored(marked.source) if is_right_to_left else None) is not None:
+            html = mrml.to_html(mirrored, render_options=options).content
+            html = html.replace("text-align:left;direction:rtl", "text-align:right;direction:rtl")
     except OSError as error:
         raise _mjml_error(error, marked) from error
+    return html
+
+
+def _mirrored(source: str) -> str | None:
+    """Return MJML that begins at the right side by default; None if its author chose the direction."""
+    start = _MJML_START.search(source)
+    if start is None or _DIRECTION.search(start[0]):
+        return None
+    rest = source[start.end() :]
+    head = _MJML_HEAD.search(rest)
+    defaults = f"<mj-attributes>{_RIGHT_TO_LEFT}</mj-attributes>"
+    if head is None:
+        rest = f"<mj-head>{defaults}</mj-head>{rest}"
+    elif head["empty"]:
+        rest = f"{rest[: head.start()]}<mj-head>{defaults}</mj-head>{rest[head.end() :]}"
+    else:
+        rest = f"{rest[: head.end()]}{defaults}{rest[head.end() :]}"
+    return f'{source[: start.start()]}<mjml dir="rtl"{start["rest"]}>{rest}'
 
 
 def _check_mjml(marked: MarkedSource) -> None:
@@ -133,11 +177,11 @@ def _inline_styles(html: str) -> str:
 def _move_lists_around_loops(html: str, marked: MarkedSource) -> str:
     """Move the list element outside of the loop, so that the loop creates list items instead of one list per item."""
 
-    def around(match: re.Match[str]) -> str:
+    def wrap_loop(match: re.Match[str]) -> str:
         is_loop = _FOR.match(marked.code(int(match[2]))) and _END_FOR.match(marked.code(int(match[6])))
         return f"<{match[3]}>\n{match[1]}{match[4]}{match[5]}\n</{match[3]}>" if is_loop else match[0]
 
-    return _LOOP_OF_LISTS.sub(around, html)
+    return _LOOP_OF_LISTS.sub(wrap_loop, html)
 
 
 def _with_footer(body: str, marked: MarkedSource) -> str:
@@ -151,7 +195,7 @@ def _with_title(html: str, title: str, locale: str) -> str:
     """Set the title and language if they are missing. Omit a title that is invalid or has unescaped values."""
     if _is_template(title) and not any(word in code for code in find_code(title) for word in ("safe", "autoescape")):
         html = html.replace("<title></title>", f"<title>{_escape_text(title)}</title>", 1)
-    return html.replace(' lang="und"', f' lang="{escape(locale)}"' if locale else "", 1)
+    return html.replace(' lang="und"', f' lang="{escape(locale)}"' if locale else "")
 
 
 def _is_template(source: str) -> bool:
@@ -236,6 +280,20 @@ _markdown = MarkdownIt("commonmark", {"html": True, "linkify": False}).enable(["
 
 # The page for Markdown, readable in every email program: one column, system fonts, light and dark colour schemes. The
 # light scheme's styles are inlined, so the dark scheme must override them with !important.
+_MJML_START = re.compile(r"<mjml(?P<rest>[^>]*)>", re.IGNORECASE)
+_MJML_HEAD = re.compile(r"<mj-head\s*(?P<empty>/)?>", re.IGNORECASE)
+_DIRECTION = re.compile(r"\sdir\s*=", re.IGNORECASE)
+_RIGHT_TO_LEFT = (
+    '<mj-text align="right" /><mj-section direction="rtl" /><mj-column direction="rtl" /><mj-group direction="rtl" />'
+)
+# The sides of the Markdown page in languages that are written from right to left.
+_MIRRORED = (
+    ("overflow-wrap: break-word; }", "overflow-wrap: break-word; direction: rtl; text-align: right; }"),
+    ("padding: 0 0 0 24px", "padding: 0 24px 0 0"),
+    ("padding: 2px 0 2px 16px; border-left", "padding: 2px 16px 2px 0; border-right"),
+    ("text-align: left; }", "text-align: right; }"),
+    ("{ padding-left: 16px; }", "{ padding-right: 16px; }"),
+)
 _PAGE = """<!DOCTYPE html>
 <html lang="und"><head><meta charset="utf-8">\
 <meta name="viewport" content="width=device-width, initial-scale=1">\

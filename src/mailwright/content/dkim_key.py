@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
@@ -58,6 +58,17 @@ class DkimKey:
 
 
 _SELECTOR = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+
+
+def new_private_key(algorithm: str = "rsa") -> str:
+    """Create a key as PEM text: `rsa`, which every receiver can verify, or `ed25519`."""
+    key: RSAPrivateKey | Ed25519PrivateKey
+    if algorithm == "rsa":
+        key = rsa.generate_private_key(public_exponent=65537, key_size=MIN_RSA_BITS)
+    else:
+        key = Ed25519PrivateKey.generate()
+    formats = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, *formats).decode()
 
 
 @lru_cache(maxsize=16)  # Loading an RSA key takes a tenth of a second, because its numbers are checked.

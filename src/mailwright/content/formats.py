@@ -7,3 +7,4 @@ class TemplateFormat(StrEnum):
     HTML = "html"
     MJML = "mjml"
     MARKDOWN = "markdown"
+    BLOCKS = "blocks"  # a JSON document of blocks

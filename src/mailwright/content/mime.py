@@ -58,7 +58,7 @@ class EmailParts:
     message_id: str
     date: Instant
     sender: Mailbox
-    to: Mailbox
+    to: Mailbox | None  # None if all recipients are in Cc or Bcc.
     subject: str
     html: str | None = None
     text: str | None = None
@@ -137,11 +137,17 @@ _PARAMETER_LINE = 54
 _PLAIN_FILENAME = re.compile(r"[A-Za-z0-9!#$&+^_`{}~ .,;@()\[\]=-]{1,54}")
 
 
+def _to_lines(email: EmailParts) -> list[str]:
+    if email.to is not None:
+        return [headers.mailboxes("To", [email.to, *email.further_to], field="to")]
+    return [] if email.cc else ["To: undisclosed-recipients:;"]
+
+
 def _head(email: EmailParts) -> str:
     """Return all headers except the Content-* headers, without the last line end."""
     lines = [
         headers.mailboxes("From", [email.sender], field="from"),
-        headers.mailboxes("To", [email.to, *email.further_to], field="to"),
+        *_to_lines(email),
         headers.unstructured("Subject", email.subject, field="subject"),
         headers.date_line(email.date),
         headers.message_id_line(email.message_id),

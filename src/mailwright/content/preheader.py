@@ -13,7 +13,12 @@ _PADDING = "&#847;&zwnj;&nbsp;" * 60
 
 def with_preheader(html: str, preheader: str) -> str:
     """Insert the preheader before everything else in the body. It may contain variables."""
-    line = f'<div style="{_HIDDEN}">{_escaped(preheader)}{_PADDING}</div>'
+    return insert_preheader(html, _escaped(preheader))
+
+
+def insert_preheader(html: str, escaped: str) -> str:
+    """Insert a preheader that is HTML already."""
+    line = f'<div style="{_HIDDEN}">{escaped}{_PADDING}</div>'
     body = _BODY.search(html)
     return line + html if body is None else html[: body.end()] + line + html[body.end() :]
 

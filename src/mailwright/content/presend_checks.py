@@ -14,11 +14,14 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
+from mailwright.content.personal_links import find_personal_links
 from mailwright.content.template import InvalidSubject, InvalidTemplate, Template
 from mailwright.content.template_markers import find_code, replace_code
-from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.permits import Limits
 
+# The class of an element that contains the postal address of the sender.
+POSTAL_ADDRESS_CLASS = "mw-postal-address"
 # Gmail clips the HTML of an email after this size.
 CLIPPED_BYTES = 102 * 1024
 # Phones show about this many characters of a subject.
@@ -38,6 +41,8 @@ class PresendIssue:
     code: str
     sentence: str
     where: str  # subject, html, text, sender, audience, attachments or scheduledAt
+    # Where an issue of a template was found first. Not compared: an issue of many languages is reported once.
+    locale: str = field(default="", compare=False)
 
 
 ISSUE_LEVELS: Mapping[str, IssueLevel] = {
@@ -49,6 +54,7 @@ ISSUE_LEVELS: Mapping[str, IssueLevel] = {
     "BROKEN_LINK": IssueLevel.ERROR,
     "RELATIVE_LINK": IssueLevel.ERROR,
     "BROKEN_IMAGE": IssueLevel.ERROR,
+    "PERSONAL_LINK": IssueLevel.ERROR,
     "NO_UNSUBSCRIBE_LINK_IN_TEXT": IssueLevel.WARNING,
     "NO_POSTAL_ADDRESS": IssueLevel.WARNING,
     "EMPTY_TEXT": IssueLevel.WARNING,
@@ -59,6 +65,10 @@ ISSUE_LEVELS: Mapping[str, IssueLevel] = {
     "MISLEADING_LINK": IssueLevel.WARNING,
     "IMAGE_WITHOUT_ALT": IssueLevel.WARNING,
     "INSECURE_IMAGE": IssueLevel.WARNING,
+    "LOCAL_IMAGE": IssueLevel.WARNING,
+    "UNFINISHED_BLOCK": IssueLevel.WARNING,
+    "SAMPLE_TEXT": IssueLevel.WARNING,
+    "SAMPLE_LINK": IssueLevel.WARNING,
     "INLINE_IMAGE": IssueLevel.WARNING,
     "UNSUPPORTED_ELEMENT": IssueLevel.WARNING,
     "CLIPPED": IssueLevel.WARNING,
@@ -117,6 +127,7 @@ def run_presend_checks(
         *_subject(subject),
         *(_unsubscribe_link(html, text) if context.is_bulk else ()),
         *(_postal_address(html, text, context) if context.is_bulk else ()),
+        *_personal_links(html, text),
         *_text(html, text),
         *(_html(html) if html is not None else ()),
         *(presend_issue("SENDER_NOT_TRUSTED", sentence, "sender") for sentence in context.sender),
@@ -124,8 +135,8 @@ def run_presend_checks(
     return sorted(_merge(issues), key=lambda issue: issue.level is not IssueLevel.ERROR)
 
 
-def presend_issue(code: str, sentence: str, where: str) -> PresendIssue:
-    return PresendIssue(ISSUE_LEVELS[code], code, sentence, where)
+def presend_issue(code: str, sentence: str, where: str, locale: str = "") -> PresendIssue:
+    return PresendIssue(ISSUE_LEVELS[code], code, sentence, where, locale)
 
 
 def links_of(html: str) -> list[str]:
@@ -139,7 +150,7 @@ def links_of(html: str) -> list[str]:
 def _variables(template: Template, context: PresendContext) -> Iterator[PresendIssue]:
     if context.variables is None:
         return
-    for name in sorted(template.required_variables - context.variables - STANDARD_VARIABLES.keys()):
+    for name in sorted(template.required_variables - context.variables - KNOWN_VARIABLES):
         parts = (("subject", template.subject), ("html", template.html), ("text", template.text))
         where = next(part for part, source in parts if source is not None and name in source.variables)
         yield presend_issue("UNKNOWN_VARIABLE", f"{{{{ {name} }}}} is used, but no value is provided.", where)
@@ -174,9 +185,20 @@ def _unsubscribe_link(html: str | None, text: str | None) -> Iterator[PresendIss
         yield presend_issue(code, "The text has no {{ unsubscribe_url }}.", "text")
 
 
+def _personal_links(html: str | None, text: str | None) -> Iterator[PresendIssue]:
+    """Find links of one recipient, in HTML that was copied from a sent email: everyone would act as that recipient."""
+    for where, source in (("html", html), ("text", text)):
+        for link in find_personal_links(source or ""):
+            advice = f"use {{{{ {link.variable} }}}}" if link.variable else "use the address that it leads to"
+            sentence = f"The link {_short(link.page)} belongs to one recipient of a sent email; {advice} instead."
+            yield presend_issue("PERSONAL_LINK", sentence, where)
+
+
 def _postal_address(html: str | None, text: str | None, context: PresendContext) -> Iterator[PresendIssue]:
     """Check for a postal address, which many countries require. If the setting is empty, look for a postal code."""
     content = html if html is not None else text or ""
+    if f'class="{POSTAL_ADDRESS_CLASS}"' in content:
+        return  # The footer block wrote the address of the brand kit.
     if _uses(content, "postal_address"):
         if not context.postal_address:
             sentence = "{{ postal_address }} is used, but MAILWRIGHT_POSTAL_ADDRESS is not set."
@@ -253,12 +275,19 @@ def _image(node: LexborNode) -> Iterator[PresendIssue]:
     if _has_code(source):
         return
     scheme = source.partition(":")[0].lower() if ":" in source else ""
-    if scheme == "http":
+    host = host_of(source) if scheme in ("http", "https") else None
+    if host is not None and _LOCAL.fullmatch(host):
+        yield presend_issue(
+            "LOCAL_IMAGE",
+            f"Recipients cannot load the image {shown}, because its address works only on this machine or network.",
+            "html",
+        )
+    elif scheme == "http":
         yield presend_issue("INSECURE_IMAGE", f"The image {shown} is not loaded over https.", "html")
     elif scheme == "data":
         yield presend_issue("INLINE_IMAGE", "An image is embedded in the HTML (data:). Gmail does not show it.", "html")
     if scheme in ("http", "https"):
-        if host_of(source) is None:
+        if host is None:
             yield presend_issue("BROKEN_IMAGE", f"The image {shown} is not a valid URL.", "html")
     elif scheme not in ("data", "cid"):
         yield presend_issue("BROKEN_IMAGE", f"The image {shown} is neither uploaded nor an https:// URL.", "html")

@@ -1,10 +1,11 @@
 """Raw email: read the headers of an email that an application composed, and add or remove only whole header fields."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from email.header import decode_header, make_header
 from email.utils import getaddresses
+from functools import lru_cache
 from typing import Final
 
 from mailwright.content.headers import MAX_LINE, PROVIDER_COMMANDS, Mailbox
@@ -26,6 +27,17 @@ _FOLD: Final = re.compile(r"\r\n(?=[ \t])")
 # Headers that mail servers prepend to an email that they relay.
 _TRACE: Final = frozenset({"received", "return-path", "delivered-to"})
 _SINGLE: Final = frozenset({"from", "sender", "subject", "date", "message-id"})
+_SENDERS: Final = ("from", "sender", "resent-from", "resent-sender")
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+# A mailbox without comments, groups, routes and domain literals, after quoted names were replaced.
+_UNAMBIGUOUS: Final = re.compile(
+    r"(?:[^<>()@,:;\[\]\\\"]*<([^<>()@,:;\[\]\\\"\s]+@[\w.-]+)>|([^<>()@,:;\[\]\\\"\s]+@[\w.-]+))"
+)
+
+_AMBIGUOUS: Final = (
+    "From and Sender of an email from a key with senders must be plain: name@example.com or Name <name@example.com>, "
+    "without comments and groups."
+)
 
 
 class InvalidEmail(InvalidInput):
@@ -37,33 +49,45 @@ class InvalidEmail(InvalidInput):
         super().__init__(message, field="body")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not declared frozen: one is created for each header, and that takes three times as long.
 class HeaderField:
     name: str  # In lower case.
     value: str  # Unfolded, not decoded.
     source: bytes  # As the application wrote it, without the last line end.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RawEmail:
     """An email whose header fields can be read. The bytes of each field and of the body stay as they are."""
 
     fields: tuple[HeaderField, ...]
     rest: bytes  # The empty line and the body; only a line end if there is no body.
+    firsts: Mapping[str, str]  # The value of the first field of each name.
+    source: bytes  # The whole email.
 
     def values(self, name: str) -> list[str]:
         return [field.value for field in self.fields if field.name == name]
 
     def first(self, name: str) -> str | None:
-        return next((field.value for field in self.fields if field.name == name), None)
+        return self.firsts.get(name)
 
     @property
     def sender(self) -> Mailbox:
         """The mailbox in the From header; the first one if there are several."""
-        boxes = _mailboxes(self.values("from"), MAX_FROM)
-        if not boxes:
-            raise InvalidEmail("The email needs a From header with an address, for example From: shop@example.com.")
-        return boxes[0]
+        return _author(self.first("from") or "")
+
+    @property
+    def all_senders(self) -> list[Mailbox]:
+        """Every mailbox in From, Sender and their Resent- fields.
+
+        Syntax that mail programs could read differently raises `InvalidEmail`.
+        """
+        values = [value for name in _SENDERS for value in self.values(name)]
+        boxes = _mailboxes(values, MAX_FROM)
+        found = [email for value in values for email in _unambiguous(value)]
+        if [box.address for box in boxes] != [address.deliverable(email) for email in found]:
+            raise InvalidEmail(_AMBIGUOUS)
+        return boxes
 
     @property
     def resender(self) -> str | None:
@@ -96,6 +120,8 @@ class RawEmail:
     @property
     def untraced(self) -> bytes:
         """The email without the headers that mail servers prepended, so that a repeated submission is recognised."""
+        if self.fields[0].name not in _TRACE:
+            return self.source
         start = next((number for number, field in enumerate(self.fields) if field.name not in _TRACE), 0)
         return self.to_bytes(self.fields[start:])
 
@@ -109,8 +135,11 @@ class RawEmail:
                 break
         return list(block.values())
 
-    def to_bytes(self, fields: Collection[HeaderField] | None = None) -> bytes:
-        return b"\r\n".join([*[field.source for field in (self.fields if fields is None else fields)], self.rest])
+    def to_bytes(self, fields: Collection[HeaderField]) -> bytes:
+        """Return the email with only these of its header fields."""
+        if len(fields) == len(self.fields):
+            return self.source
+        return b"\r\n".join([*[field.source for field in fields], self.rest])
 
 
 def parse_raw(content: bytes) -> RawEmail:
@@ -123,15 +152,16 @@ def parse_raw(content: bytes) -> RawEmail:
         raise InvalidEmail(f"The headers are larger than {MAX_HEADER_BYTES // 1024} KB.")
     is_only_head = len(head) == len(content)
     head = head.removesuffix(b"\r\n")
-    fields = tuple(_fields(head))
-    seen: set[str] = set()
+    fields = _fields(head)
+    firsts: dict[str, str] = {}
     for field in fields:
-        if field.name in seen and field.name in _SINGLE:
-            raise InvalidEmail(f"The header {field.name.title()} occurs more than once. Keep only one.")
-        if field.name.startswith(PROVIDER_COMMANDS):
-            raise InvalidEmail(f"The header {field.name} is a command for a provider. Remove it.")
-        seen.add(field.name)
-    return RawEmail(fields, b"" if is_only_head else b"\r\n" + body)
+        name = field.name
+        if name in firsts and name in _SINGLE:
+            raise InvalidEmail(f"The header {name.title()} occurs more than once. Keep only one.")
+        if name.startswith(PROVIDER_COMMANDS):
+            raise InvalidEmail(f"The header {name} is a command for a provider. Remove it.")
+        firsts.setdefault(name, field.value)
+    return RawEmail(fields, b"" if is_only_head else b"\r\n" + body, firsts, content)
 
 
 def with_crlf(content: bytes) -> bytes:
@@ -165,25 +195,28 @@ def check_lines(content: bytes) -> None:
     """Raise `InvalidEmail` if the lines of an email cannot be sent unchanged."""
     if b"\0" in content:
         raise InvalidEmail("The email contains a NUL byte. Encode binary content as base64.")
-    ends = content.count(b"\r\n")
+    lines = content.split(b"\r\n")
+    ends = len(lines) - 1
     if ends != content.count(b"\n") or ends != content.count(b"\r"):
         raise InvalidEmail("Every line of the email must end in CRLF, but it contains a CR or LF alone.")
     if not content.endswith(b"\r\n"):
         raise InvalidEmail("The last line of the email must end in CRLF.")
-    if max(map(len, content.split(b"\n"))) > MAX_LINE + 1:
+    if max(map(len, lines)) > MAX_LINE:
         raise InvalidEmail(
             f"A line of the email is longer than {MAX_LINE} bytes. Encode the part as quoted-printable or base64."
         )
 
 
-def _fields(head: bytes) -> Iterator[HeaderField]:
+def _fields(head: bytes) -> tuple[HeaderField, ...]:
+    fields = []
     for number, source in enumerate(FIELD_START.split(head), 1):
         found = _FIELD.fullmatch(source)
         if found is None:
             raise InvalidEmail(f"Header {number} is not of the form Name: value. An empty line ends the headers.")
         value = found[2].decode("utf-8", "replace")
         unfolded = _FOLD.sub("", value) if "\n" in value else value
-        yield HeaderField(found[1].decode().lower(), unfolded.strip(), source)
+        fields.append(HeaderField(found[1].decode().lower(), unfolded.strip(), source))
+    return tuple(fields)
 
 
 def _split(values: Collection[str]) -> Iterator[tuple[str | None, str]]:
@@ -192,6 +225,22 @@ def _split(values: Collection[str]) -> Iterator[tuple[str | None, str]]:
             yield address.split_mailbox(value)
         else:
             yield from getaddresses([value])
+
+
+def _unambiguous(value: str) -> Iterator[str]:
+    for part in _QUOTED.sub("quoted", value).split(","):
+        found = _UNAMBIGUOUS.fullmatch(part.strip())
+        if found is None:
+            raise InvalidEmail(_AMBIGUOUS)
+        yield found[1] or found[2]
+
+
+@lru_cache(maxsize=256)  # Cached because most emails of an application have the same From header.
+def _author(value: str) -> Mailbox:
+    boxes = _mailboxes([value], MAX_FROM)
+    if not boxes:
+        raise InvalidEmail("The email needs a From header with an address, for example From: shop@example.com.")
+    return boxes[0]
 
 
 def _mailboxes(values: Collection[str], max_length: int) -> list[Mailbox]:

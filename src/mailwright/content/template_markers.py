@@ -28,7 +28,7 @@ class MarkedSource:
     """
 
     def __init__(self, source: str, *, with_words: bool) -> None:
-        if _MARK.search(source):
+        if is_reserved(source):
             raise InvalidTemplate("The source contains text that Mailwright reserves for markers (mwk…k). Remove it.")
         self._codes: list[TemplateCode] = []
         self._with_words = with_words
@@ -123,6 +123,11 @@ _START = re.compile(
 )
 # Parsers add `=""` to an attribute without a value, and escape a comment in a code block.
 _MARK = re.compile(r'<!--mwk(\d+)k-->|&lt;!--mwk(\d+)k--&gt;|mwk(\d+)k(?:="")?')
+
+
+def is_reserved(text: str) -> bool:
+    """Return whether the text contains a marker, so that no source can contain it."""
+    return _MARK.search(text) is not None
 
 
 def find_code(source: str) -> Iterator[str]:

@@ -4,15 +4,19 @@ import difflib
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import orjson
-from sqlalchemy import ColumnElement, func, insert, select
+from sqlalchemy import ColumnElement, func, insert, literal, select
 
+from mailwright.content.brand import Brand
+from mailwright.content.brand_store import load_brand
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.headers import Mailbox
 from mailwright.content.images import ImageStore
 from mailwright.content.layout import Layout, SharedHeaders
+from mailwright.content.segments_used import IN_SEGMENTS, segments_used
+from mailwright.content.social_icons import icon_urls
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.content.variables import (
     STANDARD_VARIABLES,
@@ -22,12 +26,15 @@ from mailwright.content.variables import (
     standard_values,
     used_variables,
 )
+from mailwright.content.work_thread import run_in_thread
 from mailwright.domain import locales
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.domain.record_state import RecordState
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.tables import templates, tenants
 
 # Limits of the cache: the number of versions, and their total number of characters, because a version may have
@@ -38,6 +45,21 @@ MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
 RECENT_LOADS = 16
 # Template IDs with this character are internal, for example the content of a campaign.
 RESERVED_CHARACTER = ":"
+
+
+class TemplateExists(NotPossibleNow):
+    """A template with this ID already exists."""
+
+    def __init__(self, template_id: str, *, is_deleted: bool = False) -> None:
+        known = "was deleted and can be restored" if is_deleted else "already exists"
+        super().__init__(f"The template {template_id[:80]!r} {known}. Choose another ID.", field="templateId")
+
+
+class VersionChanged(NotPossibleNow):
+    """Someone stored a newer version than the one that a change began with."""
+
+    def __init__(self, template_id: str) -> None:
+        super().__init__(f"The template {template_id[:80]!r} has a newer version. Reload it.", field="baseVersion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +88,7 @@ class StoredTemplate:
     format: TemplateFormat = TemplateFormat.HTML
     source: str | None = None  # None if the author wrote the HTML itself
     variables: tuple[Variable, ...] = ()
+    is_archived: bool = False
 
     @property
     def body(self) -> str:
@@ -84,16 +107,34 @@ class StoredTemplate:
     def render(
         self, values: Mapping[str, Any], standard_values: Mapping[str, str] = STANDARD_VARIABLES
     ) -> RenderedEmail:
-        """Render for a preview; samples replace missing values. Raise an error that lists all values still missing."""
+        """Render for a preview; samples replace missing values. Raise an error that lists all values still missing.
+
+        Without memberships in `values`, the recipient is a member of every segment that the template asks about.
+        """
         template = self.compiled()
         samples = {variable.name: variable.sample for variable in self.variables if variable.sample is not None}
-        given = {**standard_values, **samples, **values}
+        members = dict.fromkeys(segments_used(self.subject, self.html, self.text), True)
+        given = {**standard_values, IN_SEGMENTS: members, **samples, **values}
         if lacking := missing_variables(template, given):
             raise InvalidTemplate(f"The template needs {', '.join(lacking)}: provide values, or declare samples.")
         return template.render(given)
 
     def compiled(self) -> Template:
         return Template(subject=self.subject, html=self.html, text=self.text)
+
+
+async def find_template_ids(database: Database, tenant_id: int, text: str, *, limit: int) -> list[str]:
+    """Return the IDs that contain the text."""
+    t = templates.c
+    matching = (
+        t.tenant_id == tenant_id,
+        t.deleted_at.is_(None),
+        t.template_id.not_like(f"%{RESERVED_CHARACTER}%"),
+    )
+    contains = position(lower_ascii(t.template_id), lower_ascii(literal(text))) > 0
+    wanted = select(t.template_id).where(*matching, contains).distinct().order_by(t.template_id).limit(limit)
+    async with database.read() as tx:
+        return [row.template_id for row in await tx.execute(wanted)]
 
 
 class TemplateStore:
@@ -106,7 +147,7 @@ class TemplateStore:
         postal_address: str | None = None,
     ) -> None:
         self._database = database
-        self._clock = clock
+        self.clock = clock
         self._images = images
         self._public_url = public_url
         self.standard = standard_values(postal_address)
@@ -122,16 +163,26 @@ class TemplateStore:
         *,
         actor: str | None = None,
         must_be_new: bool = False,
+        must_be_unused: bool = False,
+        keeps_locked: bool = False,
+        base_version: int | None = None,
     ) -> StoredTemplate:
         """Compile a draft and store it as a new version. An `actor` is recorded in the audit log.
 
+        If `keeps_locked` is true, the blocks that a developer locked must be unchanged.
         If `must_be_new` is true, a template with this ID must not exist yet, because email would use the new version.
+        If `must_be_unused` is true, neither may a deleted one have this ID, because it can be restored.
+        If `base_version` is set and not the latest version of the locale (0: there is none), raise `VersionChanged`.
         """
         if RESERVED_CHARACTER in template_id or "/" in template_id:
             raise InvalidInput("A template ID cannot contain a colon or a slash.", field="templateId")
         locale = DEFAULT_LOCALE if draft.locale == DEFAULT_LOCALE else locales.normal(draft.locale)
         if locale is None:
             raise InvalidInput("The locale is not valid. Use a language code such as pt or pt-BR.", field="locale")
+        if keeps_locked:
+            await self.check_locked(tenant_id, template_id, draft, locale)
+        else:
+            await self._require_no_deleted_locks(tenant_id, template_id)
         html = await self.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
         check_declared(Template(subject=draft.subject, html=html, text=draft.text), draft.variables)
         stored = {
@@ -143,7 +194,44 @@ class TemplateStore:
             "source": draft.body if html != draft.body else None,
             "variables": orjson.dumps(draft.variables).decode(),
         }
-        return await self._insert(tenant_id, template_id, stored, actor, must_be_new=must_be_new)
+        return await self._insert(
+            tenant_id,
+            template_id,
+            stored,
+            actor,
+            must_be_new=must_be_new,
+            must_be_unused=must_be_unused,
+            base_version=base_version,
+        )
+
+    async def check_locked(self, tenant_id: int, template_id: str, draft: TemplateDraft, locale: str) -> None:
+        """Raise if the draft changes blocks that a developer locked in the latest version, or locks others.
+
+        A new template with the ID of a deleted one keeps its locks.
+        """
+        from mailwright.content.blocks.document import read_json  # noqa: PLC0415 - needed by the composer only
+        from mailwright.content.blocks.locked import check_locked, check_no_locks  # noqa: PLC0415
+
+        after = read_json(draft.body) if draft.format is TemplateFormat.BLOCKS else None
+        async with self._database.read() as tx:
+            found = await latest_by_locale(tx, tenant_id, template_id, is_deleted_included=True)
+        before = locales.best(found, locale or None) if found else None
+        if before is not None and before.format is TemplateFormat.BLOCKS:
+            check_locked(orjson.loads(before.body), after)
+        elif after is not None:
+            check_no_locks(after)
+
+    async def _require_no_deleted_locks(self, tenant_id: int, template_id: str) -> None:
+        """Raise if a deleted template with this ID has locked blocks, which a new version would lose."""
+        from mailwright.content.blocks.locked import has_locks  # noqa: PLC0415 - needed by the composer only
+
+        async with self._database.read() as tx:
+            if await tx.execute(select(templates.c.id).where(_named(tenant_id, template_id)).limit(1)):
+                return
+            deleted = await latest_by_locale(tx, tenant_id, template_id, is_deleted_included=True)
+        designs = (each for each in deleted.values() if each.format is TemplateFormat.BLOCKS)
+        if any(has_locks(orjson.loads(each.body)) for each in designs):
+            raise TemplateExists(template_id, is_deleted=True)
 
     async def put(
         self,
@@ -170,11 +258,23 @@ class TemplateStore:
     ) -> str:
         """Compile the source to HTML, and replace the names of the tenant's images by their URLs."""
         # Imported only here, because reading templates does not need the compilers.
-        from mailwright.content.authoring import compile_to_html, image_names  # noqa: PLC0415
+        from mailwright.content.authoring import compile_to_html  # noqa: PLC0415
 
-        found = await self._images.named(tenant_id, image_names(body)) if self._images else {}
-        urls = {name: image.url(self._public_url) for name, image in found.items()}
-        return compile_to_html(body, format, title=title, locale=locale, images=urls)
+        urls, brand = await self.images_and_brand(tenant_id, body)
+        return await run_in_thread(compile_to_html, body, format, title=title, locale=locale, images=urls, brand=brand)
+
+    async def images_and_brand(self, tenant_id: int, body: str) -> tuple[dict[str, str], Brand]:
+        """Return the URLs of the images that the source names, and the brand kit."""
+        from mailwright.content.authoring import image_names  # noqa: PLC0415
+
+        urls: dict[str, str] = {}
+        if self._images is not None:
+            found = await self._images.named(tenant_id, image_names(body))
+            urls = {name: self._images.url(image, self._public_url) for name, image in found.items()}
+        if '"social"' in body:
+            urls |= icon_urls(self._public_url)
+        async with self._database.read() as tx:
+            return urls, await load_brand(tx, tenant_id)
 
     async def latest(self, tenant_id: int, template_id: str, locale: str | None = None) -> StoredTemplate:
         """Return the newest version for this locale, or the default version."""
@@ -212,14 +312,17 @@ class TemplateStore:
         older = (stored for stored in known if stored.version < newer.version and stored.locale == newer.locale)
         return next(older, newer), newer
 
-    async def list_page(self, tenant_id: int, *, limit: int, after: str = "") -> list[dict[str, StoredTemplate]]:
+    async def list_page(
+        self, tenant_id: int, *, limit: int, after: str = "", state: RecordState = RecordState.ACTIVE
+    ) -> list[dict[str, StoredTemplate]]:
         """Return the newest version of each locale, ordered by template ID."""
         t = templates.c
+        is_shown = is_in_state(state)
         matching = (t.tenant_id == tenant_id, t.template_id.not_like(f"%{RESERVED_CHARACTER}%"), t.template_id > after)
-        ids = select(t.template_id).where(*matching).distinct().order_by(t.template_id).limit(limit)
+        ids = select(t.template_id).where(*matching, is_shown).distinct().order_by(t.template_id).limit(limit)
         async with self._database.read() as tx:
             names = [row.template_id for row in await tx.execute(ids)]
-            newest = select(func.max(t.id)).where(t.tenant_id == tenant_id, t.template_id.in_(names))
+            newest = select(func.max(t.id)).where(t.tenant_id == tenant_id, t.template_id.in_(names), is_shown)
             rows = await tx.execute(
                 select(templates).where(t.id.in_(newest.group_by(t.template_id, t.locale))).order_by(t.locale)
             )
@@ -266,30 +369,38 @@ class TemplateStore:
         actor: str | None = None,
         *,
         must_be_new: bool = False,
+        must_be_unused: bool = False,
+        base_version: int | None = None,
     ) -> StoredTemplate:
         if not template_id or len(template_id) > 100:
             raise InvalidInput("A template ID must have 1 to 100 characters.", field="templateId")
         frame = SharedHeaders(Mailbox("check@mailwright.localhost"))
         Layout.compile(frame, subject=stored["subject"], html=stored["html"], text=stored["text"])
+        segments = segments_used(stored["subject"], stored["html"], stored["text"])
         same = _named(tenant_id, template_id)
         async with self._database.write() as tx:
             # Lock the tenant, so that concurrent writes get different version numbers.
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             newest = (await tx.execute(select(func.max(templates.c.version)).where(same)))[0][0]
-            if must_be_new and newest is not None:
-                raise NotPossibleNow(
-                    f"The template {template_id[:80]!r} exists. A new version of it requires the scope `manage`; with "
-                    "the scope `propose`, choose another ID.",
-                    field="templateId",
-                )
+            # The versions of a deleted template keep their numbers, because messages may use them.
+            last = (await tx.execute(select(func.max(templates.c.version)).where(_all_of(tenant_id, template_id))))[0][
+                0
+            ]
+            if (must_be_new and newest is not None) or (must_be_unused and last is not None):
+                raise TemplateExists(template_id, is_deleted=newest is None)
+            if base_version is not None:
+                in_locale = select(func.max(templates.c.version)).where(same, templates.c.locale == stored["locale"])
+                if ((await tx.execute(in_locale))[0][0] or 0) != base_version:
+                    raise VersionChanged(template_id)
             if newest is None and stored["locale"] != DEFAULT_LOCALE:
                 raise InvalidInput("No default version exists. Store a version without a locale first.", field="locale")
             values = {
                 **stored,
+                "segments": orjson.dumps(segments).decode(),
                 "tenant_id": tenant_id,
                 "template_id": template_id,
-                "version": (newest or 0) + 1,
-                "created_at": self._clock.now(),
+                "version": (last or 0) + 1,
+                "created_at": self.clock.now(),
             }
             rows = await tx.execute(insert(templates).values(**values).returning(templates))
             if actor is not None:
@@ -299,9 +410,25 @@ class TemplateStore:
         return _stored(rows[0])
 
 
-async def latest_by_locale(tx: Transaction, tenant_id: int, template_id: str) -> dict[str, StoredTemplate]:
+def is_in_state(state: RecordState) -> ColumnElement[bool]:
+    """Match the versions of templates that a list of this state shows."""
+    archived, deleted = templates.c.archived_at, templates.c.deleted_at
+    match state:
+        case RecordState.ACTIVE:
+            return archived.is_(None) & deleted.is_(None)
+        case RecordState.ARCHIVED:
+            return archived.is_not(None) & deleted.is_(None)
+        case RecordState.DELETED:
+            return deleted.is_not(None)
+    assert_never(state)
+
+
+async def latest_by_locale(
+    tx: Transaction, tenant_id: int, template_id: str, *, is_deleted_included: bool = False
+) -> dict[str, StoredTemplate]:
     """Return the newest version for each locale; empty if the template does not exist."""
-    newest = select(func.max(templates.c.id)).where(_named(tenant_id, template_id)).group_by(templates.c.locale)
+    matching = (_all_of if is_deleted_included else _named)(tenant_id, template_id)
+    newest = select(func.max(templates.c.id)).where(matching).group_by(templates.c.locale)
     rows = await tx.execute(select(templates).where(templates.c.id.in_(newest)).order_by(templates.c.locale))
     return {row.locale: _stored(row) for row in rows}
 
@@ -320,6 +447,11 @@ def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
 
 
 def _named(tenant_id: int, template_id: str) -> ColumnElement[bool]:
+    return _all_of(tenant_id, template_id) & templates.c.deleted_at.is_(None)
+
+
+def _all_of(tenant_id: int, template_id: str) -> ColumnElement[bool]:
+    """Match all versions of a template, even if it is deleted."""
     return (templates.c.tenant_id == tenant_id) & (templates.c.template_id == template_id)
 
 
@@ -341,4 +473,5 @@ def _stored(row: Any) -> StoredTemplate:
         format=TemplateFormat(row.format),
         source=row.source,
         variables=tuple(Variable(**variable) for variable in orjson.loads(row.variables)),
+        is_archived=row.archived_at is not None,
     )

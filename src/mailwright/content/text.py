@@ -22,6 +22,9 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 # Prefixes of links that lead nowhere outside of the email, so that their address is omitted from the text.
 _NOWHERE = ("#", "javascript:", "data:", "cid:")
 
+# The `rel` of a link that is repeated beside it, so that its address is omitted from the text.
+REPEATED = "mw-repeated"
+
 _NAME = re.compile(r"/?[a-zA-Z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""([^\s/>="']+)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
@@ -142,7 +145,8 @@ class _Reader:
     def _start(self, name: str, tag: str, style: re.Match[str] | None) -> str:
         mark = _START.get(name, "")
         if name == "a":
-            address = _address(_attribute(tag, "href"))
+            is_repeated = self._writes_addresses and f' rel="{REPEATED}"' in tag
+            address = "" if is_repeated else _address(_attribute(tag, "href"))
             mark = f"{LINK_START}{address}{LINK_TEXT}" if address else LINK_END
         elif name == "img":
             mark = _text(_attribute(tag, "alt").strip())

@@ -121,8 +121,8 @@ class _Lines:
             "t": self._begin_table,
             "T": self._end_table,
             "i": self._begin_item,
-            "v": self._begin_kept,
-            "V": self._end_kept,
+            "v": self._begin_preformatted,
+            "V": self._end_preformatted,
         }
         for segment in f"b{marked}".split(BREAK):
             sign = segment[0]
@@ -167,11 +167,11 @@ class _Lines:
     def _break_line(self) -> None:
         self._is_blank_due = self._is_blank_due or self._is_line_empty
 
-    def _begin_kept(self) -> None:
+    def _begin_preformatted(self) -> None:
         self._is_blank_due = True
         self._kept += 1
 
-    def _end_kept(self) -> None:
+    def _end_preformatted(self) -> None:
         self._is_blank_due = True
         self._kept = max(0, self._kept - 1)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
 
 # Variables that every email has, with samples for previews.
@@ -15,11 +16,20 @@ STANDARD_VARIABLES: Mapping[str, str] = {
     "web_view_url": "https://example.com/view",
     "postal_address": "[postal address: not set]",  # obviously a placeholder
 }
+# Variables that nobody has to give: Mailwright knows their values.
+KNOWN_VARIABLES = STANDARD_VARIABLES.keys() | {IN_SEGMENTS}
 
 
 def standard_values(postal_address: str | None) -> dict[str, str]:
     """Return the standard variables for previews and test sends, with the postal address of this installation."""
-    return {**STANDARD_VARIABLES, "postal_address": postal_address or STANDARD_VARIABLES["postal_address"]}
+    address = on_one_line(postal_address or STANDARD_VARIABLES["postal_address"])
+    return {**STANDARD_VARIABLES, "postal_address": address}
+
+
+def on_one_line(postal_address: str) -> str:
+    """Join the lines of an address visibly: HTML would show its line breaks as spaces."""
+    lines = (line.strip(" ,") for line in postal_address.splitlines())
+    return " · ".join(line for line in lines if line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +40,9 @@ class Variable:
 
 
 def used_variables(template: Template) -> tuple[Variable, ...]:
-    """Return the variables that the template uses besides the standard ones."""
+    """Return the variables that the template uses in addition to the standard ones."""
     required = template.required_variables
-    return tuple(Variable(name, name in required) for name in sorted(template.variables - STANDARD_VARIABLES.keys()))
+    return tuple(Variable(name, name in required) for name in sorted(template.variables - KNOWN_VARIABLES))
 
 
 def check_declared(template: Template, declared: Sequence[Variable]) -> None:
@@ -42,15 +52,25 @@ def check_declared(template: Template, declared: Sequence[Variable]) -> None:
     names = [variable.name for variable in declared]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidTemplate(f"Variables declared twice: {', '.join(repeated)}.")
-    if unknown := sorted(template.variables - STANDARD_VARIABLES.keys() - set(names)):
+    if unknown := sorted(template.variables - KNOWN_VARIABLES - set(names)):
         raise InvalidTemplate(f"Variables used but not declared: {', '.join(unknown)}.")
+    if sentences := optional_but_required(template, declared):
+        raise InvalidTemplate(" ".join(sentences))
+
+
+def optional_but_required(template: Template, declared: Sequence[Variable]) -> list[str]:
+    """Return a sentence for each variable declared as optional without which the template fails, and where."""
     optional = {variable.name for variable in declared if not variable.is_required}
-    if needed := sorted(optional & template.required_variables):
-        raise InvalidTemplate(
-            f"Variables declared as optional, but required by the template: {', '.join(needed)}. "
-            f'Use a default such as {{{{ {needed[0]}|default("") }}}}.'
-        )
+    places: dict[str, str] = {}  # The first one: the title of the HTML repeats the subject.
+    for label, part in (("Subject", template.subject), ("Content", template.html), ("Plain text", template.text)):
+        for name in sorted(optional & part.required_variables) if part is not None else ():
+            places.setdefault(name, label)
+    return [
+        f"{label}: some contacts have no {name}. Write what they see instead, for example "
+        f'{{{{ {name}|default("…", true) }}}}.'
+        for name, label in places.items()
+    ]
 
 
 def missing_variables(template: Template, given: Mapping[str, Any]) -> list[str]:
-    return sorted(template.required_variables - STANDARD_VARIABLES.keys() - given.keys())
+    return sorted(template.required_variables - KNOWN_VARIABLES - given.keys())

@@ -1,4 +1,4 @@
-"""The demo campaigns: one sent, one deferred by an hourly limit, one sending slowly, one scheduled, one draft."""
+"""The demo campaigns: sent, deferred by an hourly limit, sending slowly, scheduled, in waves, and two drafts."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.status import ContactStatusService
+from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.clock import DAY
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.campaigns import Campaigns
@@ -21,6 +22,9 @@ PER_HOUR: Final = 8
 INTERVAL_MS: Final = 15_000
 ACTOR: Final = "demo"
 SENT: Final = "Thanks to collectors"
+# Contacts with at least this many orders consented to tracking, so that the report has opens and unmeasured emails.
+TRACKED_FROM: Final = 3
+CONSENT: Final = "Yes, you may record which emails I open and which links I click."
 LINK: Final = "https://shop.example/new"
 
 # Name, city, what they collect, and how many orders they made.
@@ -75,7 +79,8 @@ async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None
     for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
         campaign = await campaigns.create(acting, tenant_id, definition)
         await campaigns.start(acting, campaign.campaign_id)
-    await campaigns.create(acting, tenant_id, _draft())
+    for draft in _drafts():
+        await campaigns.create(acting, tenant_id, draft)
 
 
 async def campaigns_of(engine: Engine, tenant_id: int) -> list[DemoCampaign]:
@@ -98,7 +103,9 @@ async def _subscribers(engine: Engine, tenant_id: int) -> None:
     for name, city, collects, orders in SUBSCRIBERS:
         email = f"{name.partition(' ')[0].lower()}@example.com"
         attributes = {"city": city, "collects": collects, "orders": orders}
-        await contacts.put(database, clock, tenant_id, email, contacts.ContactChange(name=name, attributes=attributes))
+        consent = TrackingConsent(is_given=True, wording=CONSENT, source=ACTOR) if orders >= TRACKED_FROM else None
+        change = contacts.ContactChange(name=name, attributes=attributes, tracking_consent=consent)
+        await contacts.put(database, clock, tenant_id, email, change)
         await statuses.subscribe(tenant_id, email, NEWS, source=ACTOR)
     filter_ = {"attribute": "orders", "atLeast": 10}
     await segments.create(database, clock, tenant_id, COLLECTORS, filter_=filter_, name="Ten orders or more")
@@ -110,6 +117,13 @@ def _definitions(engine: Engine) -> list[CampaignDefinition]:
         _definition(SENT, "For you first, {{ name }}", "The catalogue, a day early.", COLLECTORS),
         _definition("Spring catalogue", "{{ name }}, the new catalogue", "Four new engines.", ratePerHour=PER_HOUR),
         _definition("Summer sale", "Summer sale", "Everything in brass.", scheduledAt=in_three_days),
+        _definition(
+            "Museum evening",
+            "An evening at the museum",
+            "Come and see the engines run.",
+            waves={"percents": [20, 50], "waitMinutes": 240},
+            limits={"guardRails": {"complaintStopPercent": 0.3, "hardBounceStopPercent": 5, "minMessages": 3}},
+        ),
     ]
 
 
@@ -118,11 +132,12 @@ def _moving() -> CampaignDefinition:
     return _definition("Workshop notes", "Notes for {{ city }}", "What we read in the workshop.", limits=limits)
 
 
-def _draft() -> CampaignDefinition:
+def _drafts() -> list[CampaignDefinition]:
     ab_test = {"variants": [{"name": "calm"}, {"name": "loud", "subject": "Brass! Brass!"}], "testPercent": 40}
-    return _definition(
-        "A/B test of two subjects", "All about brass", "Which subject do people open?", experiment=ab_test
-    )
+    return [
+        _definition("A/B test of two subjects", "All about brass", "Which subject do people open?", experiment=ab_test),
+        _definition("News from the workshop", "{{ name }}, we have moved", "We moved to a brighter workshop."),
+    ]
 
 
 def _definition(name: str, subject: str, news: str, segment: str | None = None, **more: Any) -> CampaignDefinition:

@@ -10,6 +10,12 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.demo.articles import load_article
 from mailwright.demo.campaigns import campaigns_of, load_campaigns
+from mailwright.demo.contact_events import load_contact_events
+from mailwright.demo.dmarc import load_dmarc_reports
+from mailwright.demo.forms import load_form
+from mailwright.demo.images import load_images
+from mailwright.demo.mailouts import load_mailout
+from mailwright.demo.newsletter import load_newsletter
 from mailwright.demo.notifications import load_notifications, record_notifications
 from mailwright.demo.outcomes import load_outcomes, report_outcomes
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
@@ -107,9 +113,15 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
             sample.outbox_ids.append((await messages.send(context, body)).outbox_id)
     # The last message is the reservation that is cancelled.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
+    await load_contact_events(engine, Caller(shop.id, shop.name))
     await load_campaigns(engine, shop.id, moves=moves)
+    await load_images(engine, shop.id)
+    await load_newsletter(engine, shop.id)
     await load_article(engine, shop.id)
     await load_notifications(engine)
+    await load_mailout(engine, shop.id)
+    await load_dmarc_reports(engine, shop.id)
+    await load_form(engine, shop.id)
     return sample
 
 

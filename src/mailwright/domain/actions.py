@@ -28,6 +28,8 @@ class ActionKind(StrEnum):
     FIND_DOUBTS = "find_doubts"
     ACCEPT_INCIDENTS = "accept_incidents"
     OPEN_WAVE = "open_wave"
+    REQUEST_APPROVAL = "request_approval"
+    SHOW_PLAN = "show_plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ _CAMPAIGN_ACTIONS: Mapping[ActionKind, CampaignAction] = {
     ActionKind.ACCEPT_FAILURES: CampaignAction.ACCEPT_FAILURES,
     ActionKind.ACCEPT_INCIDENTS: CampaignAction.ACCEPT_INCIDENTS,
     ActionKind.OPEN_WAVE: CampaignAction.OPEN_WAVE,
+    ActionKind.REQUEST_APPROVAL: CampaignAction.REQUEST_APPROVAL,
 }
 
 

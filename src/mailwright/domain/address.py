@@ -24,6 +24,8 @@ _BLANK_RANGES = ((0x09, 0x0D), (0x1C, 0x20), (0x2000, 0x200F), (0x2028, 0x202F),
 _BLANK = "\x85\xa0\xad\u1680\u3000\ufeff" + "".join(
     chr(code) for first, last in _BLANK_RANGES for code in range(first, last + 1)
 )
+# A domain with A-labels, alone or in a longer text; not the part before @.
+_INTERNATIONAL = re.compile(r"(?<![\w.+-])(?:[a-z0-9-]+\.)*xn--[a-z0-9-]+(?:\.[a-z0-9-]+)*(?![\w@+-])")
 
 
 class InvalidAddress(ValueError):
@@ -82,6 +84,14 @@ def split_mailbox(text: str) -> tuple[str | None, str]:
     return name or None, trim(rest[:-1])
 
 
+def normal_mailbox(text: str) -> str | None:
+    """Normalize the address of a mailbox, which may have a display name; None if it is not valid."""
+    try:
+        return normal(split_mailbox(text)[1])
+    except InvalidAddress:
+        return None
+
+
 def format_mailbox(name: str | None, address: str) -> str:
     """Format a mailbox so that `split_mailbox` returns the same name and address."""
     if not name:
@@ -89,6 +99,11 @@ def format_mailbox(name: str | None, address: str) -> str:
     if _QUOTED.fullmatch(name):
         name = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f"{name} <{address}>"
+
+
+def readable(text: str) -> str:
+    """Return text for people: every domain in it that has A-labels is shown in Unicode."""
+    return _INTERNATIONAL.sub(lambda found: _unicode_domain(found[0]), text) if "xn--" in text else text
 
 
 def domain_of(address: str) -> str:
@@ -138,6 +153,13 @@ def _ascii_domain(domain: str) -> str:
     if len(ascii_domain) > 253:
         raise InvalidAddress("the domain is longer than 253 characters")
     return ascii_domain
+
+
+def _unicode_domain(domain: str) -> str:
+    try:
+        return idna.decode(domain)
+    except (idna.IDNAError, UnicodeError):
+        return domain
 
 
 def _check_label(label: str) -> None:

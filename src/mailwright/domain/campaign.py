@@ -37,12 +37,21 @@ class CampaignAction(StrEnum):
     CHOOSE_WINNER = "choose_winner"
     EXTEND = "extend"
     RESCHEDULE = "reschedule"
+    SEND_NOW = "send_now"
     MOVE = "move"
     TEST = "test"
     OVERRIDE_RULES = "override_sender_rules"
     ACCEPT_INCIDENTS = "accept_incidents"
     OPEN_WAVE = "open_wave"
     RESEND = "resend"
+    WITHDRAW = "withdraw"
+    ARCHIVE = "archive"
+    DELETE = "delete"
+    RESTORE = "restore"
+    REQUEST_APPROVAL = "request_approval"
+    WITHDRAW_REQUEST = "withdraw_approval_request"
+    APPROVE = "approve"
+    REJECT = "reject"
 
 
 ALLOWED_STATUSES = {
@@ -60,12 +69,21 @@ ALLOWED_STATUSES = {
     CampaignAction.CHOOSE_WINNER: frozenset({CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.EXTEND: frozenset({CampaignStatus.SENDING, CampaignStatus.SENT}),
     CampaignAction.RESCHEDULE: frozenset({CampaignStatus.DRAFT, CampaignStatus.READY, CampaignStatus.PAUSED}),
+    CampaignAction.SEND_NOW: frozenset({CampaignStatus.READY}),
     CampaignAction.MOVE: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.TEST: frozenset(CampaignStatus),
     CampaignAction.OVERRIDE_RULES: frozenset({CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED}),
     CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
     CampaignAction.OPEN_WAVE: frozenset({CampaignStatus.SENDING}),
     CampaignAction.RESEND: frozenset({CampaignStatus.SENT}),
+    CampaignAction.WITHDRAW: frozenset({CampaignStatus.READY, CampaignStatus.PAUSED}),
+    CampaignAction.ARCHIVE: frozenset({CampaignStatus.DRAFT, CampaignStatus.SENT, CampaignStatus.CANCELLED}),
+    CampaignAction.DELETE: frozenset({CampaignStatus.DRAFT, CampaignStatus.CANCELLED}),
+    CampaignAction.RESTORE: frozenset(CampaignStatus),
+    CampaignAction.REQUEST_APPROVAL: frozenset(set(CampaignStatus) - {CampaignStatus.CANCELLED}),
+    CampaignAction.WITHDRAW_REQUEST: frozenset(CampaignStatus),
+    CampaignAction.APPROVE: frozenset(set(CampaignStatus) - {CampaignStatus.CANCELLED}),
+    CampaignAction.REJECT: frozenset(CampaignStatus),
 }
 
 # Reason codes of lane deferrals. The policies define further codes.
@@ -79,5 +97,6 @@ UNDECIDED = "ab_test_undecided"
 SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are not met
 GUARD_RAILS = "guard_rails"  # too many hard bounces or complaints
 NEXT_WAVE = "next_wave"  # the bounces and complaints of the last wave are observed before the next one
+AWAITS_APPROVAL = "awaits_approval"  # a second person must approve what is sent
 # The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

@@ -95,6 +95,8 @@ class Remedy(StrEnum):
     ACCEPT_INCIDENTS = "accept_incidents"
     OPEN_WAVE = "open_wave"
     CHECK_AND_OPEN_WAVE = "check_and_open_wave"
+    REQUEST_APPROVAL = "request_approval"
+    APPROVE_CAMPAIGN = "approve_campaign"  # a second person approves or rejects it
     RELEASE_SENDING = "release_sending"  # an operator decides about the due messages, and sending resumes
 
 
@@ -181,10 +183,13 @@ class CampaignExplanation(Explanation):
     forecast_end: Instant | None = None
     forecast_messages: int = 0
     forecast_blocker: str | None = None  # the limit that still defers it at the horizon
+    is_rate_unknown: bool = False  # the end depends on a send rate that was not measured yet
     has_worker: bool = True
     guard: GuardState | None = None  # what the guard rails found, if they found anything
     wave: int | None = None  # the open wave, while later waves follow
     waves: int = 0
+    approval: str | None = None  # who must do what until a second person has approved the campaign
+    changes: tuple[str, ...] = ()  # what was changed since the approval was requested
     # Messages that a worker claimed before it stopped, and when the last of its leases ends.
     lost_messages: int = 0
     lost_until: Instant | None = None

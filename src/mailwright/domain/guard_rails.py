@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -130,11 +131,13 @@ class GuardState:
     slow_per_hour: int | None = None  # set while the campaign is slowed down
 
     def as_text(self) -> str:
-        return _STATE.dump_json(self).decode()
+        return _state_adapter().dump_json(self).decode()
 
     @classmethod
     def read(cls, text: str | None) -> "GuardState":
-        return cls() if text is None else _STATE.validate_json(text)
+        return cls() if text is None else _state_adapter().validate_json(text)
 
 
-_STATE: Final = TypeAdapter(GuardState)
+@cache  # Made at the first use, which keeps the start fast.
+def _state_adapter() -> TypeAdapter[GuardState]:
+    return TypeAdapter(GuardState)

@@ -11,11 +11,13 @@ from mailwright.domain.clock import Instant
 
 def uuid7(now: Instant, random_bytes: Callable[[int], bytes] | None = None) -> str:
     """Create a version 7 UUID (RFC 9562): 48 bits of milliseconds, then 74 random bits."""
-    return uuid7s(now, 1, random_bytes or _ten_random_bytes)[0]
+    return uuid7s(now, 1, random_bytes)[0]
 
 
-def uuid7s(now: Instant, count: int, random_bytes: Callable[[int], bytes] = secrets.token_bytes) -> list[str]:
+def uuid7s(now: Instant, count: int, random_bytes: Callable[[int], bytes] | None = None) -> list[str]:
     """Create many UUIDs with one call for random bytes, which is the expensive part."""
+    if random_bytes is None:
+        random_bytes = _ten_random_bytes if count == 1 else secrets.token_bytes
     digits = random_bytes(10 * count).hex()
     time = f"{now & 0xFFFF_FFFF_FFFF:012x}"
     head = f"{time[:8]}-{time[8:]}-7"

@@ -9,6 +9,10 @@ DEFAULT_LOCALE = ""
 
 _LOCALE = re.compile(r"([a-z]{2,3})(?:-([a-z]{4}))?(?:-([a-z]{2}|[0-9]{3}))?", re.ASCII)
 
+# Languages that are written from right to left, unless the locale names another script.
+_RIGHT_TO_LEFT = frozenset(["ar", "arc", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"])
+_RIGHT_TO_LEFT_SCRIPTS = frozenset(["Arab", "Hebr", "Syrc", "Thaa", "Nkoo", "Adlm"])
+
 Text = TypeVar("Text")
 
 
@@ -20,6 +24,12 @@ def normal(locale: str) -> str | None:
     language, script, region = match.groups()
     parts = (language, script.capitalize() if script else None, region.upper() if region else None)
     return "-".join(part for part in parts if part)
+
+
+def is_right_to_left(locale: str) -> bool:
+    language, *rest = (normal(locale) or DEFAULT_LOCALE).split("-")
+    script = next((part for part in rest if len(part) == 4), None)
+    return language in _RIGHT_TO_LEFT if script is None else script in _RIGHT_TO_LEFT_SCRIPTS
 
 
 def fallback_locales(locale: str | None) -> list[str]:

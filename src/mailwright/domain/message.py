@@ -28,6 +28,7 @@ class Source(StrEnum):
     MAILOUT = "mailout"
     ARTICLE = "article"
     NOTIFICATION = "notification"
+    SEQUENCE = "sequence"
 
 
 # The field of a payload that holds the warnings with which the message was accepted.
@@ -38,6 +39,12 @@ ENVELOPE_FROM = "envelopeFrom"
 RAW_BYTES = "rawBytes"
 
 
+# The field of a payload that marks an email about an account of the dashboard.
+ACCOUNT_EMAIL = "accountEmail"
+# The field of a payload that holds an encrypted link, and the text in its content that the link replaces when the
+# message is sent. Users who read messages must not see, for example, the link that resets somebody's password.
+SEALED_LINK = "sealedLink"
+SEALED_LINK_MARK = "https://hidden-link.invalid/"
 # The field of a payload that holds the sender and the recipient of a reply that was forwarded.
 FORWARDED_REPLY = "forwardedReply"
 
@@ -79,6 +86,7 @@ class NewMessage:
     list_key: str | None = None  # The mailing list of the message; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
+    creates_contact: bool = True  # False for email to users of the dashboard, who are no audience.
     raw: RawContent | None = None  # None if Mailwright builds the email from the payload.
     submission_id: str | None = None  # Messages of one submission are stored together or, after a conflict, not at all.
 

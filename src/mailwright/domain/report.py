@@ -24,7 +24,7 @@ class Report:
     """A report about one message and one recipient. The message is found by its most reliable identifier."""
 
     key: str  # Unique for the report; every copy of it has the same key.
-    source: str  # ses, sendgrid, smtp, mailbox
+    source: str  # A provider, or the name of another source of reports.
     type: EventType
     at: Instant
     recipient: str | None = None

@@ -17,6 +17,9 @@ class RetentionKind(StrEnum):
     REPORTS = "reports"  # provider reports that were already applied
     AUDIT_LOG = "audit-log"
     IMPORTS = "imports"  # finished imports and their report files
+    CONTACT_EVENTS = "contact-events"  # what contacts did in the tenant's own systems
+    SHADOW = "shadow"  # what is known about email that shadow mode passed on
+    DMARC = "dmarc"  # DMARC aggregate reports
 
 
 # Kinds whose rows are found through the messages that they belong to.
@@ -30,6 +33,9 @@ MIN_DAYS: Final = {
     RetentionKind.REPORTS: 30,
     RetentionKind.AUDIT_LOG: 30,
     RetentionKind.IMPORTS: 7,
+    RetentionKind.CONTACT_EVENTS: 7,
+    RetentionKind.SHADOW: 1,
+    RetentionKind.DMARC: 30,
 }
 
 

@@ -20,6 +20,10 @@ class SenderDomains:
     def __init__(self, domains: Iterable[str] = ()) -> None:
         self._domains = frozenset(domain.lower().rstrip(".") for domain in domains)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._domains))
+
     def covers(self, domain: str) -> bool:
         """Return whether the domain is one of these domains, or their subdomain or parent, which DMARC accepts too."""
         asked = domain.lower().rstrip(".")
@@ -35,5 +39,10 @@ class SenderDomains:
         return (AcceptWarning(FOREIGN_FROM, detail),)
 
 
+def is_same_or_below(domain: str, parent: str) -> bool:
+    """Return whether the domain is the other one or its subdomain."""
+    return domain == parent or domain.endswith(f".{parent}")
+
+
 def _is_aligned(one: str, other: str) -> bool:
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+    return is_same_or_below(one, other) or is_same_or_below(other, one)

@@ -134,6 +134,29 @@ class TrackingTokens:
         return encode(payload + self._signers[0].sign(payload)[:_SIGNATURE_BYTES])
 
 
+def link_id_in(token: str) -> str | None:
+    """Return the ID of the link in a token, without verifying it; None if the token names no stored link."""
+    if not is_tracking_token(token):
+        return None
+    content = decode(token)
+    if content[0] & ~_ANONYMOUS != TokenKind.LINK:
+        return None
+    return encode(content[_HEAD_BYTES : _HEAD_BYTES + _LINK_BYTES])
+
+
+def is_tracking_token(text: str) -> bool:
+    """Return whether a text has the form of a token, whatever its signature and age."""
+    try:
+        content = decode(text) if text.isascii() and len(text) <= MAX_TOKEN_LENGTH else b""
+        kind = TokenKind(content[0] & ~_ANONYMOUS)
+    except (binascii.Error, IndexError, ValueError):
+        return False
+    if kind is TokenKind.PERSONAL_LINK:
+        return content[_HEAD_BYTES + _UUID_BYTES :].startswith((b"http://", b"https://"))
+    shared = _HEAD_BYTES + _SIGNATURE_BYTES + (_LINK_BYTES if kind is TokenKind.LINK else 0)
+    return len(content) == shared + (0 if content[0] & _ANONYMOUS else _RECIPIENT_BYTES)
+
+
 def _head(kind: TokenKind, day: int, campaign_key: int | None, *, is_anonymous: bool = False) -> bytes:
     return bytes([kind | _ANONYMOUS if is_anonymous else kind]) + day.to_bytes(2) + (campaign_key or 0).to_bytes(6)
 

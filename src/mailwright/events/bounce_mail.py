@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from mailwright.domain.bounce import BounceKind
@@ -22,6 +22,8 @@ from mailwright.events.bounces import (
     parse_bounce_mail,
 )
 from mailwright.events.bounces.mailbox import BounceMailbox, MailboxEmail
+from mailwright.events.dmarc.recorder import DmarcRecorder, ImportedReport
+from mailwright.events.dmarc.report_email import ReportEmail
 from mailwright.events.replies import SOURCE, RecordedReply, ReplyOutcome, ReplyRecorder
 from mailwright.events.reports import ReportCounts, Reports
 from mailwright.events.sanitize import address_key, clean_metadata
@@ -49,10 +51,11 @@ log = logger(__name__)
 class RecordedBounceMail:
     """A parsed email, and the counts of the reports that were recorded from it."""
 
-    email: BounceMail
-    reports: tuple[Report, ...]
-    counts: ReportCounts
+    email: BounceMail | ReportEmail
+    reports: tuple[Report, ...] = ()
+    counts: ReportCounts = field(default_factory=ReportCounts)
     reply: RecordedReply | None = None  # None if the email is a report, or if replies are not recorded
+    dmarc: tuple[ImportedReport, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -64,6 +67,8 @@ class RecordedBounceMail:
                 return "complaint"
             case UnreadableReport():
                 return "unreadable"
+            case ReportEmail():
+                return "dmarc_report"
             case OrdinaryEmail():
                 if self.reply is None or self.reply.outcome is not ReplyOutcome.RECORDED:
                     return "unrelated"
@@ -73,16 +78,25 @@ class RecordedBounceMail:
 
 
 class BounceMailRecorder:
-    def __init__(self, reports: Reports, clock: Clock, replies: ReplyRecorder | None = None) -> None:
+    def __init__(
+        self,
+        reports: Reports,
+        clock: Clock,
+        replies: ReplyRecorder | None = None,
+        dmarc: DmarcRecorder | None = None,
+    ) -> None:
         self._reports = reports
         self._clock = clock
         self._replies = replies
+        self._dmarc = dmarc
 
     async def record(self, content: bytes) -> RecordedBounceMail:
         """Parse an email and record its reports, or the reply that it is, durably. Any content is accepted.
 
         Raise `NotDurable` if the database cannot store them.
         """
+        if self._dmarc is not None and (found := await self._dmarc.find_in_email(content)) is not None:
+            return RecordedBounceMail(found, dmarc=tuple(await self._dmarc.record_email(found)))
         email = parse_bounce_mail(content)
         if isinstance(email, OrdinaryEmail) and self._replies is not None:
             reply = await self._replies.record(email, content)
@@ -123,6 +137,9 @@ class BounceMailboxReader:
         self._failed.pop(email.identity, None)
         if isinstance(recorded.email, UnreadableReport):
             log.warning("bounce_mail_not_parsed", identity=email.identity, reason=recorded.email.reason)
+        for each in recorded.dmarc:
+            if each.reason is not None:
+                log.warning("dmarc_report_refused", identity=email.identity, domain=each.domain, reason=each.reason)
         if recorded.reply is not None and recorded.reply.needs_operator:
             log.info("bounce_mail_left_for_operator", identity=email.identity, kind=recorded.kind)
             await email.flag()

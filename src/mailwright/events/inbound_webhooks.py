@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.report import Report
 from mailwright.events import sendgrid, ses
 from mailwright.events.fetch import AmazonFetcher
+from mailwright.events.parsed_events import ParsedEvents
 from mailwright.events.rejected_events import (
     EventRejected,
     MalformedEvent,
@@ -27,6 +28,23 @@ RAW_DELIVERY_HEADER = "x-amz-sns-rawdelivery"
 log = logger(__name__)
 
 
+class VendorWebhook(Protocol):
+    """Verifies and parses the webhook of one provider."""
+
+    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
+        """Return the events. Raise `EventRejected` if the request is not authentic."""
+        ...
+
+
+# The setting that each webhook needs.
+VENDOR_SETTINGS: Mapping[str, str] = {
+    "mailgun": "MAILGUN_WEBHOOK_SIGNING_KEY to the HTTP webhook signing key of Mailgun",
+    "resend": "RESEND_WEBHOOK_SECRET to the signing secret of the webhook in Resend",
+    "postmark": "POSTMARK_WEBHOOK_SECRET to the password in the webhook URL of Postmark",
+    "brevo": "BREVO_WEBHOOK_SECRET to the token of the webhook in Brevo",
+}
+
+
 class InboundWebhooks:
     def __init__(
         self,
@@ -35,8 +53,14 @@ class InboundWebhooks:
         sns: SnsVerifier,
         signature: "SendGridSignature | None",
         fetch: AmazonFetcher,
+        *,
+        vendors: Mapping[str, VendorWebhook] | None = None,
     ) -> None:
-        """Create the receiver. `signature` is None if no SendGrid key is set. `close` also closes `fetch`."""
+        """Create the receiver. `signature` is None if no SendGrid key is set. `close` also closes `fetch`.
+
+        `vendors` has the configured webhooks of other providers.
+        """
+        self._vendors = vendors or {}
         self._fetch = fetch
         self._reports = reports
         self._clock = clock
@@ -51,6 +75,13 @@ class InboundWebhooks:
     async def receive_sendgrid(self, headers: Mapping[str, str], body: bytes) -> ReportCounts:
         with _count_rejections():
             return await self._from_sendgrid(headers, body)
+
+    async def receive_vendor(self, name: str, headers: Mapping[str, str], body: bytes) -> ReportCounts:
+        """Record the events of a provider. If they are not authentic, raise `EventRejected` and record nothing."""
+        with _count_rejections():
+            if (vendor := self._vendors.get(name)) is None:
+                raise WebhookNotConfigured(f"Set {VENDOR_SETTINGS[name]}.")
+            return await self._record_parsed(name, vendor.parse(headers, body))
 
     async def close(self) -> None:
         await self._fetch.close()
@@ -83,9 +114,11 @@ class InboundWebhooks:
                 "Set SENDGRID_WEBHOOK_PUBLIC_KEY to the verification key of SendGrid's signed event webhook."
             )
         self._signature.check(headers, body)
-        parsed = sendgrid.parse_events(body, self._clock.now())
+        return await self._record_parsed(sendgrid.SOURCE, sendgrid.parse_events(body, self._clock.now()))
+
+    async def _record_parsed(self, source: str, parsed: ParsedEvents) -> ReportCounts:
         if parsed.skipped:
-            log.warning("events_skipped", source=sendgrid.SOURCE, events=dict(parsed.skipped))
+            log.warning("events_skipped", source=source, events=dict(parsed.skipped))
         return await _record(self._reports, parsed.reports, by_address=True)
 
 

@@ -33,7 +33,7 @@ from mailwright.events.bounces import OrdinaryEmail
 from mailwright.events.reports import ReportCounts, Reports
 from mailwright.events.sanitize import clean_metadata
 from mailwright.ops.logs import logger
-from mailwright.outbox.replied import RepliedMessage, count_replies, find_by_id, find_by_key
+from mailwright.outbox.replied import RepliedMessage, count_forwarded, count_replies, find_by_id, find_by_key
 from mailwright.storage.database import Database
 
 # The source of reports that come by email.
@@ -44,6 +44,9 @@ UNSUBSCRIBE_SUBJECTS: Final = frozenset(
 )
 # Replies to one message that are forwarded in an hour. Anyone who has the message could otherwise flood the address.
 MAX_FORWARDED_PER_HOUR: Final = 20
+# Emails that are no reply to a message are forwarded only while fewer than this were forwarded in an hour: everybody
+# who knows the address of the mailbox can write them.
+MAX_UNMATCHED_PER_HOUR: Final = 100
 
 log = logger(__name__)
 
@@ -99,7 +102,7 @@ class ReplyRecorder:
         reports = tuple(_reports(email, message, self._clock.now(), is_certain=is_certain))
         counts = await self._reports.receive(reports)
         forward_to = message.forward_to or self._settings.forward_to
-        if message.is_forwarded_reply or forward_to is None or not _may_forward(email, forward_to):
+        if not message.may_forward or forward_to is None or not _may_forward(email, forward_to):
             return RecordedReply(ReplyOutcome.RECORDED, reports, counts)
         if await count_replies(self._database, message.outbox_id, self._clock.now() - HOUR) > MAX_FORWARDED_PER_HOUR:
             log.warning("reply_not_forwarded", identity=email.identity, reason="too many replies to the same message")
@@ -126,6 +129,11 @@ class ReplyRecorder:
         if email.is_automatic:
             return RecordedReply(ReplyOutcome.UNMATCHED)
         if forward_to is None or not self._settings.forwards_unmatched or not _may_forward(email, forward_to):
+            return RecordedReply(ReplyOutcome.UNMATCHED, needs_operator=True)
+        since = self._clock.now() - HOUR
+        count = await count_forwarded(self._database, FIRST_TENANT, address.normal(forward_to), since)
+        if count >= MAX_UNMATCHED_PER_HOUR:
+            log.warning("reply_not_forwarded", identity=email.identity, reason="too many emails that are no replies")
             return RecordedReply(ReplyOutcome.UNMATCHED, needs_operator=True)
         forwarded_as = await self._forward(email, content, forward_to, None)
         return RecordedReply(ReplyOutcome.UNMATCHED, forwarded_as=forwarded_as, needs_operator=forwarded_as is None)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
-import orjson
-
 from mailwright.audience import status
 from mailwright.audience.status import SoftBounces, StatusFact
 from mailwright.domain import address
@@ -372,25 +370,18 @@ async def _recipients(
         elif reports[key].verdict is not ContactVerdict.NOTHING:
             unsure[key] = message.message_key
     if unsure:
-        payloads = await reported.load_payloads(tx, set(unsure.values()))
-        copies = {key: _copies(payload) for key, payload in payloads.items()}
+        copies = await reported.load_copies(tx, set(unsure.values()))
         for key, message_key in unsure.items():
-            if email := _recipient(reports[key], messages[key], copies.get(message_key, set())):
+            if email := _recipient(reports[key], messages[key], copies.get(message_key, messages[key].copies)):
                 recipients[key] = email
     return recipients
 
 
-def _recipient(report: Report, message: ReportedMessage, copies: set[str]) -> str | None:
+def _recipient(report: Report, message: ReportedMessage, copies: Collection[str]) -> str | None:
     if report.recipient is None:
         return message.to_email if not copies else None  # There is only one recipient.
     email = _normal(report.recipient)
     return email if email in copies else None
-
-
-def _copies(payload: str) -> set[str]:
-    message = orjson.loads(payload)
-    emails = (_normal(each) for kind in ("cc", "bcc") for each in message.get(kind, ()))
-    return {email for email in emails if email is not None}
 
 
 async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Taken]:
@@ -530,11 +521,7 @@ def _plain(value: Any) -> Any:
 
 
 def _normal(text: str | None) -> str | None:
-    """Normalize an address. It may have a display name, because providers copy it from the headers."""
-    try:
-        return None if text is None else address.normal(address.split_mailbox(text)[1])
-    except address.InvalidAddress:
-        return None
+    return None if text is None else address.normal_mailbox(text)
 
 
 def _in_order(reports: Sequence[Report], effects: dict[str, Effect]) -> list[Effect]:

@@ -52,10 +52,7 @@ def link_without_query(url: Any) -> str | None:
 
 def address_key(text: str) -> str:
     """Normalize an address for report keys; other text is lowercased and truncated."""
-    try:
-        return address.normal(address.split_mailbox(text)[1])
-    except address.InvalidAddress:
-        return text.strip().lower()[: address.MAX_LENGTH]
+    return address.normal_mailbox(text) or text.strip().lower()[: address.MAX_LENGTH]
 
 
 def parse_outbox_id(text: Any) -> str | None:

@@ -1,72 +1,49 @@
 """Parse SendGrid events into reports. Each event is parsed independently of the others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
-
-import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
+from mailwright.events.parsed_events import (
+    ParsedEvent,
+    ParsedEvents,
+    digest,
+    parse_each,
+    read_json,
+    short,
+    short_key,
+)
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
 from mailwright.events.soft_bounces import is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 
 SOURCE = "sendgrid"
-MAX_BODY_BYTES = 10 * 1024 * 1024
 # SendGrid copies the custom arguments of a message into its events.
 MESSAGE_ID_ARGUMENT = "mailwright_message"
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedSendGridEvents:
-    """The reports of a request, and the number of skipped events by name."""
-
-    reports: tuple[Report, ...] = ()
-    skipped: Mapping[str, int] = field(default_factory=dict)
-
-
-def parse_events(body: bytes, now: Instant) -> ParsedSendGridEvents:
-    try:
-        events = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise MalformedEvent("The body is not JSON.") from error
+def parse_events(body: bytes, now: Instant) -> ParsedEvents:
+    events = read_json(body)
     if not isinstance(events, list):
         raise MalformedEvent("The body is not a list of events.")
-    reports: list[Report] = []
-    skipped: dict[str, int] = {}
-    for event in events:
-        report = _report(event, now)
-        if isinstance(report, Report):
-            reports.append(report)
-        else:
-            skipped[report] = skipped.get(report, 0) + 1
-    return ParsedSendGridEvents(tuple(reports), skipped)
+    return parse_each(events, lambda event: _report(event, now))
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedEvent:
-    type: EventType
-    verdict: ContactVerdict = ContactVerdict.NOTHING
-    bounce: tuple[str | None, str | None] = (None, None)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _bounce(event: Mapping[str, Any]) -> _ParsedEvent:
+def _bounce(event: Mapping[str, Any]) -> ParsedEvent:
     """Parse a bounce. With the type `blocked`, the server rejects this message; only some are about the address."""
     kind = event.get("type")
     status = event.get("status")
-    classification = _short(event.get("bounce_classification"))
+    classification = short(event.get("bounce_classification"))
     is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
-    return _ParsedEvent(
+    return ParsedEvent(
         EventType.BOUNCED,
         ContactVerdict.HARD_BOUNCE
         if is_permanent
-        else _blocked(classification, _short(status), _short(event.get("reason"))),
-        (_short(kind) or "bounce", classification),
+        else _blocked(classification, short(status), short(event.get("reason"))),
+        (short(kind) or "bounce", classification),
         clean_metadata(status=status, reason=event.get("reason")),
     )
 
@@ -100,53 +77,53 @@ DROP_REASON_VERDICTS: Mapping[str, ContactVerdict] = {
 }
 
 
-def _dropped(event: Mapping[str, Any]) -> _ParsedEvent:
-    reason = _short(event.get("reason"))
+def _dropped(event: Mapping[str, Any]) -> ParsedEvent:
+    reason = short(event.get("reason"))
     verdict = DROP_REASON_VERDICTS.get((reason or "").strip().lower(), ContactVerdict.NOTHING)
-    return _ParsedEvent(
+    return ParsedEvent(
         EventType.BOUNCED, verdict, ("dropped", reason), clean_metadata(status=event.get("status"), reason=reason)
     )
 
 
-def _delivered(event: Mapping[str, Any]) -> _ParsedEvent:
-    return _ParsedEvent(EventType.DELIVERED, metadata=clean_metadata(response=event.get("response")))
+def _delivered(event: Mapping[str, Any]) -> ParsedEvent:
+    return ParsedEvent(EventType.DELIVERED, metadata=clean_metadata(response=event.get("response")))
 
 
-def _deferred(event: Mapping[str, Any]) -> _ParsedEvent:
+def _deferred(event: Mapping[str, Any]) -> ParsedEvent:
     metadata = clean_metadata(response=event.get("response"), attempt=event.get("attempt"), reason=event.get("reason"))
-    return _ParsedEvent(EventType.DEFERRED, metadata=metadata)
+    return ParsedEvent(EventType.DEFERRED, metadata=metadata)
 
 
-def _opened(event: Mapping[str, Any]) -> _ParsedEvent:
+def _opened(event: Mapping[str, Any]) -> ParsedEvent:
     """Parse an open. SendGrid marks mailboxes that load images automatically."""
     agent = event.get("useragent")
     is_machine = event.get("sg_machine_open") is True or is_machine_report(agent)
     metadata = clean_metadata(isMachine=is_machine, userAgent=agent)
-    return _ParsedEvent(EventType.OPENED, metadata=metadata)
+    return ParsedEvent(EventType.OPENED, metadata=metadata)
 
 
-def _clicked(event: Mapping[str, Any]) -> _ParsedEvent:
+def _clicked(event: Mapping[str, Any]) -> ParsedEvent:
     agent = event.get("useragent")
     url = link_without_query(event.get("url"))
     metadata = clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent)
-    return _ParsedEvent(EventType.CLICKED, metadata=metadata)
+    return ParsedEvent(EventType.CLICKED, metadata=metadata)
 
 
-def _unsubscribed(event: Mapping[str, Any]) -> _ParsedEvent:
-    return _ParsedEvent(
+def _unsubscribed(event: Mapping[str, Any]) -> ParsedEvent:
+    return ParsedEvent(
         EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE, metadata=clean_metadata(group=event.get("asm_group_id"))
     )
 
 
-EVENT_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], _ParsedEvent]] = {
-    "processed": lambda _event: _ParsedEvent(EventType.ACCEPTED),
+EVENT_PARSERS: Mapping[str, Callable[[Mapping[str, Any]], ParsedEvent]] = {
+    "processed": lambda _event: ParsedEvent(EventType.ACCEPTED),
     "delivered": _delivered,
     "deferred": _deferred,
     "bounce": _bounce,
     "dropped": _dropped,
     "open": _opened,
     "click": _clicked,
-    "spamreport": lambda _event: _ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+    "spamreport": lambda _event: ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
     "unsubscribe": _unsubscribed,
     "group_unsubscribe": _unsubscribed,
 }
@@ -158,7 +135,7 @@ def _report(event: Any, now: Instant) -> Report | str:
         return "unreadable"
     name: str = event["event"]
     if name not in EVENT_PARSERS:
-        return name[:40]
+        return name
     recipient = event.get("email")
     if not isinstance(recipient, str) or not recipient:
         return "unreadable"
@@ -179,11 +156,8 @@ def _report(event: Any, now: Instant) -> Report | str:
 
 
 def _event_id(event: Mapping[str, Any]) -> str:
-    """Return SendGrid's event ID, or else a digest of the event, because copies of an event have the same fields."""
     given = event.get("sg_event_id")
-    if isinstance(given, str) and given:
-        return given if len(given) <= 200 else sha256(given.encode()).hexdigest()
-    return sha256(orjson.dumps(event, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return short_key(given) if isinstance(given, str) and given else digest(event)
 
 
 def _message_id(given: Any) -> str | None:
@@ -192,7 +166,3 @@ def _message_id(given: Any) -> str | None:
     Late bounces have no ID.
     """
     return given.strip().partition(".")[0] or None if isinstance(given, str) else None
-
-
-def _short(given: Any) -> str | None:
-    return given[:100] if isinstance(given, str) and given else None

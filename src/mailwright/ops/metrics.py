@@ -73,7 +73,7 @@ QUEUE_DEPTH = Gauge(
 )
 OLDEST_DUE_AGE = Gauge(
     "mailwright_oldest_due_age_seconds",
-    "Age of the oldest due message.",
+    "Age of the oldest due message, without planned waits.",
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
@@ -98,7 +98,7 @@ REPORTS = Counter(
 )
 INBOUND_EMAILS = Counter(
     "mailwright_inbound_emails_total",
-    "Emails read from the bounce mailbox: bounce, complaint, reply, auto_reply, unrelated or unreadable.",
+    "Emails read from the bounce mailbox: bounce, complaint, reply, auto_reply, dmarc_report, unrelated or unreadable.",
     ["kind"],
     registry=REGISTRY,
 )

@@ -29,15 +29,15 @@ def file_variables(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
 
 def secret_values(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
     """Return the settings whose files can be read, by their variable."""
-    return {setting: value for setting, _, value, problem in _given(fields) if problem is None}
+    return {setting: value for setting, _, value, problem in _given_secrets(fields) if problem is None}
 
 
 def secret_problems(fields: Mapping[str, FieldInfo]) -> list[str]:
     """Return an error for each file that cannot be used."""
-    return [f"{variable}: {problem}" for _, variable, _, problem in _given(fields) if problem is not None]
+    return [f"{variable}: {problem}" for _, variable, _, problem in _given_secrets(fields) if problem is not None]
 
 
-def _given(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str, str, str | None]]:
+def _given_secrets(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str, str, str | None]]:
     environment = {name.upper(): value for name, value in os.environ.items() if value}
     for setting, variable in file_variables(fields).items():
         if variable not in environment:
@@ -70,8 +70,8 @@ def _read(file: Path) -> tuple[str, str | None]:
 
 
 def _is_secret(field: FieldInfo) -> bool:
-    return field.json_schema_extra == HAS_PASSWORD or _holds_secret(field.annotation)
+    return field.json_schema_extra == HAS_PASSWORD or holds_secret(field.annotation)
 
 
-def _holds_secret(annotation: Any) -> bool:
-    return annotation is SecretStr or any(_holds_secret(part) for part in get_args(annotation))
+def holds_secret(annotation: Any) -> bool:
+    return annotation is SecretStr or any(holds_secret(part) for part in get_args(annotation))

@@ -1,9 +1,14 @@
-"""Read the settings from the environment, then `mailwright.toml`, then the defaults, and report all errors at once."""
+"""Read the settings from the environment, then `mailwright.toml`, then the defaults, and report all errors at once.
+
+Values in the database come between the file and the defaults: `Settings.with_stored`.
+"""
 
 import os
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -27,6 +32,7 @@ from pydantic_settings import (
 from pydantic_settings.sources import read_env_file
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
@@ -40,7 +46,7 @@ ENV_FILE_VARIABLE = "MAILWRIGHT_ENV_FILE"
 DRY_RUN_NOTICE = "this is a dry run: every message goes to the local mailbox, and nobody receives it"
 
 PositiveInt = Annotated[int, Field(gt=0)]
-ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz"]
+ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz", "mailgun", "postmark", "resend", "brevo"]
 
 
 class Settings(BaseSettings):
@@ -49,6 +55,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", populate_by_name=True, frozen=True, env_ignore_empty=True)
 
     _served_at: str | None = PrivateAttr(default=None)
+    _base: "Settings | None" = PrivateAttr(default=None)
 
     database_url: Annotated[
         str,
@@ -93,6 +100,22 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_SMTP_LISTEN_TLS",
             description="Address for SMTP that is encrypted from the first byte, for example `0.0.0.0:465`.",
+        ),
+    ] = None
+    smtp_mode: Annotated[
+        SmtpMode,
+        Field(
+            alias="MAILWRIGHT_SMTP_MODE",
+            description="`deliver` stores email that comes over SMTP and sends it. `shadow` passes it on unchanged to "
+            "`MAILWRIGHT_SMTP_RELAY_URL` and only reports what Mailwright would have done.",
+        ),
+    ] = SmtpMode.DELIVER
+    smtp_relay_url: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_SMTP_RELAY_URL",
+            description="Mail server of shadow mode: `smtp://user:password@host:port?tls=none|starttls|tls`.",
+            validate_default=True,
         ),
     ] = None
     smtp_certificate_file: Annotated[
@@ -141,6 +164,108 @@ class Settings(BaseSettings):
             description="File with the key, used if `MAILWRIGHT_SECRET_KEY` is not set. Created on first use.",
         ),
     ] = Path("mailwright.key")
+    oidc_issuer: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OIDC_ISSUER",
+            description="Identity provider (OpenID Connect) with which users sign in: its issuer URL, exactly as its "
+            "discovery document states it, for example `https://login.example.com`.",
+        ),
+    ] = None
+    oidc_client_id: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OIDC_CLIENT_ID",
+            description="Client ID of Mailwright at the identity provider. Its redirect URI is "
+            "`MAILWRIGHT_BASE_URL/sign-in/oidc/callback`.",
+        ),
+    ] = None
+    oidc_client_secret: Annotated[
+        SecretStr | None,
+        Field(alias="MAILWRIGHT_OIDC_CLIENT_SECRET", description="Secret of this client."),
+    ] = None
+    oidc_scopes: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_OIDC_SCOPES",
+            description="Scopes that Mailwright requests, separated by spaces. `openid` is required.",
+        ),
+    ] = "openid email profile"
+    oidc_label: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_OIDC_LABEL",
+            min_length=1,
+            max_length=40,
+            description="Name of the identity provider on the button of the sign-in page: `Continue with …`.",
+        ),
+    ] = "single sign-on"
+    oidc_role_claim: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_OIDC_ROLE_CLAIM",
+            min_length=1,
+            description="Claim with the groups or roles of a person. A dot reads a nested claim: `realm_access.roles`.",
+        ),
+    ] = "groups"
+    oidc_roles: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OIDC_ROLES",
+            description="Role and tenant by group, the first match counts: `mail-admins=admin, shop=editor@acme`. "
+            "Without a tenant, the role applies to all tenants. Separate entries with `;` if groups contain commas.",
+        ),
+    ] = None
+    oidc_email_domains: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_OIDC_EMAIL_DOMAINS",
+            description="Only people with a verified email address of these domains can sign in with the identity "
+            "provider. Separated by commas.",
+        ),
+    ] = ()
+    oidc_trust_email: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_OIDC_TRUST_EMAIL",
+            description="Treat every email address of the identity provider as verified. Only for providers that do "
+            "not send `email_verified` and whose users cannot choose their address.",
+        ),
+    ] = False
+    oidc_new_user_tenant: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OIDC_NEW_USER_TENANT",
+            description="Tenant in which unknown people become viewers. Needs `MAILWRIGHT_OIDC_EMAIL_DOMAINS`. If not "
+            "set, only people with an invitation or a mapped group get an account.",
+        ),
+    ] = None
+    oidc_link_existing: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_OIDC_LINK_EXISTING",
+            description="Connect an existing user whose user name is the verified email address. If not set, users "
+            "connect the identity provider themselves on their account page.",
+        ),
+    ] = False
+    oidc_password_sign_in: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_OIDC_PASSWORD_SIGN_IN",
+            description="Users can still sign in with a password or a passkey. If false, only administrators can: they "
+            "need it when the identity provider fails.",
+        ),
+    ] = True
+    oidc_second_factor: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_OIDC_SECOND_FACTOR",
+            description="Values of the claims `amr` or `acr` that count as two-factor authentication, separated by "
+            "commas, for example `mfa, hwk`. If not set, users also need the second factor of Mailwright.",
+        ),
+    ] = ()
     unsubscribe_secret: Annotated[
         SecretStr | None,
         Field(
@@ -189,6 +314,10 @@ class Settings(BaseSettings):
             description="Send nothing. Every message goes to the local mailbox, and provider settings are ignored.",
         ),
     ] = False
+    demo: Annotated[
+        bool,
+        Field(alias="MAILWRIGHT_DEMO", description="Say on every page of the dashboard that this is a demo."),
+    ] = False
     mailbox: Annotated[
         Path, Field(alias="MAILWRIGHT_MAILBOX", description="Maildir folder of the `mailbox` provider.")
     ] = Path("var/mailbox")
@@ -197,7 +326,6 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_SMTP_URL",
             description="SMTP server: `smtp://user:password@host:port?tls=none|starttls|tls`.",
-            validate_default=True,
         ),
     ] = None
     smtp_connections: Annotated[
@@ -211,9 +339,18 @@ class Settings(BaseSettings):
     ] = None
     aws_region: Annotated[
         str | None,
+        Field(alias="AWS_REGION", description="AWS region of SES and SQS, for example `eu-west-1`."),
+    ] = None
+    aws_access_key_id: Annotated[
+        str | None,
         Field(
-            alias="AWS_REGION", description="AWS region of SES and SQS. Credentials come from the AWS credential chain."
+            alias="AWS_ACCESS_KEY_ID",
+            description="AWS access key of SES and SQS. Defaults to the AWS credential chain: a profile or a role.",
         ),
+    ] = None
+    aws_secret_access_key: Annotated[
+        SecretStr | None,
+        Field(alias="AWS_SECRET_ACCESS_KEY", description="Secret of this access key."),
     ] = None
     ses_configuration_set: Annotated[
         str | None,
@@ -252,6 +389,74 @@ class Settings(BaseSettings):
             description="SMTP server of smtp.bz with your login. Defaults to `MAILWRIGHT_SMTP_URL`.",
         ),
     ] = None
+    oauth_token_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OAUTH_TOKEN_URL",
+            description="Token endpoint for SMTP and IMAP with `auth=xoauth2`, for example "
+            "`https://login.microsoftonline.com/TENANT/oauth2/v2.0/token`.",
+        ),
+    ] = None
+    oauth_client_id: Annotated[
+        str | None, Field(alias="MAILWRIGHT_OAUTH_CLIENT_ID", description="Client ID of the application there.")
+    ] = None
+    oauth_client_secret: Annotated[
+        SecretStr | None, Field(alias="MAILWRIGHT_OAUTH_CLIENT_SECRET", description="Client secret of the application.")
+    ] = None
+    oauth_refresh_token: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_OAUTH_REFRESH_TOKEN",
+            description="Refresh token of the mailbox's user. Without it, the application signs in as itself.",
+        ),
+    ] = None
+    oauth_scope: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_OAUTH_SCOPE",
+            description="Scope of the access token, for example `https://outlook.office365.com/.default`.",
+        ),
+    ] = None
+    mailgun_api_key: Annotated[
+        SecretStr | None,
+        Field(alias="MAILGUN_API_KEY", description="Mailgun API key, or the sending key of the domain."),
+    ] = None
+    mailgun_domain: Annotated[
+        str | None, Field(alias="MAILGUN_DOMAIN", description="Mailgun domain, for example `mg.example.com`.")
+    ] = None
+    mailgun_url: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_MAILGUN_URL",
+            description="Mailgun endpoint: `https://api.eu.mailgun.net` in the EU, or a test server.",
+        ),
+    ] = "https://api.mailgun.net"
+    postmark_server_token: Annotated[
+        SecretStr | None, Field(alias="POSTMARK_SERVER_TOKEN", description="Token of the Postmark server.")
+    ] = None
+    postmark_message_stream: Annotated[
+        str,
+        Field(
+            alias="POSTMARK_MESSAGE_STREAM",
+            description="Postmark message stream. Newsletters need one of the type broadcast.",
+        ),
+    ] = "outbound"
+    postmark_url: Annotated[
+        str, Field(alias="MAILWRIGHT_POSTMARK_URL", description="Postmark endpoint, or a test server.")
+    ] = "https://api.postmarkapp.com"
+    resend_api_key: Annotated[
+        SecretStr | None, Field(alias="RESEND_API_KEY", description="Resend API key with permission to send email.")
+    ] = None
+    resend_url: Annotated[
+        str, Field(alias="MAILWRIGHT_RESEND_URL", description="Resend endpoint, or a test server.")
+    ] = "https://api.resend.com"
+    brevo_smtp_url: Annotated[
+        SecretStr | None,
+        Field(
+            alias="BREVO_SMTP_URL",
+            description="SMTP server of Brevo with your SMTP key: `smtp://login:key@smtp-relay.brevo.com:587`.",
+        ),
+    ] = None
 
     sender: Annotated[
         str, Field(alias="MAILWRIGHT_FROM", description="Default From header: `Name <address>` or an address.")
@@ -280,6 +485,41 @@ class Settings(BaseSettings):
             "another domain are accepted with a warning and are not signed with your DKIM key.",
         ),
     ] = ()
+    disposable_domains: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_DISPOSABLE_DOMAINS",
+            description="Further domains that sign-up forms refuse, separated by commas, in addition to the known "
+            "domains of disposable addresses.",
+        ),
+    ] = ()
+    require_sender_domains: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_REQUIRE_SENDER_DOMAINS",
+            description="Every tenant may send only from its own verified sender domains. Otherwise this applies to "
+            "tenants that have a sender domain.",
+        ),
+    ] = False
+    return_path_host: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_RETURN_PATH_HOST",
+            pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
+            description="Mail server that receives bounces for the return-path domains of sender domains, such as "
+            "`mx.example.com`. It must deliver their email to the mailbox of `MAILWRIGHT_BOUNCE_ADDRESS`.",
+        ),
+    ] = None
+    dns_servers: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_DNS_SERVERS",
+            description="DNS servers that check sender domains, separated by commas, such as `9.9.9.9`. Defaults to "
+            "those of the machine.",
+        ),
+    ] = ()
     dkim_domain: Annotated[
         str | None,
         Field(
@@ -294,12 +534,18 @@ class Settings(BaseSettings):
             description="DKIM selector: the part of the DNS name before `._domainkey`.",
         ),
     ] = None
+    dkim_key: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_DKIM_KEY",
+            description="The private key for DKIM itself, as PEM text. The dashboard can create one.",
+        ),
+    ] = None
     dkim_key_file: Annotated[
         Path | None,
         Field(
             alias="MAILWRIGHT_DKIM_KEY_FILE",
             description="PEM file with an RSA or Ed25519 private key for DKIM.",
-            validate_default=True,
         ),
     ] = None
 
@@ -323,6 +569,41 @@ class Settings(BaseSettings):
     images: Annotated[
         Path, Field(alias="MAILWRIGHT_IMAGES", description="Folder of uploaded images, shared by all processes.")
     ] = Path("var/images")
+    images_s3_bucket: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_IMAGES_S3_BUCKET",
+            description="Bucket for uploaded images, instead of the folder. Works with every S3-compatible storage.",
+        ),
+    ] = None
+    images_s3_endpoint: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_IMAGES_S3_ENDPOINT",
+            description="URL of the S3-compatible storage. Defaults to Amazon S3 in the region.",
+        ),
+    ] = None
+    images_s3_region: Annotated[
+        str, Field(alias="MAILWRIGHT_IMAGES_S3_REGION", description="Region of the bucket; `auto` for Cloudflare R2.")
+    ] = "us-east-1"
+    images_s3_access_key: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_IMAGES_S3_ACCESS_KEY",
+            description="Access key ID for the bucket. Defaults to the AWS credentials of the environment.",
+        ),
+    ] = None
+    images_s3_secret_key: Annotated[
+        SecretStr | None,
+        Field(alias="MAILWRIGHT_IMAGES_S3_SECRET_KEY", description="Secret access key for the bucket."),
+    ] = None
+    images_s3_public_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_IMAGES_S3_PUBLIC_URL",
+            description="URL from which recipients load the files of the bucket. Without it, Mailwright serves them.",
+        ),
+    ] = None
 
     imports: Annotated[
         Path,
@@ -340,12 +621,19 @@ class Settings(BaseSettings):
             description="Folder for rows that retention exports before it deletes them.",
         ),
     ] = None
+    retention_export_format: Annotated[
+        Literal["jsonl", "parquet"],
+        Field(
+            alias="MAILWRIGHT_RETENTION_EXPORT_FORMAT",
+            description="Format of exported rows: compressed JSON lines, or Parquet (needs `mailwright[parquet]`).",
+        ),
+    ] = "jsonl"
 
     tracking: Annotated[
         TrackingMode,
         Field(
             alias="MAILWRIGHT_TRACKING",
-            description="The most tracking of opens and clicks that is allowed: `off`, `anonymous` (totals of a "
+            description="The tracking of opens and clicks that is allowed at most: `off`, `anonymous` (totals of a "
             "campaign) or `individual` (recipients who consented). Tenants, lists and campaigns can only reduce it.",
         ),
     ] = TrackingMode.OFF
@@ -537,6 +825,28 @@ class Settings(BaseSettings):
     sendgrid_webhook_public_key: Annotated[
         str | None,
         Field(alias="SENDGRID_WEBHOOK_PUBLIC_KEY", description="Public key of SendGrid's signed event webhook."),
+    ] = None
+    mailgun_webhook_signing_key: Annotated[
+        SecretStr | None,
+        Field(alias="MAILGUN_WEBHOOK_SIGNING_KEY", description="HTTP webhook signing key of Mailgun."),
+    ] = None
+    resend_webhook_secret: Annotated[
+        SecretStr | None,
+        Field(alias="RESEND_WEBHOOK_SECRET", description="Signing secret of the webhook in Resend (`whsec_…`)."),
+    ] = None
+    postmark_webhook_secret: Annotated[
+        SecretStr | None,
+        Field(
+            alias="POSTMARK_WEBHOOK_SECRET",
+            description="Password in the webhook URL of Postmark, at least 16 characters.",
+        ),
+    ] = None
+    brevo_webhook_secret: Annotated[
+        SecretStr | None,
+        Field(
+            alias="BREVO_WEBHOOK_SECRET",
+            description="Token of the webhook in Brevo, or the password in its URL, at least 16 characters.",
+        ),
     ] = None
     bounce_mailbox: Annotated[
         SecretStr | None,
@@ -881,24 +1191,25 @@ class Settings(BaseSettings):
         secrets = InitSettingsSource(settings_cls, dict(secret_values(settings_cls.model_fields)))
         return init_settings, env_settings, secrets, TomlConfigSettingsSource(settings_cls, file), theirs
 
-    # These two depend on fields that are defined before them. `validate_default` runs them even if nothing is set, so
-    # that their errors are reported together with all others.
-
-    @field_validator("smtp_url")
+    @field_validator("smtp_relay_url")
     @classmethod
-    def _require_smtp_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        if value is None and info.data.get("provider") == "smtp":
-            raise ValueError("must be set if MAILWRIGHT_PROVIDER is smtp, for example to smtp://mail.example.com:587")
+    def _require_relay_url(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if value is None and info.data.get("smtp_mode") is SmtpMode.SHADOW:
+            raise ValueError(
+                "must be set if MAILWRIGHT_SMTP_MODE is shadow, for example to smtp://mail.example.com:587"
+            )
         return value
 
-    @field_validator("dkim_key_file")
-    @classmethod
-    def _require_key_with_selector(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if (value is None) != (info.data.get("dkim_selector") is None):
-            raise ValueError("set both MAILWRIGHT_DKIM_KEY_FILE and MAILWRIGHT_DKIM_SELECTOR, or neither")
-        return value
-
-    @field_validator("sns_topic_arns", "unsubscribe_retired_secrets", "sender_domains", mode="before")
+    @field_validator(
+        "sns_topic_arns",
+        "unsubscribe_retired_secrets",
+        "sender_domains",
+        "dns_servers",
+        "disposable_domains",
+        "oidc_email_domains",
+        "oidc_second_factor",
+        mode="before",
+    )
     @classmethod
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -912,6 +1223,13 @@ class Settings(BaseSettings):
         if any(not name.strip() or not renamed.strip() for name, _, renamed in pairs):
             raise ValueError("use `name=value` pairs separated by commas, for example `subject=Betreff, test=Probe`")
         return {name.strip(): renamed.strip() for name, _, renamed in pairs}
+
+    @field_validator("base_url", "unsubscribe_base_url", "notify_base_url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and not _is_web_address(value):
+            raise ValueError("must begin with http:// or https:// and name a host, such as https://mail.example.com")
+        return value
 
     @field_validator("working_hours")
     @classmethod
@@ -966,6 +1284,22 @@ class Settings(BaseSettings):
         return served
 
     @property
+    def base(self) -> "Settings":
+        """The settings of this process alone, without the values that are stored in the database."""
+        return self._base or self
+
+    def with_stored(self, stored: Mapping[str, Any]) -> "Settings":
+        """Return a copy that uses stored values for the settings that this process does not set itself.
+
+        This is the only place that decides between the environment, the file, the database and the defaults.
+        """
+        base = self.base
+        used = {name: value for name, value in stored.items() if name not in base.model_fields_set}
+        merged = base.model_copy(update=used)
+        merged._base = base
+        return merged
+
+    @property
     def unsubscribe_url(self) -> str:
         return self.unsubscribe_base_url or f"{self.public_url}/unsubscribe"
 
@@ -994,7 +1328,7 @@ def load(**overrides: Any) -> Settings:
             raise ConfigurationInvalid(*unreadable)
     except ValidationError as error:
         unreadable = secret_problems(Settings.model_fields)
-        raise ConfigurationInvalid(*unreadable, *(_problem(detail) for detail in error.errors())) from error
+        raise ConfigurationInvalid(*unreadable, *(describe_problem(detail) for detail in error.errors())) from error
     except (OSError, ValueError) as error:
         raise ConfigurationInvalid(
             str(error) if isinstance(error, FileNotFoundError) else f"{CONFIG_FILE}: {error}"
@@ -1058,7 +1392,8 @@ _PROBLEMS = {
 }
 
 
-def _problem(detail: Any) -> str:
+def describe_problem(detail: Any) -> str:
+    """Describe an error of pydantic with the name that the user has set."""
     name = str(detail["loc"][0]) if detail["loc"] else CONFIG_FILE
     field = Settings.model_fields.get(name)
     setting = _name_in_environment((field.alias or name) if field else name)
@@ -1067,6 +1402,14 @@ def _problem(detail: Any) -> str:
         return f"{setting}: {template.format(**detail.get('ctx', {}))}"
     message = str(detail["msg"]).removeprefix("Value error, ")
     return f"{setting}: {message[:1].lower()}{message[1:]}"
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
+    except ValueError:
+        return False
 
 
 def _name_in_environment(setting: str) -> str:

@@ -13,7 +13,17 @@ from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 # Variables that are valid although they are not settings, because other modules read them.
 _OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG", CHILD_VARIABLE)
 # Prefixes of variables that are meant for Mailwright or its predecessor.
-_PREFIXES: Final = ("MAILWRIGHT_", "NOTION_", "SUPABASE_", "UNSUBSCRIBE_", "EXECUTOR_", "SES_", "SNS_", "SMTPBZ_")
+_PREFIXES: Final = (
+    "MAILWRIGHT_",
+    "NOTION_",
+    "SUPABASE_",
+    "UNSUBSCRIBE_",
+    "EXECUTOR_",
+    "SES_",
+    "SNS_",
+    "SMTPBZ_",
+    "BREVO_",
+)
 # Prefixes of other programs' variables, which are never reported.
 _FOREIGN_PREFIXES: Final = ("AWS_",)
 # Minimum similarity to a known name, for variables with one of `_PREFIXES` and for all others.

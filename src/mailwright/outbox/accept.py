@@ -18,7 +18,6 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.ops import metrics
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
@@ -64,14 +63,21 @@ class Acceptor:
         """Accept all messages in one transaction. The results are in the order of the messages."""
         return await self._group_commit.submit(messages) if messages else []
 
-    async def find_accepted(self, tenant_id: int, digests: Mapping[str, str]) -> dict[str, str]:
-        """Return the outbox IDs of messages that have these deduplication keys and the same body, by key."""
+    async def find_accepted(self, tenant_id: int, digests: Mapping[str, str]) -> dict[str, Accepted]:
+        """Return the messages that have these deduplication keys and the same body, by key.
+
+        A request that was accepted can be invalid when it is repeated, for example because its send time has passed.
+        """
         wanted = [{"tenant_id": tenant_id, "dedupe_key": key} for key in digests]
         if not wanted:
             return {}
         async with self._database.read(within=PROMPT_SECONDS) as tx:
             rows = await tx.run(FIND_REPLAYS, wanted=wanted)
-        return {row.dedupe_key: row.outbox_id for row in rows if row.body_digest == digests[row.dedupe_key]}
+        return {
+            row.dedupe_key: Accepted(row.outbox_id, row.request_id, row.status, is_replay=True)
+            for row in rows
+            if row.body_digest == digests[row.dedupe_key]
+        }
 
     async def close(self) -> None:
         await self._group_commit.close()
@@ -82,8 +88,15 @@ class Acceptor:
         )
         fresh = [message.source for message, result in zip(messages, accepted, strict=True) if not result.is_replay]
         for source, count in Counter(fresh).items():
-            metrics.ACCEPTED.labels(source).inc(count)
+            count_accepted(source, count)
         return accepted
+
+
+def count_accepted(source: Source, messages: int) -> None:
+    """Count accepted messages in the metrics."""
+    from mailwright.ops import metrics  # noqa: PLC0415 - slow to import, and most commands accept nothing
+
+    metrics.ACCEPTED.labels(source).inc(messages)
 
 
 def _approximate_size(message: NewMessage) -> int:
@@ -131,11 +144,7 @@ async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Inst
 
 
 async def _find_replays(tx: Runner, messages: Sequence[NewMessage]) -> dict[tuple[int, str | None], _StoredMessage]:
-    wanted = [
-        {"tenant_id": message.tenant_id, "dedupe_key": message.dedupe_key}
-        for message in messages
-        if message.dedupe_key is not None
-    ]
+    wanted = [(message.tenant_id, message.dedupe_key) for message in messages if message.dedupe_key is not None]
     if not wanted:
         return {}
     return {
@@ -203,17 +212,19 @@ async def _find_stored(tx: Runner, outbox_ids: Iterable[str]) -> list[str]:
 
 async def _insert_recipients(tx: Runner, messages: Iterable[NewMessage], now: Instant) -> None:
     recipients = {
-        (message.tenant_id, message.to_email): message for message in messages if message.recipient_id is None
+        (message.tenant_id, message.to_email): message
+        for message in messages
+        if message.recipient_id is None and message.creates_contact
     }
     if not recipients:
         return
     contacts = [
-        {"contact_id": contact_id, "tenant_id": tenant_id, "email": email, "name": message.contact_name}
+        (contact_id, tenant_id, email, message.contact_name)
         for contact_id, ((tenant_id, email), message) in zip(
             uuid7s(now, len(recipients)), recipients.items(), strict=True
         )
     ]
-    await insert_contacts(tx, contacts, now)
+    await tx.count(INSERT_CONTACTS, contacts=contacts, now=now)
 
 
 async def insert_contacts(tx: Runner, contacts: Sequence[Mapping[str, Any]], now: Instant) -> None:
@@ -229,40 +240,42 @@ async def _count(tx: Runner, accepted: Mapping[tuple[int, Source], int], now: In
     await tx.count(INSERT_ACCEPTED_COUNTS, counts=counts, now=now)
 
 
-def _delivery_row(message: NewMessage, now: Instant) -> dict[str, object]:
-    return {
-        "outbox_id": message.outbox_id,
-        "tenant_id": message.tenant_id,
-        "lane": lane_number(message.priority, message.tenant_id),
-        "due_at": max(now, message.scheduled_at or now),
-    }
+# Rows are tuples in the order of the statement's columns, because they are created for each message.
 
 
-def _message_row(message: NewMessage, position: int) -> dict[str, object]:
+def _delivery_row(message: NewMessage, now: Instant) -> tuple[object, ...]:
+    """Return a row of `insert_deliveries.sql`."""
+    lane = lane_number(message.priority, message.tenant_id)
+    due_at = now if message.scheduled_at is None else max(now, message.scheduled_at)
+    return (message.outbox_id, message.tenant_id, lane, due_at)
+
+
+def _message_row(message: NewMessage, position: int) -> tuple[object, ...]:
+    """Return a row of `insert_messages.sql`."""
     # Bulk email without a list belongs to the general one, so that everyone can unsubscribe from it.
     list_key = message.list_key or (GENERAL if message.is_bulk else None)
-    return {
-        "outbox_id": message.outbox_id,
-        "tenant_id": message.tenant_id,
-        "source": message.source.value,  # A plain str, because SQLite's driver searches adapters for other types.
-        "request_id": message.request_id,
-        "dedupe_key": message.dedupe_key,
-        "body_digest": message.body_digest,
-        "to_email": message.to_email,
-        "recipient_id": message.recipient_id,
-        "external_id": message.external_id,
-        "subject": message.subject,
-        "template_key": message.template_key,
-        "payload": orjson.dumps(message.payload).decode(),
-        "retry_policy": message.retry_policy,
-        "on_doubt": message.on_doubt.value,
-        "is_bulk": int(list_key is not None),
-        "list_key": list_key,
-        "expires_at": message.expires_at,
-        "scheduled_at": message.scheduled_at,
-        "content_digest": message.raw.digest if message.raw is not None else None,
-        "position": position,  # Keys are assigned in the order in which the messages were submitted.
-    }
+    return (
+        message.outbox_id,
+        message.tenant_id,
+        message.source.value,  # A plain str, because SQLite's driver searches adapters for other types.
+        message.request_id,
+        message.dedupe_key,
+        message.body_digest,
+        message.to_email,
+        message.recipient_id,
+        message.external_id,
+        message.subject,
+        message.template_key,
+        orjson.dumps(message.payload).decode(),
+        message.retry_policy,
+        message.on_doubt.value,
+        int(list_key is not None),
+        list_key,
+        message.expires_at,
+        message.scheduled_at,
+        message.raw.digest if message.raw is not None else None,
+        position,  # Keys are assigned in the order in which the messages were submitted.
+    )
 
 
 def _accepted(

@@ -51,6 +51,16 @@ async def record(
     )
 
 
+def describe_actor(actor: str) -> str:
+    """Return who or what acted, for a sentence: the name of a user, `the API (key shop)` or `the command line`."""
+    kind, separator, name = actor.partition(":")
+    if kind == CONSOLE:
+        return "the command line"
+    if kind == API:
+        return f"the API (key {name})" if separator else "the API"
+    return actor
+
+
 async def list_entries(
     database: Database, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1, subject: str | None = None
 ) -> list[AuditEntry]:

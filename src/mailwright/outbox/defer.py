@@ -34,6 +34,13 @@ async def end_lane_deferral(tx: Transaction, lane: int, *, but: Sequence[str] = 
     )
 
 
+async def end_lane_deferral_for(tx: Transaction, lane: int, reason: str) -> None:
+    """End a lane's deferral early if it has this reason."""
+    await tx.execute(
+        delete(lane_deferrals).where(lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason == reason)
+    )
+
+
 async def end_deferrals_for(tx: Transaction, reason: str) -> None:
     """End all deferrals that have this reason."""
     await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))

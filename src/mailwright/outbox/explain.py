@@ -11,6 +11,7 @@ from mailwright.domain.actions import Action, ActionKind, campaign_actions
 from mailwright.domain.address import domain_of
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    AWAITS_APPROVAL,
     CANCELLED,
     GUARD_RAILS,
     NEXT_WAVE,
@@ -473,6 +474,9 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
         facts, remedy=Remedy.CHOOSE_VARIANT, actions=_explain_campaign(facts.message)
     ),
     SENDER_RULES: _sender_rules,
+    AWAITS_APPROVAL: lambda facts: _lane_deferred(
+        facts, remedy=Remedy.APPROVE_CAMPAIGN, actions=_explain_campaign(facts.message)
+    ),
 }
 
 

@@ -1,8 +1,9 @@
 """Values that an installation generates once and shares between its processes."""
 
 import secrets
+from collections.abc import Callable
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.storage.database import Database
@@ -10,6 +11,7 @@ from mailwright.storage.tables import installation
 
 UNSUBSCRIBE_SECRET = "unsubscribe_secret"  # noqa: S105 - the name of a secret
 _ADDRESS = "address"
+_SETUP_PROGRESS = "setup_progress"
 
 
 async def find_secret(database: Database, name: str) -> str | None:
@@ -35,14 +37,38 @@ async def find_address(database: Database) -> str | None:
 
 
 async def save_address(database: Database, address: str) -> None:
-    if await find_address(database) == address:
-        return
+    if await find_address(database) != address:
+        await _save_value(database, _ADDRESS, address)
+
+
+async def find_setup_progress(database: Database) -> str | None:
+    """Return the progress of the set-up as JSON, or None if it has not begun."""
+    return await _find_value(database, _SETUP_PROGRESS)
+
+
+async def change_setup_progress(database: Database, change: Callable[[str | None], str | None]) -> None:
+    """Replace the progress with the result of `change` while its row is locked. None leaves it as it is."""
+    matching = installation.c.name == _SETUP_PROGRESS
     try:
         async with database.write() as tx:
-            await tx.execute(delete(installation).where(installation.c.name == _ADDRESS))
-            await tx.execute(insert(installation).values(name=_ADDRESS, value=address))
+            rows = await tx.execute(select(installation.c.value).where(matching).with_for_update())
+            text = change(str(rows[0].value) if rows else None)
+            if text is not None and rows:
+                await tx.execute(update(installation).where(matching).values(value=text))
+            elif text is not None:
+                await tx.execute(insert(installation).values(name=_SETUP_PROGRESS, value=text))
     except IntegrityError:
-        pass  # Another process saved its address at the same time. Either address is valid.
+        # Another process saved the first progress at the same time. Now there is a row to lock.
+        await change_setup_progress(database, change)
+
+
+async def _save_value(database: Database, name: str, value: str) -> None:
+    try:
+        async with database.write() as tx:
+            await tx.execute(delete(installation).where(installation.c.name == name))
+            await tx.execute(insert(installation).values(name=name, value=value))
+    except IntegrityError:
+        pass  # Another process saved its value at the same time. Either value is valid.
 
 
 async def _find_value(database: Database, name: str) -> str | None:

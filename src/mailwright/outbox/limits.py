@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, select
 
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    AWAITS_APPROVAL,
     CANCELLED,
     GUARD_RAILS,
     NEXT_WAVE,
@@ -54,6 +55,7 @@ NON_LIMIT_REASONS = (
     SENDER_RULES,
     GUARD_RAILS,
     NEXT_WAVE,
+    AWAITS_APPROVAL,
 )
 
 

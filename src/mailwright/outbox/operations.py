@@ -8,10 +8,10 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
 from mailwright.domain.states import CLAIMABLE, EventType, Resolution, Status
-from mailwright.ops import metrics
 from mailwright.outbox import audit_log
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.hot import Runner
 from mailwright.storage.statements import Statement, statement
 
 LOCK_MESSAGE = statement(__package__, "lock_message")
@@ -104,7 +104,7 @@ class Operations:
         await append_events(tx, [event_row(row.message_key, row.tenant_id, Event(event, now, metadata))])
 
 
-async def cancel_waiting(tx: Transaction, message_key: int, tenant_id: int, status: str, now: Instant) -> bool:
+async def cancel_waiting(tx: Runner, message_key: int, tenant_id: int, status: str, now: Instant) -> bool:
     """Cancel a message that waits with this status. Return False if a worker has begun to send it in the meantime."""
     if not await tx.run(CANCEL, message_key=message_key, now=now):
         return False
@@ -140,5 +140,7 @@ def outcome_of(resolution: Resolution) -> tuple[Status, EventType]:
 
 def count_final_state(status: Status, messages: int = 1) -> Status:
     if status is not Status.RETRY_SCHEDULED:
+        from mailwright.ops import metrics  # noqa: PLC0415 - slow to import, and most commands do not need it
+
         metrics.FINAL_STATES.labels(status).inc(messages)
     return status

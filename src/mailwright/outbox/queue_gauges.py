@@ -11,6 +11,7 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries
 
 QUEUE_STATE = statement(__package__, "queue_state")
+OLDEST_DUE = statement(__package__, "oldest_due")
 
 FRESH: Instant = 5 * SECOND
 
@@ -22,20 +23,21 @@ class QueueState:
     sending: int  # Claimed by a worker.
     in_doubt: int
     dead_letters: int
-    oldest_due: Instant | None
+    oldest_due: Instant | None  # Since when it could have been sent; planned waits do not count.
 
 
 async def queue_state(database: Database, now: Instant) -> QueueState:
     """Read the state of the queue. The cost depends on the waiting messages, not on the sent ones."""
     async with database.read() as tx:
         [row] = await tx.run(QUEUE_STATE, now=now)
+        [oldest] = await tx.run(OLDEST_DUE, now=now)
     return QueueState(
         due=row.due,
         later=row.waiting - row.due,
         sending=row.sending,
         in_doubt=row.in_doubt,
         dead_letters=row.dead_letters,
-        oldest_due=row.earliest if row.due else None,
+        oldest_due=oldest.since,
     )
 
 

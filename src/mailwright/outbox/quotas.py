@@ -135,7 +135,7 @@ async def load_quotas(database: Database) -> list[ProviderQuota]:
         for row in rows:
             rounds.setdefault(row.synced_at, []).append(row.provider)
         used = {at: await _used(tx, quota_counter(quota_lock_name(names), at)) for at, names in rounds.items()}
-    return [_known(row, used[row.synced_at]) for row in rows]
+    return [_quota_of_row(row, used[row.synced_at]) for row in rows]
 
 
 async def load_quota_snapshot(
@@ -249,7 +249,7 @@ def _row(report: QuotaReport, before: PreSyncState, now: Instant) -> dict[str, A
     }
 
 
-def _known(row: Any, used: int) -> ProviderQuota:
+def _quota_of_row(row: Any, used: int) -> ProviderQuota:
     return ProviderQuota(
         provider=row.provider,
         remaining=row.remaining,

@@ -8,7 +8,7 @@ import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import FORWARDED_REPLY
+from mailwright.domain.message import ACCOUNT_EMAIL, FORWARDED_REPLY
 from mailwright.domain.states import EventType
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
@@ -23,7 +23,7 @@ class RepliedMessage:
     tenant_id: int
     to_email: str
     is_bulk: bool
-    is_forwarded_reply: bool  # The message is itself a reply that was forwarded.
+    may_forward: bool  # False for a reply that was forwarded, and for email about accounts, whose quotes hold links.
     forward_to: str | None  # The address of the tenant for replies; None if it has none.
 
 
@@ -48,7 +48,7 @@ async def find_by_key(database: Database, dedupe_keys: Collection[str]) -> Repli
 
 
 async def count_replies(database: Database, outbox_id: str, since: Instant) -> int:
-    """Count the replies to a message that arrived since a time, whatever their own dates say."""
+    """Count the replies to a message that arrived since a time. Their Date headers do not matter."""
     r, m = reports.c, messages.c
     arrived = (m.outbox_id == outbox_id, r.type == EventType.REPLIED.value, r.received_at > since)
     query = select(func.count()).select_from(reports.join(messages, r.message_key == m.id)).where(*arrived)
@@ -56,12 +56,21 @@ async def count_replies(database: Database, outbox_id: str, since: Instant) -> i
         return int((await tx.execute(query))[0][0])
 
 
+async def count_forwarded(database: Database, tenant_id: int, forward_to: str, since: Instant) -> int:
+    """Count the replies that were forwarded to an address since a time."""
+    m = messages.c
+    forwarded = (m.tenant_id == tenant_id, m.to_email == forward_to, m.dedupe_key.like("reply:%"), m.created_at > since)
+    async with database.read() as tx:
+        return int((await tx.execute(select(func.count()).where(*forwarded)))[0][0])
+
+
 def _message(row: Any) -> RepliedMessage:
+    payload = orjson.loads(row.payload)
     return RepliedMessage(
         outbox_id=row.outbox_id,
         tenant_id=row.tenant_id,
         to_email=row.to_email,
         is_bulk=bool(row.is_bulk),
-        is_forwarded_reply=FORWARDED_REPLY in orjson.loads(row.payload),
+        may_forward=FORWARDED_REPLY not in payload and ACCOUNT_EMAIL not in payload,
         forward_to=row.reply_forward_to,
     )

@@ -2,8 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import attrgetter
 
+import orjson
+
+from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -13,7 +17,8 @@ FIND_BY_PROVIDER_ID = statement(__package__, "find_reported_by_provider_id")
 FIND_BY_RECIPIENT = statement(__package__, "find_reported_by_recipient")
 FIND_DELETED_BY_OUTBOX_ID = statement(__package__, "find_deleted_by_outbox_id")
 FIND_DELETED_BY_RECIPIENT = statement(__package__, "find_deleted_by_recipient")
-FIND_PAYLOADS = statement(__package__, "find_payloads")
+FIND_COPIED_PAYLOADS = statement(__package__, "find_copied_payloads")
+FIND_KEPT_COPIES = statement(__package__, "find_kept_copies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class ReportedMessage:
     to_email: str
     is_certain: bool = True  # The message was found by an ID, not only by the recipient's address.
     was_never_sent: bool = False  # The message was found by our ID, but this database has no attempt for it.
-    is_deleted: bool = False  # Retention has deleted the message, so only its recipient is known.
+    is_deleted: bool = False  # Retention has deleted the message, so only its recipients are known.
+    copies: frozenset[str] = frozenset()  # The recipients in Cc and Bcc of a deleted message.
 
 
 async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str, ReportedMessage]:
@@ -72,7 +78,13 @@ async def find_deleted_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> 
     if not outbox_ids:
         return {}
     wanted = [{"outbox_id": outbox_id} for outbox_id in sorted(outbox_ids)]
-    return {row.outbox_id: _deleted(row) for row in await tx.run(FIND_DELETED_BY_OUTBOX_ID, wanted=wanted)}
+    found: dict[str, ReportedMessage] = {}
+    for outbox_id, group in groupby(await tx.run(FIND_DELETED_BY_OUTBOX_ID, wanted=wanted), attrgetter("outbox_id")):
+        rows = list(group)
+        own = "" if rows[0].is_copy else rows[0].to_email  # The contact may have been erased.
+        copies = frozenset(row.to_email for row in rows if row.is_copy)
+        found[outbox_id] = _deleted(rows[0].tenant_id, own, copies)
+    return found
 
 
 async def find_deleted_by_recipient(
@@ -83,15 +95,30 @@ async def find_deleted_by_recipient(
         return {}
     wanted = [{"provider": provider, "email": email, "at": at} for provider, email, at in sorted(recipients)]
     return {
-        (row.provider, row.email, row.at): _deleted(row)
+        (row.provider, row.email, row.at): _deleted(row.tenant_id, row.to_email)
         for row in await tx.run(FIND_DELETED_BY_RECIPIENT, wanted=wanted)
     }
 
 
-async def load_payloads(tx: Runner, message_keys: Collection[int]) -> dict[int, str]:
-    rows = await tx.run(FIND_PAYLOADS, wanted=[{"message_key": key} for key in sorted(message_keys)])
-    return {row.message_key: row.payload for row in rows}
+async def load_copies(tx: Runner, message_keys: Collection[int]) -> dict[int, set[str]]:
+    """Return the recipients in Cc and Bcc of messages. Retention keeps them when it deletes the body."""
+    found = await load_stored_copies(tx, message_keys)
+    for row in await tx.run(FIND_KEPT_COPIES, wanted=[(key,) for key in sorted(message_keys)]):
+        found.setdefault(row.message_key, set()).add(row.to_email)
+    return found
 
 
-def _deleted(row: Any) -> ReportedMessage:
-    return ReportedMessage(0, row.tenant_id, row.to_email, is_certain=False, is_deleted=True)
+async def load_stored_copies(tx: Runner, message_keys: Collection[int]) -> dict[int, set[str]]:
+    """Return the recipients in Cc and Bcc of messages that still have their body."""
+    rows = await tx.run(FIND_COPIED_PAYLOADS, wanted=[(key,) for key in sorted(message_keys)])
+    return {row.message_key: copies for row in rows if (copies := _copies(row.payload))}
+
+
+def _copies(payload: str) -> set[str]:
+    message = orjson.loads(payload)
+    emails = (address.normal_mailbox(each) for kind in ("cc", "bcc") for each in message.get(kind, ()))
+    return {email for email in emails if email is not None}
+
+
+def _deleted(tenant_id: int, to_email: str, copies: frozenset[str] = frozenset()) -> ReportedMessage:
+    return ReportedMessage(0, tenant_id, to_email, is_certain=False, is_deleted=True, copies=copies)

@@ -113,7 +113,7 @@ class RestoreGuard:
 
         Return the new hold, or None.
         """
-        known = await self._known()
+        known = await self._known_marks()
         database_id = await get_or_create_secret(self._database, DATABASE_ID)
         now = self._clock.now()
         sequence = await self._sequence()
@@ -127,7 +127,7 @@ class RestoreGuard:
         await self._save(Mark(database_id, sequence, now))
         return hold
 
-    async def _known(self) -> list[Mark]:
+    async def _known_marks(self) -> list[Mark]:
         known = [self._latest] if self._latest is not None else []
         for marker in self._markers:
             try:

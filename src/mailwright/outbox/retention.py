@@ -16,7 +16,9 @@ from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.retention import OF_MESSAGES, RetentionCount, RetentionKind, RetentionRule, check_days
 from mailwright.outbox.frequency import delete_unsent
-from mailwright.outbox.retention_export import export_lines
+from mailwright.outbox.reported import load_stored_copies
+from mailwright.outbox.retention_export import export_line, export_lines
+from mailwright.outbox.retention_parquet import require_parquet, rewrite_exports
 from mailwright.outbox.retention_rules import lock_rule, save_progress
 from mailwright.outbox.search import key_before
 from mailwright.outbox.tallies import tallied_up_to
@@ -27,6 +29,7 @@ from mailwright.storage.tables import messages, webhook_cursor, webhook_deliveri
 
 CANDIDATES: Final = statement(__package__, "retention_candidates")
 ADD_TOMBSTONES: Final = statement(__package__, "add_tombstones")
+KEEP_COPIES: Final = statement(__package__, "keep_copies")
 KEEP_RECIPIENTS: Final = statement(__package__, "keep_recipients")
 READ_BODIES: Final = statement(__package__, "read_bodies")
 RETIRE_BODIES: Final = statement(__package__, "retire_bodies")
@@ -57,9 +60,18 @@ _DELETE_RAW_CONTENTS: Final = _Deletion("raw_contents")
 _DELETE_MESSAGES: Final = _Deletion("messages")
 _DELETE_BY_MESSAGE: Final = tuple(_Deletion(table) for table in ("dead_letters", "mailout_logs", "deliveries"))
 _OLD: Final = {
-    RetentionKind.REPORTS: (statement(__package__, "retention_old_reports"), _Deletion("reports")),
-    RetentionKind.AUDIT_LOG: (statement(__package__, "retention_old_audit_log"), _Deletion("audit_log")),
-    RetentionKind.IMPORTS: (statement(__package__, "retention_old_imports"), _Deletion("imports")),
+    RetentionKind.REPORTS: (statement(__package__, "retention_old_reports"), (_Deletion("reports"),)),
+    RetentionKind.AUDIT_LOG: (statement(__package__, "retention_old_audit_log"), (_Deletion("audit_log"),)),
+    RetentionKind.IMPORTS: (statement(__package__, "retention_old_imports"), (_Deletion("imports"),)),
+    RetentionKind.CONTACT_EVENTS: (
+        statement(__package__, "retention_old_contact_events"),
+        (_Deletion("contact_events"),),
+    ),
+    RetentionKind.SHADOW: (statement(__package__, "retention_old_shadow_emails"), (_Deletion("shadow_emails"),)),
+    RetentionKind.DMARC: (
+        statement(__package__, "retention_old_dmarc_reports"),
+        (_Deletion("dmarc_sources"), _Deletion("dmarc_reports")),
+    ),
 }
 _COUNT_CANDIDATES: Final = _counting(CANDIDATES)
 _COUNT_OLD: Final = {kind: _counting(old) for kind, (old, _) in _OLD.items()}
@@ -71,12 +83,16 @@ _ALL: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RetentionServices:
-    """The database, clock and settings of retention. `delete_import_files` gets the ids of deleted imports."""
+    """The database, clock and settings of retention. `delete_import_files` gets the ids of deleted imports.
+
+    `exports_parquet`: rewrite exports as Parquet at the end of a pass.
+    """
 
     database: Database
     clock: Clock
     soft_bounce_days: int
     export_folder: Path | None = None
+    exports_parquet: bool = False
     delete_import_files: Callable[[Sequence[str]], None] = lambda import_ids: None
 
 
@@ -88,11 +104,13 @@ class Retention:
         self.write_seconds = 0.0  # How long the last batch held its locks.
 
     def check_export(self, *, exports: bool) -> None:
-        """Raise an error if rows shall be exported and there is no folder for them."""
+        """Raise an error if rows shall be exported and there is no folder for them, or no package for their format."""
         if exports and self._services.export_folder is None:
             raise InvalidInput(
                 "Set MAILWRIGHT_RETENTION_EXPORT to the folder for exported rows first.", field="exports"
             )
+        if exports and self._services.exports_parquet:
+            require_parquet()
 
     async def preview(self, tenant_id: int, kind: RetentionKind, days: int) -> RetentionCount:
         """Return what a rule would delete now. Nothing is changed."""
@@ -114,6 +132,12 @@ class Retention:
         if rule.kind in OF_MESSAGES:
             return await self._run_messages(rule, limit)
         return await self._run_old(rule, limit)
+
+    async def finish_exports(self, rule: RetentionRule) -> None:
+        """Rewrite what the rule has exported in the format of the settings."""
+        folder = self._services.export_folder
+        if rule.exports and folder is not None and self._services.exports_parquet:
+            await rewrite_exports(self._database, folder, rule, self._clock.now())
 
     async def _run_messages(self, rule: RetentionRule, limit: int) -> RetentionRule:
         async with self._database.read() as tx:
@@ -144,13 +168,14 @@ class Retention:
         return await self._database.transact(work)
 
     async def _run_old(self, rule: RetentionRule, limit: int) -> RetentionRule:
-        old, deletion = _OLD[rule.kind]
+        old, deletions = _OLD[rule.kind]
 
         async def work(tx: Runner) -> tuple[RetentionRule, bool]:
             if not await lock_rule(tx, rule):
                 return replace(rule, finished_at=self._clock.now()), False
             rows = await tx.run(old, **self._old_values(rule), limit=limit)
-            deleted = await self._delete(tx, rule, (deletion, {"keys": [(row.id,) for row in rows]})) if rows else 0
+            keys = {"keys": [(row.id,) for row in rows]}
+            deleted = await self._delete(tx, rule, *((each, keys) for each in deletions)) if rows else 0
             if rule.kind is RetentionKind.IMPORTS:
                 # Before the commit: a file without its row would never be deleted.
                 self._services.delete_import_files([row.import_id for row in rows])
@@ -174,15 +199,24 @@ class Retention:
         contents = [(_DELETE_RAW_CONTENTS, unused)] if digests else []
         if rule.kind is RetentionKind.BODIES:
             await self._export(tx, rule, "messages", await tx.run(READ_BODIES, keys=keys) if rule.exports else ())
+            await self._keep_copies(tx, keys)
             await tx.count(RETIRE_BODIES, keys=keys)
             await self._delete(tx, rule, *contents)
             return len(rows)
         await tx.count(KEEP_RECIPIENTS, keys=keys, now=self._clock.now())
+        await self._keep_copies(tx, keys)
         all_events = (_DELETE_EVENTS, {"keys": [(row.message_key, 0) for row in rows]})
         others = [(deletion, {"keys": keys}) for deletion in (*_DELETE_BY_MESSAGE, _DELETE_MESSAGES)]
         await delete_unsent(tx, keys)
         await self._delete(tx, rule, all_events, *others, *contents)
         return len(rows)
+
+    async def _keep_copies(self, tx: Runner, keys: Sequence[tuple[int]]) -> None:
+        """Keep the recipients in Cc and Bcc, so that a late complaint still suppresses them."""
+        copies = await load_stored_copies(tx, [key for (key,) in keys])
+        if copies:
+            rows = [(key, email) for key, emails in copies.items() for email in sorted(emails)]
+            await tx.count(KEEP_COPIES, copies=rows, now=self._clock.now())
 
     async def _delete(self, tx: Runner, rule: RetentionRule, *deletions: tuple[_Deletion, dict[str, Any]]) -> int:
         """Delete rows and export exactly what was deleted. Return the number of rows."""
@@ -198,7 +232,7 @@ class Retention:
 
     async def _export(self, tx: Runner, rule: RetentionRule, table: str, rows: Sequence[Any]) -> None:
         if rows and rule.exports and self._services.export_folder is not None:
-            lines = [{"table": table, **row._asdict()} for row in rows]
+            lines = [export_line(table, row) for row in rows]
             await export_lines(tx, self._services.export_folder, rule, lines, self._clock.now())
 
     async def _record(self, tx: Runner, rule: RetentionRule, rows: Sequence[Any], deleted: int) -> RetentionRule:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from sqlalchemy import Boolean
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.retention import RetentionRule
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
+from mailwright.storage.tables import metadata
 
 FIND_RETENTION_EXPORT: Final = statement(__package__, "find_retention_export")
 SAVE_RETENTION_EXPORT: Final = statement(__package__, "save_retention_export")
@@ -29,11 +31,23 @@ MAX_FILE_BYTES: Final = 256 * 1024**2
 
 Lines = Sequence[Mapping[str, Any]]
 
+# SQLite returns booleans as numbers.
+_BOOLEANS: Final = {
+    table.name: [column.name for column in table.columns if isinstance(column.type, Boolean)]
+    for table in metadata.sorted_tables
+}
+
 
 class ExportFailed(MailwrightError):
     """The rows could not be exported, so nothing was deleted."""
 
     code = "RETENTION_EXPORT_FAILED"
+
+
+def export_line(table: str, row: Any) -> dict[str, Any]:
+    """Return the line of a row, the same on both engines."""
+    line = {"table": table, **row._asdict()}
+    return line | {name: bool(line[name]) for name in _BOOLEANS[table] if line.get(name) is not None}
 
 
 async def export_lines(tx: Runner, folder: Path, rule: RetentionRule, lines: Lines, now: Instant) -> None:
@@ -68,13 +82,13 @@ def append_member(file: Path, committed: int, lines: Lines) -> int:
             if gzip.decompress(target.read()) != content:
                 raise ExportFailed(f"The export {file} could not be read back. Check the disk.")
         if is_new:
-            _flush_folder(file.parent)
+            flush_folder(file.parent)
     except OSError as error:
         raise ExportFailed(f"The export {file} could not be written ({error.strerror or error}).") from error
     return committed + len(member)
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -15,10 +15,11 @@ from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.domain.states import MessageGroup, Status
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.statements import statement
+from mailwright.storage.statements import Statement, statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, messages
 
 KEY_BEFORE = statement(__package__, "key_before")
+_EVENT_KEY_BEFORE: Final = Statement("event_key_before", KEY_BEFORE.text.replace("messages", "events"))
 
 # The number of messages that one search without an index scans.
 SCAN_LIMIT: Final = 25_000
@@ -42,13 +43,15 @@ class MessagePage:
     is_cut: bool = False
 
 
-async def find_page(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> MessagePage:
+async def find_page(
+    database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int, scan_limit: int | None = None
+) -> MessagePage:
     needs_scan = _needs_scan(wanted)
     if wanted.to_email is not None or not (needs_scan or wanted.campaign_key is not None):
         return _page(tuple(await search(database, tenant_id, wanted, limit=limit)), limit)
     async with database.read() as tx:
         lowest, highest = await _bounds(tx, tenant_id, wanted)
-    floor = max(lowest, highest - 1 - SCAN_LIMIT) if needs_scan else lowest
+    floor = max(lowest, highest - 1 - (scan_limit or SCAN_LIMIT)) if needs_scan else lowest
     bounded = replace(wanted, before_key=highest, after_key=floor)
     found = tuple(await search(database, tenant_id, bounded, limit=limit))
     if len(found) == limit or floor == lowest:
@@ -72,6 +75,13 @@ async def _key_after(tx: Transaction, time: Instant) -> int:
     """Return a key that is larger than the keys of all messages until this time."""
     [row] = await tx.run(KEY_BEFORE, time=time + _SLACK)
     return int(row.low) + 1
+
+
+async def event_keys_between(tx: Transaction, since: Instant, until: Instant) -> tuple[int, int]:
+    """Return a key before the events of an interval, and one after them."""
+    [first] = await tx.run(_EVENT_KEY_BEFORE, time=since - _SLACK)
+    [last] = await tx.run(_EVENT_KEY_BEFORE, time=until + _SLACK)
+    return int(first.low), int(last.low) + 1
 
 
 async def _bounds(tx: Transaction, tenant_id: int, wanted: MessageSearch) -> tuple[int, int]:

@@ -4,9 +4,11 @@ A background task adds every event once, for its tenant and its campaign, shortl
 slow down sending.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final
 
 import orjson
@@ -17,9 +19,9 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.horizon import EventHorizon, event_horizon
+from mailwright.storage.horizon import HorizonWatch, read_horizon
 from mailwright.storage.statements import Statement, statement
-from mailwright.storage.tables import campaign_tallies, hourly_tallies, installation, link_tallies, tallies
+from mailwright.storage.tables import campaign_tallies, events, hourly_tallies, installation, link_tallies, tallies
 
 TALLY_EVENTS = statement(__package__, "tally_events")
 ADD_TALLIES = statement(__package__, "add_tallies")
@@ -36,6 +38,8 @@ RETENTION: Final[Instant] = 400 * DAY
 # Adding this many events takes a fraction of a second.
 BATCH_SIZE: Final = 50_000
 LOOK_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 0.05
 # Longer URLs are cut, because they do not fit into a PostgreSQL index.
 MAX_URL_CHARACTERS: Final = 500
 MACHINE: Final = "machine_"  # The prefix of the event type, for opens, clicks and replies by machines.
@@ -97,7 +101,7 @@ class EventTallier:
         self._database = database
         self._clock = clock
         self._batch_size = batch_size
-        self._seen: EventHorizon | None = None
+        self._horizon = HorizonWatch(events)
         self._deletes_at: Instant = 0
 
     async def run(self) -> None:
@@ -112,25 +116,35 @@ class EventTallier:
             self._deletes_at = self._clock.now() + HOUR
 
     async def add_batch(self) -> bool:
-        """Add one batch of events, only up to a key before which no transaction can still insert events.
+        """Add one batch of events, only up to a key before which all events are visible.
 
         Return whether there may be more.
         """
+        reach = await self._horizon.look(self._database)
         async with self._database.read() as tx:
-            seen, last = await event_horizon(tx), self._seen
-            settled = _settled(seen, last)
-            batches = [await self._load_batch(tx, account, settled) for account in (TENANTS, CAMPAIGNS, LINKS)]
-        if last is None or seen.oldest_running >= last.next_to_run:
-            self._seen = seen
+            batches = [await self._load_batch(tx, account, reach) for account in (TENANTS, CAMPAIGNS, LINKS)]
         for batch in batches:
             if batch.up_to > batch.after:
                 await self._store(batch)
         return any(batch.up_to > batch.after for batch in batches)
 
-    async def _load_batch(self, tx: Transaction, account: TallyAccount, settled: int) -> "_TallyBatch":
+    async def add_existing(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Add all events that exist now. Wait for transactions that run now, but not longer than the patience."""
+        async with self._database.read() as tx:
+            newest = (await read_horizon(tx, events)).newest
+        gives_up_at = monotonic() + patience_seconds
+        while True:
+            while await self.add_batch():
+                pass
+            async with self._database.read() as tx:
+                if await tallied_up_to(tx) >= newest or monotonic() >= gives_up_at:
+                    return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _load_batch(self, tx: Transaction, account: TallyAccount, reach: int) -> "_TallyBatch":
         position = await _position(tx, account)
         after = position or 0
-        up_to = min(settled, after + self._batch_size)
+        up_to = min(reach, after + self._batch_size)
         rows = await tx.run(account.tally, after=after, up_to=up_to) if up_to > after else ()
         return _TallyBatch(account, after, up_to, account.summarize(rows), is_first=position is None)
 
@@ -175,13 +189,6 @@ async def tallied_up_to(tx: Transaction) -> int:
 async def _position(tx: Transaction, account: TallyAccount) -> int | None:
     rows = await tx.execute(select(installation.c.value).where(installation.c.name == account.cursor))
     return int(rows[0].value) if rows else None
-
-
-def _settled(seen: EventHorizon, last: EventHorizon | None) -> int:
-    """Return the highest key up to which no transaction can still insert an event."""
-    if seen.is_quiet:
-        return seen.newest
-    return last.newest if last is not None and seen.oldest_running >= last.next_to_run else 0
 
 
 async def load_buckets(

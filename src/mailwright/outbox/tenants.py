@@ -61,11 +61,15 @@ class Tenant:
     warmup_since: str | None = None  # An ISO date.
     interval_ms: int | None = None
     one_at_a_time: bool | None = None
-    tracking: str | None = None  # The most tracking that the tenant's messages may use.
+    tracking: str | None = None  # The tracking mode that the tenant allows at most.
     tracking_host: str | None = None  # The base URL of tracked links.
     guard_rails: str | None = None  # The tenant's own thresholds, as JSON.
     frequency_cap: str | None = None  # `3 per 7 days`, or `off`.
     reply_forward_to: str | None = None  # The address that replies are forwarded to.
+    sections: str = ""  # The sections of the dashboard that were switched on.
+    brand: str | None = None  # The brand kit, as JSON; read it with `Brands`.
+    requires_second_factor: bool = False  # Users without two-factor authentication must set it up first.
+    approval_over: int | None = None  # Campaigns with more recipients need a second person; None: no campaign does.
 
 
 class TenantChanges(TypedDict, total=False):
@@ -84,6 +88,9 @@ class TenantChanges(TypedDict, total=False):
     guard_rails: str | None
     frequency_cap: str | None
     reply_forward_to: str | None
+    sections: str
+    requires_second_factor: bool
+    approval_over: int | None
 
 
 async def create(
@@ -116,6 +123,13 @@ async def load_zone(database: Database, tenant_id: int, default: str) -> ZoneInf
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == tenant_id))
     return ZoneInfo((rows[0].timezone if rows else None) or default)
+
+
+async def find_tracking_host(database: Database, tenant_id: int) -> str | None:
+    """Return the base URL of the tenant's tracked links; None if it is the public URL."""
+    async with database.read() as tx:
+        rows = await tx.execute(select(tenants.c.tracking_host).where(tenants.c.id == tenant_id))
+    return rows[0].tracking_host if rows else None
 
 
 async def list_all(database: Database) -> list[Tenant]:
@@ -180,6 +194,9 @@ def _check(changes: TenantChanges) -> None:
     for name in numbers:
         if (limit := limits.get(name)) is not None and not 1 <= limit <= _MAX_LIMIT:
             raise InvalidInput(f"{name} must be a positive number, or null for no limit.", field=name)
+    if (over := changes.get("approval_over")) is not None and not 0 <= over <= _MAX_LIMIT:
+        message = "approval_over must be a number of recipients from 0, or null for no approvals."
+        raise InvalidInput(message, field="approval_over")
     if (hours := changes.get("working_hours")) is not None:
         _check_hours(hours)
     if (zone := changes.get("timezone")) is not None:

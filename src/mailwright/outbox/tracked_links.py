@@ -1,6 +1,6 @@
 """The target URLs of tracked links. A link's ID is derived from its target."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from sqlalchemy import delete, select
@@ -27,6 +27,14 @@ async def find_link(database: Database, link_id: str) -> str | None:
     async with database.read() as tx:
         rows = await tx.execute(select(tracked_links.c.url).where(tracked_links.c.link_id == link_id))
     return rows[0].url if rows else None
+
+
+async def find_targets(database: Database, tenant_id: int, link_ids: Collection[str]) -> dict[str, str]:
+    """Return the targets of a tenant's links by their IDs."""
+    links = tracked_links.c
+    query = select(links.link_id, links.url).where(links.tenant_id == tenant_id, links.link_id.in_(sorted(link_ids)))
+    async with database.read() as tx:
+        return {row.link_id: row.url for row in await tx.execute(query)} if link_ids else {}
 
 
 async def newest_links(database: Database, limit: int) -> dict[str, str]:

@@ -40,6 +40,7 @@ class WorkerPresence:
     learned_rate: float | None = None  # Maximum messages per second after throttling, or None.
     seen_at: Instant = 0  # When the worker last reported. Set only when the registry is read.
     clock_skew: Instant | None = None  # How far the worker's clock is behind the database server's, or None.
+    settings_version: str | None = None  # The stored settings that the worker uses. Set only when the registry is read.
 
     @property
     def is_unavailable(self) -> bool:
@@ -60,10 +61,11 @@ class WorkerPresence:
 class WorkerRegistry:
     """Reports one worker's state. The table has a row for each pair of worker and provider."""
 
-    def __init__(self, database: Database, clock: Clock, worker: str) -> None:
+    def __init__(self, database: Database, clock: Clock, worker: str, *, settings_version: str | None = None) -> None:
         self._database = database
         self._clock = clock
         self._worker = worker
+        self._settings_version = settings_version
         self._rows: set[str] = set()
         self._reported: dict[str, tuple[Instant, int]] = {}  # The last report of each provider: its time and messages.
         self._best = 0.0  # The highest send rate that this worker has recorded.
@@ -86,6 +88,7 @@ class WorkerRegistry:
                     per_second=self._per_second(presence, now),
                     learned_rate=presence.learned_rate,
                     clock_skew=skew,
+                    settings_version=self._settings_version,
                 )
             await self._record_best(tx, sum(self._per_second(presence, now) for presence in providers), now)
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
@@ -135,6 +138,7 @@ async def load_present(tx: Transaction, now: Instant) -> list[WorkerPresence]:
             learned_rate=row.learned_rate,
             seen_at=row.seen_at,
             clock_skew=row.clock_skew,
+            settings_version=row.settings_version,
         )
         for row in rows
     ]

@@ -10,7 +10,6 @@ from typing import Any
 
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.attachments import EnclosureCache
-from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import (
     InvalidHeader,
     Mailbox,
@@ -23,12 +22,14 @@ from mailwright.content.headers import (
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import EmailAttachment, EmailParts, Enclosure, build_email
 from mailwright.content.raw import InvalidEmail, parse_raw
+from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.content.text import from_html
+from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import ENVELOPE_FROM, Admitted, Claimed, Settlement
+from mailwright.domain.message import ENVELOPE_FROM, SEALED_LINK, SEALED_LINK_MARK, Admitted, Claimed, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.tracking import TrackingMode
@@ -37,6 +38,7 @@ from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.ops.logs import logger
 from mailwright.outbox.raw_contents import load_raw_contents
 from mailwright.pipeline.conclude import ReadyMessage, fail_expired, fail_poisoned, fail_validation, is_poison
+from mailwright.pipeline.senders import KEYS_UNREADABLE, MessageSender, MessageSenders, parse_mailbox
 from mailwright.pipeline.tracking import MessageTracker, TrackingSettings
 from mailwright.pipeline.validate import ValidationFailure, ValidationKind, validate
 from mailwright.storage.database import Database
@@ -64,9 +66,19 @@ class SenderIdentity:
     tracking: TrackingSettings | None = None  # None if nothing is tracked.
     reply_address: str | None = None  # The Reply-To of messages without their own.
 
-    def envelope_sender(self, outbox_id: str, sender: str) -> str:
-        """Return the envelope sender. It contains the message ID, which identifies the message of any bounce."""
-        return sender if self.bounce_address is None else self._tagged(self.bounce_address, outbox_id)
+    def envelope_sender(self, outbox_id: str, sender: str, return_path: str | None = None) -> str:
+        """Return the envelope sender. It contains the message ID, which identifies the message of any bounce.
+
+        `return_path` replaces the domain of the bounce address, so that SPF passes for the tenant's own domain.
+        """
+        if self.bounce_address is None:
+            return sender
+        local = self.bounce_address.rpartition("@")[0]
+        return self._tagged(self.bounce_address if return_path is None else f"{local}@{return_path}", outbox_id)
+
+    def has_envelope_sender(self, sending: MessageSender) -> bool:
+        """Return whether the bounce address of the settings is the envelope sender of the message."""
+        return self.bounce_address is not None and sending.return_path is None
 
     def reply_to(self, claimed: Claimed, sender: Mailbox) -> Mailbox | None:
         """Return the address for replies, which contains the message ID; None if the message has its own Reply-To."""
@@ -96,10 +108,12 @@ def template_values(payload: Mapping[str, Any], postal_address: str, links: Reci
         "unsubscribe_url": "",
         "preferences_url": "",
         "web_view_url": "",
-        "postal_address": postal_address,
+        "postal_address": on_one_line(postal_address),
         **payload.get("variables", {}),
         "email": payload["to"],
     }
+    if "inSegments" in payload:
+        values[IN_SEGMENTS] = payload["inSegments"]  # after the variables, which an attribute could replace
     if links is not None:
         # Set these last, so that a contact attribute of the same name cannot replace the links of a bulk message.
         values["unsubscribe_url"] = links.unsubscribe
@@ -115,14 +129,16 @@ class Composer:
         templates: TemplateStore,
         identity: SenderIdentity,
         *,
-        signer: DkimSigner | None,
-        threads: Executor | None,
+        senders: MessageSenders | None = None,
+        threads: Executor | None = None,
+        shows_sealed_links: bool = True,
     ) -> None:
         self._database = database
         self._templates = templates
         self._identity = identity
-        self._signer = signer
         self._threads = threads
+        self._shows_sealed_links = shows_sealed_links
+        self._senders = senders or MessageSenders(identity.sender, identity.domains)
         self._layouts = LayoutCache()
         self._tracker = MessageTracker(database, identity.tracking)
         self._enclosures = EnclosureCache(database)
@@ -134,6 +150,7 @@ class Composer:
         """Load the data that `prepare` needs from the database, for a whole batch."""
         await self._templates.load({claimed.template_key for claimed in batch if claimed.template_key is not None})
         await self._tracker.store_links(batch, self._templates)
+        await self._senders.load(batch)
         for claimed in batch:
             if ids := claimed.payload.get("attachmentIds"):
                 enclosure = await self._enclosures.load(claimed.tenant_id, tuple(ids))
@@ -166,6 +183,7 @@ class Composer:
             self.suppressed_copies.pop(claimed.message_key, None)
             self._enclosed.pop(claimed.message_key, None)
             self._raw.pop(claimed.message_key, None)
+            self._senders.forget(claimed)
 
     def prepare(self, admitted: Admitted, now: Instant) -> ReadyMessage | Settlement:
         """Validate and render a message."""
@@ -179,7 +197,7 @@ class Composer:
         await self.load_inputs([claimed])
         await self.load_raw([claimed])
         try:
-            return self._outgoing(claimed, at).content
+            return self._outgoing(claimed, self._senders.of(claimed), at).content
         finally:
             self.forget([claimed])
 
@@ -189,11 +207,14 @@ class Composer:
             return fail_poisoned(claimed, now)
         if claimed.expires_at is not None and now >= claimed.expires_at:
             return fail_expired(claimed, now)
-        failure = validate(claimed)
+        failure = validate(claimed) or self._senders.failure(claimed)
         if failure is not None:
-            return fail_validation(claimed, failure, now)
+            # An operator can restore the key for stored secrets, and then retry the dead letter.
+            is_dead_letter = failure.code == KEYS_UNREADABLE
+            return replace(fail_validation(claimed, failure, now), is_dead_letter=is_dead_letter)
         try:
-            outgoing = self._outgoing(claimed, now)
+            sending = self._senders.of(claimed)
+            outgoing = self._outgoing(claimed, sending, now)
         except (InvalidTemplate, InvalidHeader, InvalidEmail, address.InvalidAddress) as error:
             failure = ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", str(error))
             return fail_validation(claimed, failure, now)
@@ -202,7 +223,8 @@ class Composer:
             reason = f"The message could not be built: {type(error).__name__}."
             failure = ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason)
             return fail_validation(claimed, failure, now)
-        return ReadyMessage(claimed, admitted, outgoing, now, admitted.pacing, self._copy_addresses(claimed))
+        copies = self._copy_addresses(claimed)
+        return ReadyMessage(claimed, admitted, outgoing, now, admitted.pacing, copies, sending.signer)
 
     def _copy_addresses(self, claimed: Claimed) -> tuple[str, ...]:
         if (suppressed := self.suppressed_copies.get(claimed.message_key)) is None:
@@ -212,30 +234,24 @@ class Composer:
 
     async def sign(self, batch: Sequence[ReadyMessage], now: Instant) -> list[ReadyMessage]:
         """Sign messages from our domains in threads, because RSA takes milliseconds and would block the event loop."""
-        if self._signer is None:
+        if not any(ready.signer is not None for ready in batch):
             return list(batch)
         loop = asyncio.get_running_loop()
-        own = [ready for ready in batch if self._identity.domains.covers(self._from_domain(ready.claimed))]
+        own = [(ready, ready.signer) for ready in batch if ready.signer is not None]
         contents = await asyncio.gather(
-            *(loop.run_in_executor(self._threads, self._signer.sign, ready.outgoing.content, now) for ready in own)
+            *(loop.run_in_executor(self._threads, signer.sign, ready.outgoing.content, now) for ready, signer in own)
         )
         signed = {
             ready.claimed.message_key: replace(ready, outgoing=replace(ready.outgoing, content=content))
-            for ready, content in zip(own, contents, strict=True)
+            for (ready, _), content in zip(own, contents, strict=True)
         }
         return [signed.get(ready.claimed.message_key, ready) for ready in batch]
 
-    def _from_domain(self, claimed: Claimed) -> str:
-        payload = claimed.payload
-        sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
-        return address.domain_of(sender.address)
-
-    def _outgoing(self, claimed: Claimed, now: Instant) -> OutgoingMessage:
-        payload = claimed.payload
-        sender = parse_mailbox(payload["from"]) if "from" in payload else self._identity.sender
+    def _outgoing(self, claimed: Claimed, sending: MessageSender, now: Instant) -> OutgoingMessage:
+        payload, sender = claimed.payload, sending.sender
         to = Mailbox(payload["to"], payload.get("toName"))
         if claimed.content_digest is not None:
-            return self._outgoing_raw(claimed, sender, to)
+            return self._outgoing_raw(claimed, sending, to)
         cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
         identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
@@ -255,33 +271,33 @@ class Composer:
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return OutgoingMessage(
             claimed.outbox_id,
-            address.deliverable(self._identity.envelope_sender(claimed.outbox_id, sender.address)),
+            address.deliverable(self._identity.envelope_sender(claimed.outbox_id, sender.address, sending.return_path)),
             (address.deliverable(to.address), *copies),
             content,
             is_canonical=True,
-            uses_default_sender="from" not in payload or self._identity.bounce_address is not None,
-            uses_default_from="from" not in payload,
+            uses_default_sender=self._identity.has_envelope_sender(sending) or sending.is_installations,
+            uses_default_from=sending.is_installations,
             is_tracked=self._tracker.is_individual(claimed),
         )
 
-    def _outgoing_raw(self, claimed: Claimed, sender: Mailbox, to: Mailbox) -> OutgoingMessage:
+    def _outgoing_raw(self, claimed: Claimed, sending: MessageSender, to: Mailbox) -> OutgoingMessage:
         """Return the application's own bytes after our header; bulk messages also get the list headers they lack."""
         content = self._raw.get(claimed.message_key)
         if content is None:
             raise InvalidTemplate("The content of this message no longer exists.")
         if claimed.is_bulk:
-            missing = _missing_list_headers(claimed, sender, content, self._unsubscribe_url(claimed))
+            missing = _missing_list_headers(claimed, sending.sender, content, self._unsubscribe_url(claimed))
             content = b"".join([*missing, content])
         content = f"{opaque('X-Mailwright-Message', claimed.outbox_id, field='outbox_id')}\r\n".encode() + content
         # Keep the empty envelope sender of an auto-reply, so that no server replies to it.
-        given = claimed.payload.get(ENVELOPE_FROM, sender.address)
-        envelope = address.deliverable(self._identity.envelope_sender(claimed.outbox_id, given)) if given else ""
+        given = claimed.payload.get(ENVELOPE_FROM, sending.sender.address)
+        envelope = self._identity.envelope_sender(claimed.outbox_id, given, sending.return_path) if given else ""
         return OutgoingMessage(
             claimed.outbox_id,
-            envelope,
+            address.deliverable(envelope) if envelope else "",
             (address.deliverable(to.address),),
             content,
-            uses_default_sender=self._identity.bounce_address is not None,
+            uses_default_sender=self._identity.has_envelope_sender(sending),
             uses_default_from=False,
         )
 
@@ -293,6 +309,8 @@ class Composer:
 
     def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
         key, mode = _layout_key(claimed), self._tracker.mode_of(claimed)
+        if self._senders.is_decided(claimed):
+            key = (*key, sender)  # The default sender of a tenant changes with its sender domains.
         if mode is not TrackingMode.OFF:
             key = (*key, *self._tracker.layout_key(claimed, mode))
         layout = self._layouts.get(key, lambda: self._compile(claimed, sender, mode))
@@ -327,6 +345,9 @@ class Composer:
             text = from_html(html) if text is None else text  # The text keeps the author's links.
             links = self._tracker.rewriter(claimed, mode, "")
             html = links.rewrite(html, self._tracker.recipient(claimed, mode), (url,) if url else ())
+        if SEALED_LINK in payload and self._shows_sealed_links:
+            link = self._database.secret_box.decrypt(payload[SEALED_LINK])
+            html, text = ((part or "").replace(SEALED_LINK_MARK, link) for part in (html, text))
         return build_email(
             EmailParts(
                 message_id=addressed.message_id,
@@ -385,14 +406,6 @@ def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url
 
 def web_view_link(public_url: str, tokens: WebViewTokens | None, outbox_id: str) -> str:
     return "" if tokens is None else f"{public_url}/view/{tokens.make(outbox_id)}"
-
-
-def parse_mailbox(value: Any) -> Mailbox:
-    """Parse `name@example.com`, `Name <name@example.com>` or an object with `email` and `name`."""
-    if isinstance(value, Mapping):
-        return Mailbox(value["email"], value.get("name"))
-    name, email = address.split_mailbox(str(value))
-    return Mailbox(email, name)
 
 
 def _copy_boxes(claimed: Claimed) -> Iterator[list[Mailbox]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+from mailwright.content.dkim import DkimSigner
 from mailwright.domain.clock import HOUR, SECOND, Instant, isoformat
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
@@ -25,6 +26,9 @@ FROM_REFUSED = frozenset(
         "SES_SENDER_NOT_VERIFIED",
         "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED",
         "SENDGRID_SENDER_REFUSED",
+        "MAILGUN_SENDER_REFUSED",
+        "POSTMARK_SENDER_REFUSED",
+        "RESEND_SENDER_REFUSED",
     }
 )
 NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
@@ -55,6 +59,7 @@ class ReadyMessage:
     validated_at: Instant
     pacing: PacingRules | None = None
     copies: tuple[str, ...] = ()  # The normalized addresses that receive a copy.
+    signer: DkimSigner | None = None  # Signs with the keys of the tenant's domain; None for the installation's key.
 
     member: RouteMember | None = None  # The provider chosen for the attempt.
     provider: str | None = None  # The name of the chosen provider.

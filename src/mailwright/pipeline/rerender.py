@@ -11,7 +11,9 @@ from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.claim import load_unclaimed
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.pipeline.compose import Composer, SenderIdentity, template_values
+from mailwright.pipeline.senders import MessageSenders
 from mailwright.storage.database import Database
 
 
@@ -23,6 +25,7 @@ async def render_message(
     *,
     tenant_id: int,
     at: Instant,
+    directory: SenderDirectory | None = None,
 ) -> bytes | str:
     """Return the complete message with its headers, or a sentence with the reason why it cannot be rendered."""
     async with database.read() as tx:
@@ -32,7 +35,9 @@ async def render_message(
     [claimed] = messages
     if "to" not in claimed.payload:
         return "The content was erased together with the contact’s data."
-    composer = Composer(database, templates, identity, signer=None, threads=None)
+    box = database.secret_box
+    senders = MessageSenders(identity.sender, identity.domains, directory=directory, secret_box=box)
+    composer = Composer(database, templates, identity, senders=senders, shows_sealed_links=False)
     try:
         return await composer.render_unsigned(claimed, at)
     except (InvalidTemplate, InvalidHeader, InvalidEmail, InvalidAddress) as error:

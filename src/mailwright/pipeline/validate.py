@@ -17,6 +17,7 @@ class ValidationKind(StrEnum):
     OUTBOX = "OUTBOX"
     RECIPIENT = "RECIPIENT"
     TEMPLATE = "TEMPLATE"
+    SENDER = "SENDER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def check_recipient(claimed: Claimed) -> ValidationFailure | None:
         local, _ = address.parse(claimed.payload["to"])
     except address.InvalidAddress as error:
         return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", f"The address is not valid: {error}.")
-    if not local.isascii():
+    if not local.isascii() and claimed.content_digest is None:  # The provider decides about emails of applications.
         reason = "The address has characters before the @ that not all mail servers accept. Use another address."
         return ValidationFailure(ValidationKind.RECIPIENT, "INVALID_EMAIL", reason)
     return _refused_by_recipient(claimed)
@@ -119,7 +120,7 @@ def suppressed(reason: str) -> ValidationFailure:
 def over_frequency_cap(reached: CapReached) -> ValidationFailure:
     cap, until = reached.cap, utc_text(reached.until)
     received = f"The recipient has received {cap.limit} of {cap.limit} bulk emails within {cap.days} days."
-    reason = f"{received} The next one is possible at {until}, after the end of this message's lifetime."
+    reason = f"{received} The next email is allowed at {until}, after this message expires."
     return ValidationFailure(ValidationKind.RECIPIENT, "FREQUENCY_CAP", reason)
 
 

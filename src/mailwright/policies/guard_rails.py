@@ -4,7 +4,7 @@ from math import exp, lgamma, log, log1p
 
 from mailwright.domain.guard_rails import GuardFinding, GuardRails, Incident, IncidentCounts
 
-# A threshold is passed if this number of incidents, or more, is at most this likely exactly at the threshold.
+# A threshold is passed if this number of incidents would be at most this likely at a true share equal to the threshold.
 MAX_CHANCE = 0.05
 # Smaller terms of the sum are ignored.
 _NEGLIGIBLE = 1e-12
@@ -38,7 +38,7 @@ def is_passed(incidents: int, messages: int, threshold: float) -> bool:
 def chance_of_more(incidents: int, messages: int, share: float) -> float:
     """Return how likely at least this many incidents are if each message has one with this probability.
 
-    `incidents` must be above the expected number, so that the terms of the binomial distribution fall.
+    A result above `MAX_CHANCE` is a lower bound.
     """
     if share >= 1:
         return 1.0
@@ -47,6 +47,7 @@ def chance_of_more(incidents: int, messages: int, share: float) -> float:
         choices = lgamma(messages + 1) - lgamma(number + 1) - lgamma(messages - number + 1)
         term = exp(choices + number * log(share) + (messages - number) * log1p(-share))
         total += term
-        if total > MAX_CHANCE or term < _NEGLIGIBLE:
+        is_falling = number > messages * share
+        if total > MAX_CHANCE or (is_falling and term < _NEGLIGIBLE):
             break
     return total

@@ -63,7 +63,7 @@ def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:
 def throttled_rate(per_second: float, worker: str, provider: str) -> SendRate:
     """Return the rate that a worker has learned from throttling. No other worker uses it.
 
-    A slow rate is kept exactly: a send that starts late keeps its send time and delays the next send.
+    A slow rate is exact: if a send starts late, the next one is delayed too.
     """
     batch_size = ceil(per_second / _MAX_BATCHES)
     interval_us = ceil(batch_size * 1_000_000 / per_second)

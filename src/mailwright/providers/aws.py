@@ -34,9 +34,12 @@ class AwsKeysMissing(MailwrightError):
 class AwsKeyChain:
     """Finds credentials in the environment or with botocore (profile, role), in a thread and only when needed."""
 
-    def __init__(self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None) -> None:
+    def __init__(
+        self, clock: Clock, find: Callable[[], Callable[[], AwsKeys]] | None = None, *, given: AwsKeys | None = None
+    ) -> None:
+        """Create the chain. `given` are the keys of the settings; keys in the environment have priority."""
         self._clock = clock
-        self._find = find or _usual_places
+        self._find = find or (lambda: _usual_places(given))
         self._renew: Callable[[], AwsKeys] | None = None
         self._keys: AwsKeys | None = None
         self._renew_at: Instant = 0
@@ -63,7 +66,7 @@ class AwsKeyChain:
 
     async def _ask(self) -> AwsKeys:
         try:
-            return await asyncio.to_thread(self._look)
+            return await asyncio.to_thread(self._load_keys)
         except AwsKeysMissing:
             raise
         except Exception as error:
@@ -71,7 +74,7 @@ class AwsKeyChain:
                 return self._keys  # The old credentials may still be valid for minutes.
             raise AwsKeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
-    def _look(self) -> AwsKeys:
+    def _load_keys(self) -> AwsKeys:
         renew = self._renew  # This runs in a thread, and the attribute may be reset meanwhile.
         if renew is None:
             renew = self._renew = self._find()
@@ -141,9 +144,11 @@ def _host(scheme: str, name: str, port: int | None) -> str:
     return shown if port in (None, DEFAULT_PORTS.get(scheme)) else f"{shown}:{port}"
 
 
-def _usual_places() -> Callable[[], AwsKeys]:
-    """Return a function that reads the current keys: from the environment, as botocore does first, or with botocore."""
-    return _environment if _environment_has_keys() else _botocore()
+def _usual_places(given: AwsKeys | None) -> Callable[[], AwsKeys]:
+    """Return a function that reads the current keys: environment, as botocore does first, settings, or botocore."""
+    if _environment_has_keys():
+        return _environment
+    return _botocore() if given is None else lambda: given
 
 
 def _environment_has_keys() -> bool:

@@ -106,7 +106,7 @@ class Route:
 
     def deferred_until(self, claimed: Claimed, provider: str) -> Instant:
         """Return when a message is due again after a failure that this provider caused."""
-        if claimed.only_provider is None and self._has_other(provider):
+        if claimed.only_provider is None and self._has_other_available(provider):
             return self._clock.now()
         return self._by_name[provider].breaker.deferred_until()
 
@@ -121,7 +121,7 @@ class Route:
         This is allowed once per message, because no attempt is counted and a message that every provider rejects would
         otherwise alternate between them forever.
         """
-        return claimed.only_provider is None and claimed.failed_provider is None and self._has_other(provider)
+        return claimed.only_provider is None and claimed.failed_provider is None and self._has_other_available(provider)
 
     def reports_events(self, provider: str) -> bool:
         return self._by_name[provider].provider.reports_events
@@ -138,7 +138,7 @@ class Route:
             return Deferral(self._clock.now() + LONGEST, DeferReason.PROVIDER_MISSING)
         return member if member.is_free(probing) else member.wait(self._clock.now())
 
-    def _has_other(self, provider: str) -> bool:
+    def _has_other_available(self, provider: str) -> bool:
         return any(member.breaker.state is CircuitState.CLOSED for member in self.members if member.name != provider)
 
 

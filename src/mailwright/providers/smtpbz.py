@@ -1,23 +1,19 @@
 """The `smtpbz` provider: it sends over smtp.bz's SMTP server and reads the quota from its API."""
 
-import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
-from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
-from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
-from mailwright.providers.callbacks import future_of
+from mailwright.providers.api_provider import require_https, require_key
 from mailwright.providers.http import Disconnect, HttpClient
-from mailwright.providers.protocol import AccountQuota, ProviderCheck, ResultCallback, SendHandle
-from mailwright.providers.smtp import Smtp, SmtpSettings, Timeouts
-from mailwright.providers.smtp.settings import is_loopback
+from mailwright.providers.protocol import AccountQuota, ProviderCheck
+from mailwright.providers.smtp import SmtpSettings, Timeouts
+from mailwright.providers.smtp_account import SmtpAccount
 
 TIMEOUT_SECONDS = 30.0
 
@@ -41,17 +37,13 @@ class SmtpBzSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        key = self.api_key
-        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
-            raise ConfigurationInvalid("the smtp.bz API key must consist of visible ASCII characters without spaces")
-        parts = urlsplit(self.url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            raise ConfigurationInvalid("smtp.bz's URL must begin with https://, because the API key must be encrypted")
+        if self.api_key is not None:
+            require_key("smtp.bz API key", self.api_key)
+        require_https("smtp.bz's", self.url)
 
 
-class SmtpBz:
+class SmtpBz(SmtpAccount):
     name = "smtpbz"
-    reports_events = False
 
     def __init__(
         self,
@@ -62,26 +54,9 @@ class SmtpBz:
         timeouts: Timeouts | None = None,
         hostname: str | None = None,
     ) -> None:
+        super().__init__(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
         self._settings = settings
         self._http = http
-        self._smtp = Smtp(settings.smtp, clock=clock, timeouts=timeouts, hostname=hostname)
-
-    @property
-    def capacity(self) -> int:
-        return self._smtp.capacity
-
-    @property
-    def bulk_capacity(self) -> int:
-        return self._smtp.bulk_capacity
-
-    def watch_capacity(self, on_growth: Callable[[], None]) -> None:
-        self._smtp.watch_capacity(on_growth)
-
-    def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
-        return self._smtp.send_with_callback(message, lambda result: on_result(self._interpret(result)))
-
-    def send(self, message: OutgoingMessage) -> asyncio.Future[SendResult]:
-        return future_of(self.send_with_callback, message)
 
     async def quota(self) -> AccountQuota | None:
         """Return the quota; None if it is unknown (`check` reports the reason)."""
@@ -90,7 +65,7 @@ class SmtpBz:
 
     async def check(self) -> ProviderCheck:
         """Check SMTP and the API key. An unavailable API is not an error, because messages are sent over SMTP."""
-        probe = await self._smtp.check()
+        probe = await super().check()
         match await self._account():
             case AccountQuota(remaining=0, detail=detail):
                 return ProviderCheck(False, f"{probe.summary}; {detail}", probe.code or USED_UP)
@@ -100,11 +75,8 @@ class SmtpBz:
                 is_ok = probe.is_ok and problem.code != UNAUTHORIZED
                 return ProviderCheck(is_ok, f"{probe.summary}; {problem.summary}", probe.code or problem.code)
 
-    async def close(self, grace: Instant = 30 * SECOND) -> None:
-        await self._smtp.close(grace)
-
     def _interpret(self, result: SendResult) -> SendResult:
-        result = replace(result, provider=self.name)
+        result = super()._interpret(result)
         return _used_up(result) if _is_about_limits(result) else result
 
     async def _account(self) -> AccountQuota | ProviderCheck:

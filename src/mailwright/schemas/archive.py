@@ -27,7 +27,7 @@ def archive_response(campaign: ArchivedCampaign, list_keys: Sequence[str], publi
     query = "" if campaign.tenant_id == FIRST_TENANT else f"?tenant={campaign.tenant}"
     return ArchiveResponse(
         campaign_id=campaign.campaign_id,
-        is_public=campaign.archived_at is not None,
-        archived_at=campaign.archived_at,
+        is_public=campaign.published_at is not None,
+        archived_at=campaign.published_at,
         urls=[f"{public_url}/archive/{list_key}/{campaign.campaign_id}{query}" for list_key in list_keys],
     )

@@ -18,7 +18,7 @@ BUCKET_LABELS: Final = {
     Bucket.EXCLUDED: "Left the audience",
     Bucket.SENDING: "Sending",
     Bucket.WAITING: "Queued",
-    Bucket.NOT_ENQUEUED: "Not enqueued",
+    Bucket.NOT_ENQUEUED: "Not started",
 }
 
 BUCKET_NOTES: Final = {
@@ -32,7 +32,7 @@ BUCKET_NOTES: Final = {
     Bucket.EXCLUDED: "left the audience before enqueueing",
     Bucket.SENDING: "claimed by a worker",
     Bucket.WAITING: "waiting in the queue",
-    Bucket.NOT_ENQUEUED: "no message yet",
+    Bucket.NOT_ENQUEUED: "wait for their turn",
 }
 
 

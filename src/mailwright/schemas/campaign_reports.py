@@ -52,7 +52,7 @@ class DomainResultsResponse(ResponseModel):
 
 
 class ResponseDelayResponse(ResponseModel):
-    """How many people first opened or clicked in these minutes after their email was sent. The last has no end."""
+    """How many recipients first opened or clicked in these minutes after their email was sent. The last has no end."""
 
     from_minutes: int
     to_minutes: int | None

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
+from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.campaigns.ab_test import AbTestReport, AbTestState
@@ -36,22 +38,42 @@ def _storable(text: str) -> str:
 Body = Annotated[str, Field(min_length=1, max_length=512 * 1024), AfterValidator(_storable)]
 
 
-class CampaignContent(ContentDefinition):
-    """Either `subject` and `body`, or the id of a template. With a template, `subject` replaces its subject."""
+class CampaignDraftContent(ContentDefinition):
+    """The content of a draft, which may still be missing."""
 
     body: Body | None = None
     text: Body | None = None
     template_id: Identifier | None = None
 
 
-class CampaignRequest(CampaignDefinition):
-    """Content, audience and schedule of a campaign."""
+class CampaignContent(CampaignDraftContent):
+    """Either `subject` and `body`, or the id of a template. With a template, `subject` replaces its subject."""
 
-    content: CampaignContent
+    @model_validator(mode="after")
+    def _is_complete(self) -> "CampaignContent":
+        if not self.is_written:
+            raise ValueError("give either a body or a templateId")
+        if self.body is not None and self.subject is None:
+            raise ValueError("a body needs a subject")
+        return self
+
+
+class CampaignDraftRequest(CampaignDefinition):
+    """A campaign that is saved step by step. Only its name is required."""
+
+    content: CampaignDraftContent = CampaignDraftContent()
     lists: Annotated[tuple[ListKey, ...], Field(max_length=MAX_LISTS)] = ()
+    exclude_lists: Annotated[tuple[ListKey, ...], Field(max_length=MAX_LISTS)] = ()
+    exclude_segments: Annotated[tuple[ListKey, ...], Field(max_length=MAX_LISTS)] = ()
     filter: Variables | None = None
     variables: Annotated[Variables, Field(default_factory=dict)]
     scheduled_at: RequestTime | None = None
+
+
+class CampaignRequest(CampaignDraftRequest):
+    """Content, audience and schedule of a campaign."""
+
+    content: CampaignContent
 
 
 class CampaignAttachmentResponse(ResponseModel):
@@ -204,6 +226,8 @@ class CampaignSummaryResponse(ResponseModel):
     updated_at: Time
     started_at: Time | None
     finished_at: Time | None
+    archived_at: Time | None
+    deleted_at: Time | None
 
 
 class CampaignResponse(CampaignSummaryResponse):
@@ -217,6 +241,12 @@ class CampaignResponse(CampaignSummaryResponse):
     ab_test: AbTestResponse | None
     percent: float | None
     failed_count: int
+
+
+class CampaignListQuery(Page):
+    state: Annotated[
+        RecordState, Field(description="`archived` and `deleted` campaigns are not among the `active` ones.")
+    ] = RecordState.ACTIVE
 
 
 class CampaignListResponse(ResponseModel):
@@ -248,6 +278,9 @@ class CampaignCheckResponse(ResponseModel):
 
     may_start: bool
     planned: int
+    reviewed: Annotated[
+        str, Field(description="Identifies what was checked: content, audience, sender, send time and limits.")
+    ]
     tracking: TrackingPlanResponse
     excluded: list[ExclusionCountResponse]
     problems: list[CampaignProblemResponse]
@@ -262,6 +295,14 @@ class CampaignStartQuery(RequestModel):
         ),
     ] = False
     send_now: Annotated[bool, Field(description="Send now, regardless of the send time.")] = False
+    reviewed: Annotated[
+        str | None,
+        Field(
+            max_length=200,
+            description="The field `reviewed` of the pre-send check. If the campaign has changed since then, it does "
+            "not start.",
+        ),
+    ] = None
 
 
 class CampaignStartResponse(CampaignResponse):
@@ -383,6 +424,8 @@ def campaign_summary_response(campaign: Campaign, position: QueuePosition | None
         updated_at=campaign.updated_at,
         started_at=campaign.started_at,
         finished_at=campaign.finished_at,
+        archived_at=campaign.archived_at,
+        deleted_at=campaign.deleted_at,
     )
 
 
@@ -427,10 +470,11 @@ def campaign_definition(campaign: Campaign) -> dict[str, Any]:
     return definition
 
 
-def campaign_check_response(check: CampaignCheck) -> CampaignCheckResponse:
+def campaign_check_response(check: CampaignCheck, reviewed: str) -> CampaignCheckResponse:
     return CampaignCheckResponse(
         may_start=not check.problems,
         planned=check.planned,
+        reviewed=reviewed,
         tracking=check.tracking,
         excluded=exclusion_count_responses(check.excluded),
         problems=check.problems,

@@ -7,6 +7,7 @@ from typing import Final
 
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    AWAITS_APPROVAL,
     CANCELLED,
     GUARD_RAILS,
     INDEFINITELY,
@@ -105,6 +106,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     SENDER_RULES: "sender rules",
     GUARD_RAILS: "guard rails",
     NEXT_WAVE: "wait for the next wave",
+    AWAITS_APPROVAL: "approval by a second person",
     HoldReason.RESTORED: "hold after a restored database",
     HoldReason.REPLACED: "hold after a replaced database",
     HoldReason.REPORTED: "hold after a report of unknown messages",
@@ -298,7 +300,7 @@ def hold_text(hold: SendingHold, now: Instant, zone: tzinfo = UTC) -> str:
     )
 
 
-def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 - a table
+def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911, PLR0912 - a table
     if message.held_since is not None:
         return f"{_hold_sentence(times, message.reason or '', message.held_since)} This message waits."
     match message.reason:
@@ -316,6 +318,8 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911 -
             return f"Campaign {message.campaign} is running an A/B test. {chosen}"
         case "ab_test_undecided":
             return f"The A/B test of campaign {message.campaign} is undecided. {_UNDECIDED_NEXT}"
+        case "awaits_approval":
+            return f"Campaign {message.campaign} waits until a second person approves it."
         case "sender_rules":
             again = f"Mailwright checks them again at {times.at(message.until)}."
             return f"Campaign {message.campaign} does not meet the rules of the large mailbox providers. {again}"
@@ -409,9 +413,11 @@ _UNDECIDED_NEXT: Final = "All other recipients wait until someone chooses the va
 def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:  # noqa: PLR0911 - a table
     if campaign.is_message_deferral or campaign.held_since is not None:
         return _message_deferral(times, campaign)
+    if campaign.reason == AWAITS_APPROVAL:
+        return f"Held until a second person approves it. {_approval(campaign)}".rstrip()
     if campaign.reason == UNDECIDED:
         return f"A/B test undecided: the results do not decide it. {_UNDECIDED_NEXT}"
-    resumes = _resumes(times, campaign, _goes_on(campaign))
+    resumes = _resumes(times, campaign, _start_or_resume(campaign))
     if campaign.reason in (NEXT_WAVE, GUARD_RAILS):
         return _between_waves(times, campaign)
     if campaign.reason == AWAITING_WINNER:
@@ -427,6 +433,20 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:  # noqa
     if campaign.limit is None:
         return f"Deferred by a rule that no longer applies ({limit_name(campaign.reason or '')}). {resumes}"
     return f"{_limit_sentence(campaign.limit)} {resumes}"
+
+
+def _approval(campaign: CampaignExplanation) -> str:
+    """Say who must do what, and what was changed since the request."""
+    changed = f" Changes: {'; '.join(campaign.changes)}." if campaign.changes else ""
+    return f"{campaign.approval or ''}{changed}"
+
+
+def _draft(times: _Times, campaign: CampaignExplanation) -> str:
+    if campaign.reason == AWAITS_APPROVAL:
+        return f"Draft. It cannot start until a second person approves it. {_approval(campaign)}"
+    if campaign.scheduled_at is None:
+        return "Draft. It has not been started."
+    return f"Draft. It has not been started. Its send time is {times.at(campaign.scheduled_at)}."
 
 
 def _between_waves(times: _Times, campaign: CampaignExplanation) -> str:
@@ -464,10 +484,10 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
         return f"{_hold_sentence(times, campaign.reason or '', campaign.held_since)} {left}"
     if code == DeferReason.PROVIDER_UNAVAILABLE:
         return f"{why} {left} Mailwright tries again at {times.at(campaign.until)}."
-    return f"{why} {left} {_goes_on(campaign)} at {times.at(campaign.until)}."
+    return f"{why} {left} {_start_or_resume(campaign)} at {times.at(campaign.until)}."
 
 
-def _goes_on(campaign: CampaignExplanation) -> str:
+def _start_or_resume(campaign: CampaignExplanation) -> str:
     """Return `Sending resumes`, or `Sending starts` if no message of the campaign has been sent yet."""
     return "Sending resumes" if campaign.recipients > campaign.unsent else "Sending starts"
 
@@ -525,11 +545,7 @@ def _sent_campaign(times: _Times, campaign: CampaignExplanation) -> str:
 
 _CampaignSentence = Callable[[_Times, CampaignExplanation], str]
 _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
-    CampaignState.DRAFT: lambda times, campaign: (
-        "Draft. It has not been started."
-        if campaign.scheduled_at is None
-        else f"Draft. It has not been started. Its send time is {times.at(campaign.scheduled_at)}."
-    ),
+    CampaignState.DRAFT: _draft,
     CampaignState.SCHEDULED: lambda times, campaign: f"Scheduled for {times.at(campaign.until)}.",
     CampaignState.OVERDUE: lambda times, campaign: (
         f"Held: it was scheduled for {times.at(campaign.scheduled_at)}, but no worker sent it within a day."
@@ -556,7 +572,9 @@ def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | No
     condition = "" if campaign.has_worker else "No worker is running. If one starts now: "
     starts = f"{condition}Sending"
     if campaign.forecast_start > times.now:
-        starts = f"{condition}{_goes_on(campaign)} at {times.at(campaign.forecast_start)} and"
+        starts = f"{condition}{_start_or_resume(campaign)} at {times.at(campaign.forecast_start)} and"
+    if campaign.is_rate_unknown:
+        return f"{starts} finishes at a time that is not known until the send rate is measured."
     if campaign.forecast_end is None:
         why = f" because of the {limit_name(campaign.forecast_blocker)}" if campaign.forecast_blocker else ""
         return f"{starts} does not finish within a year{why}."
@@ -620,6 +638,10 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CHECK_AND_OPEN_WAVE: (
         "Find the cause: check where the addresses come from, and the content. Then open the next wave or cancel the "
         "campaign."
+    ),
+    Remedy.REQUEST_APPROVAL: "Check the plan, and request approval.",
+    Remedy.APPROVE_CAMPAIGN: (
+        "Another person who may start campaigns opens the plan in the dashboard, and approves or rejects it."
     ),
     Remedy.RELEASE_SENDING: (
         "An operator reviews the quarantine, decides whether messages that were due are sent or stay unconfirmed, and "
@@ -690,6 +712,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     UNDECIDED: DeferralLabel("A/B test undecided: choose a variant"),
     SENDER_RULES: DeferralLabel("Sender rules not met, next check", "at"),
     GUARD_RAILS: DeferralLabel("Stopped by guard rails"),
+    AWAITS_APPROVAL: DeferralLabel("Waits for the approval of a second person"),
     NEXT_WAVE: DeferralLabel("Watching this wave; the next one opens", "at"),
     HoldReason.RESTORED: DeferralLabel("All sending is on hold: database restored"),
     HoldReason.REPLACED: DeferralLabel("All sending is on hold: database replaced"),

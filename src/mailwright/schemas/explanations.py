@@ -1,6 +1,6 @@
 """Explanations and forecasts as JSON: the same in the HTTP API and for `--json` on the command line."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -9,8 +9,10 @@ from mailwright.domain.explanation import CampaignExplanation, Explanation, Mess
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import ExplanationText, assumption_text, campaign_text, message_text
 from mailwright.schemas.messages import ActionResponse
-from mailwright.sources.campaigns.forecast import Forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
+
+if TYPE_CHECKING:  # The forecast needs the audience, which most commands do not.
+    from mailwright.sources.campaigns.forecast import Forecast
 
 
 class ForecastSegmentResponse(ResponseModel):
@@ -89,7 +91,7 @@ def _shared(explanation: Explanation, text: ExplanationText) -> dict[str, str | 
     }
 
 
-def forecast_response(found: Forecast) -> dict[str, Any]:
+def forecast_response(found: "Forecast") -> dict[str, Any]:
     return {
         "computedAt": isoformat(found.computed_at),
         "lookedUntil": isoformat(found.looked_until),

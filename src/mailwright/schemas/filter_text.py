@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from mailwright.audience import filters
 from mailwright.audience.contact_fields import as_text
-from mailwright.audience.filters import AttributeCondition, FilterCondition, MessageActivity
+from mailwright.audience.filters import (
+    AttributeCondition,
+    EventActivity,
+    FilterCondition,
+    MessageActivity,
+    ValueComparison,
+)
 from mailwright.domain.clock import isoformat
 
 # The wording of a comparison for numbers and for dates, and the opposite comparison.
@@ -32,7 +38,7 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
         case filters.Not(not_=part):
             return _describe(part, yes=not yes, inner=inner)
         case AttributeCondition():
-            return _attribute(condition, yes=yes)
+            return _comparison(condition.attribute, condition, yes=yes)
         case filters.HasTag(tag=tag):
             return f"who {_are(yes)} tagged {tag}"
         case filters.OnList(list=list_key):
@@ -68,7 +74,28 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
                 if yes
                 else f"who may have opened {which} or did not receive it"
             )
+        case filters.HasEvent(event=activity):
+            return _describe_events(activity, yes=yes)
     raise AssertionError(condition)
+
+
+def _describe_events(activity: EventActivity, *, yes: bool) -> str:
+    event = f"the event “{activity.name}”"
+    match yes, activity.at_least:
+        case True, 1:
+            what = f"who have {event}"
+        case False, 1:
+            what = f"who do not have {event}"
+        case True, times:
+            what = f"who have {event} at least {times} times"
+        case False, times:
+            what = f"who have {event} fewer than {times} times"
+    within = f" within the last {activity.within_days} days" if activity.within_days else ""
+    properties = [
+        _comparison(name, condition, yes=True).removeprefix("whose ")
+        for name, condition in (activity.where or {}).items()
+    ]
+    return f"{what}{within}" + (f" ({' and '.join(properties)})" if properties else "")
 
 
 def _join_conditions(parts: tuple[FilterCondition, ...], word: str, *, yes: bool, inner: bool) -> str:
@@ -82,8 +109,8 @@ def _are(yes: bool) -> str:
     return "are" if yes else "are not"
 
 
-def _attribute(condition: AttributeCondition, *, yes: bool) -> str:
-    whose = f"whose {condition.attribute}"
+def _comparison(name_: str, condition: ValueComparison, *, yes: bool) -> str:
+    whose = f"whose {name_}"
     match condition.comparison:
         case "exists", wanted:
             return f"{whose} is known" if wanted == yes else f"{whose} is not known"
@@ -96,7 +123,7 @@ def _attribute(condition: AttributeCondition, *, yes: bool) -> str:
         case name, bound:
             if not yes:
                 # A contact without the attribute matches no comparison, and therefore every negated comparison.
-                return f"whose {condition.attribute} is unknown or {_ordered(_ORDER[name][2], bound)}"
+                return f"{whose} is unknown or {_ordered(_ORDER[name][2], bound)}"
             return f"{whose} is {_ordered(name, bound)}"
 
 

@@ -4,13 +4,29 @@ from typing import Annotated
 
 from pydantic import Field
 
-from mailwright.content.images import Image
+from mailwright.content.images import MAX_ALT, Image, ImageStore
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import RequestModel
 
+Alt = Annotated[
+    str, Field(max_length=MAX_ALT, description="Text for recipients who do not see the image. Empty: decoration.")
+]
 
-class ImageNameQuery(RequestModel):
-    name: Annotated[str, Field(max_length=100, description="Name in templates, for example logo.png.")]
+
+class ImageQuery(RequestModel):
+    name: Annotated[
+        str, Field(max_length=100, description="Name in templates, for example logo.png. It replaces an older image.")
+    ]
+    alt: Alt = ""
+
+
+class ImageListQuery(Page):
+    q: Annotated[str, Field(max_length=200, description="Words in the name or the alt text.")] = ""
+
+
+class ImageChangeRequest(RequestModel):
+    alt: Alt
 
 
 class ImageResponse(ResponseModel):
@@ -18,6 +34,9 @@ class ImageResponse(ResponseModel):
 
     name: str
     url: str
+    width: int
+    height: int
+    alt: str
     size_bytes: int
     created_at: Time
 
@@ -27,7 +46,13 @@ class ImageListResponse(ResponseModel):
     next_cursor: str | None
 
 
-def image_response(image: Image, public_url: str) -> ImageResponse:
+def image_response(image: Image, store: ImageStore, public_url: str) -> ImageResponse:
     return ImageResponse(
-        name=image.name, url=image.url(public_url), size_bytes=image.size_bytes, created_at=image.created_at
+        name=image.name,
+        url=store.url(image, public_url),
+        width=image.width,
+        height=image.height,
+        alt=image.alt,
+        size_bytes=image.size_bytes,
+        created_at=image.created_at,
     )

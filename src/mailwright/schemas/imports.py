@@ -31,6 +31,9 @@ class ImportQuery(RequestModel):
     legal_basis_source: Annotated[
         str | None, Field(max_length=MAX_SOURCE_LENGTH, description="Evidence, for example the name of a contract.")
     ] = None
+    start_sequences: Annotated[
+        bool, Field(description="Let new subscribers enter the sequences that joining the list starts.")
+    ] = False
 
     def options(self, actor: str) -> ImportOptions:
         pairs = [text.rpartition("=") for text in self.map]
@@ -38,7 +41,15 @@ class ImportQuery(RequestModel):
             raise RequestInvalid([FieldError("map", "INVALID", "must look like E-Mail=email")])
         chosen = {title: target for title, _, target in pairs}
         basis = legal_basis_record(self.legal_basis, self.legal_basis_source, actor)
-        return ImportOptions(self.list_key, self.tag, chosen, self.confirmed, self.encoding, basis)
+        return ImportOptions(
+            self.list_key,
+            self.tag,
+            chosen,
+            self.confirmed,
+            self.encoding,
+            basis,
+            starts_sequences=self.start_sequences,
+        )
 
 
 class ImportColumnResponse(ResponseModel):
@@ -78,6 +89,7 @@ class ImportPreviewResponse(ResponseModel):
     delimiter: str
     warnings: list[str]
     columns: list[ImportColumnResponse]
+    total_rows: Annotated[int, Field(description="Number of rows in the file, without the header.")]
     rows: list[dict[str, Any]]
 
 
@@ -119,6 +131,7 @@ def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
         delimiter=file_format.delimiter,
         warnings=preview.plan.warnings,
         columns=preview.plan.columns,
+        total_rows=preview.plan.rows,
         rows=[_preview_row(line, row) for line, row in preview.rows],
     )
 

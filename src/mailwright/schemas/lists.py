@@ -1,8 +1,16 @@
 """Models of mailing lists and their subscriptions."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from mailwright.domain.tracking import TrackingMode
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import Address, Description, ListKey, RequestModel, RequiredName
+
+
+class ListsQuery(RequestModel):
+    archived: Annotated[bool, Field(description="Include archived lists.")] = False
 
 
 class ListRequest(RequestModel):
@@ -46,6 +54,7 @@ class ListResponse(ResponseModel):
     requires_confirmation: bool
     tracking: TrackingMode | None
     created_at: Time
+    archived_at: Time | None
 
 
 class ListsResponse(ResponseModel):

@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import Field
 
+from mailwright.content.blocks.starters import Starter
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import RenderedEmail
 from mailwright.content.template_store import StoredTemplate, TemplateDraft
 from mailwright.content.variables import Variable
 from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.domain.record_state import RecordState
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.sources.api.fields import Content, Line, Locale, Matching, RequestModel, Value, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
@@ -29,6 +32,9 @@ _TEMPLATE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 class TemplateListQuery(RequestModel):
     limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
     after: Annotated[str, Field(max_length=100, description="`nextAfter` of the previous page.")] = ""
+    state: Annotated[
+        RecordState, Field(description="`archived` and `deleted` templates are not among the `active` ones.")
+    ] = RecordState.ACTIVE
 
 
 class TemplateVersionQuery(RequestModel):
@@ -56,16 +62,17 @@ class TemplateVariableRequest(RequestModel):
 
 
 class TemplateRequest(RequestModel):
-    """A new version in one of three formats: `html`, `mjml` or `markdown`. Without `text`, it is derived from the HTML.
+    """A new version in one of four formats: `html`, `mjml`, `markdown` or `blocks`.
 
-    Without a `locale`, this is the default version, which must exist before a version for a locale. If `variables` are
-    declared, the template can use no others.
+    Without `text`, it is derived from the HTML. Without a `locale`, this is the default version, which must exist
+    before a version for a locale. If `variables` are declared, the template can use no others.
     """
 
     subject: Line
     html: Content | None = None
     mjml: Content | None = None
     markdown: Content | None = None
+    blocks: Annotated[dict[str, Any] | None, Field(description="A block document, as the composer edits it.")] = None
     text: Content | None = None
     locale: Locale | None = None
     variables: Annotated[list[TemplateVariableRequest], Field(max_length=200)] | None = None
@@ -84,7 +91,29 @@ class TemplateRequest(RequestModel):
         )
 
     def bodies(self) -> list[tuple[TemplateFormat, str]]:
-        return [(format_, body) for format_ in TemplateFormat if (body := getattr(self, format_.value)) is not None]
+        """Return the sources that are given, with their formats."""
+        given = [(format_, getattr(self, format_.value)) for format_ in TemplateFormat]
+        return [
+            (format_, body if isinstance(body, str) else orjson.dumps(body).decode())
+            for format_, body in given
+            if body is not None
+        ]
+
+
+class StarterResponse(ResponseModel):
+    """A template to begin with. `document` is the `blocks` of a new template."""
+
+    name: str
+    title: str
+    description: str
+    kind: Literal["bulk", "transactional"]
+    subject: str
+    variables: list["TemplateVariableResponse"]
+    document: dict[str, Any]
+
+
+class StarterListResponse(ResponseModel):
+    starters: list[StarterResponse]
 
 
 class TemplatePreviewRequest(RequestModel):
@@ -169,7 +198,7 @@ class TemplateCheckResponse(ResponseModel):
 def parse_template(body: Any) -> TemplateRequest:
     request = parse(TemplateRequest, body)
     if len(request.bodies()) != 1:
-        raise RequestInvalid([FieldError("html", "REQUIRED", "give exactly one of html, mjml and markdown")])
+        raise RequestInvalid([FieldError("html", "REQUIRED", "give exactly one of html, mjml, markdown and blocks")])
     return request
 
 
@@ -186,10 +215,23 @@ def template_response(stored: StoredTemplate) -> TemplateResponse:
         body=stored.body,
         html=stored.html,
         text=stored.text,
-        variables=[
-            TemplateVariableResponse(name=variable.name, required=variable.is_required, sample=variable.sample)
-            for variable in stored.expected_variables()
-        ],
+        variables=[_variable_response(each) for each in stored.expected_variables()],
+    )
+
+
+def _variable_response(variable: Variable) -> TemplateVariableResponse:
+    return TemplateVariableResponse(name=variable.name, required=variable.is_required, sample=variable.sample)
+
+
+def starter_response(starter: Starter) -> StarterResponse:
+    return StarterResponse(
+        name=starter.name,
+        title=starter.title,
+        description=starter.description,
+        kind=starter.kind,
+        subject=starter.subject,
+        variables=[_variable_response(each) for each in starter.variables],
+        document=starter.document,
     )
 
 

@@ -4,7 +4,14 @@ from datetime import UTC, datetime, tzinfo
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 
-_UNITS = ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
+# Each unit with the shortest duration that is shown in it.
+_UNITS = (
+    (365 * DAY, 730 * DAY, "year"),
+    (DAY, 2 * DAY, "day"),
+    (HOUR, 2 * HOUR, "hour"),
+    (MINUTE, 90 * SECOND, "minute"),
+    (SECOND, SECOND, "second"),
+)
 
 
 def time_text(instant: Instant, now: Instant, zone: tzinfo = UTC) -> str:
@@ -24,12 +31,12 @@ def distance(instant: Instant, now: Instant) -> str:
 
 def duration(length: Instant) -> str:
     """Return the duration in the largest unit that gives at least two: `90 minutes`, `2 hours`."""
-    for unit, name in _UNITS:
-        if length >= 2 * unit or (length >= unit and unit == SECOND):
+    for unit, shortest, name in _UNITS:
+        if length >= shortest:
             return count_text(round(length / unit), name)
     return "less than a second"
 
 
-def count_text(number: int, word: str) -> str:
-    """Return `1 message` or `1,200 messages`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+def count_text(number: int, word: str, words: str | None = None) -> str:
+    """Return `1 message` or `1,200 messages`. `words` is the plural if it does not end in s."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {words or f'{word}s'}"

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mailwright.domain import address
 from mailwright.domain.tracking import TrackingMode
 
+# Returns why a tenant must not send from an address, or with its default sender; None if it may.
+FindRefusal = Callable[[int, str | None], Awaitable[str | None]]
+# Returns the tenant's own sender of email that names none; None for the sender in the settings.
+FindOwnSender = Callable[[int], Awaitable[str | None]]
 # Returns the rules that a sender does not meet, one sentence each. None stands for the sender in the settings.
 FindUnmetRules = Callable[[str | None], Awaitable[tuple[str, ...]]]
 
@@ -33,6 +38,9 @@ class SenderRules:
     postal_address: str | None = None  # from the settings
     tracking: TrackingMode = TrackingMode.OFF  # from the settings
     provider_may_report: bool = True  # whether a provider on the route can report opens and clicks
+    find_refusal: FindRefusal | None = None  # None: every tenant may send from every domain
+    find_own_sender: FindOwnSender | None = None  # None: every tenant uses the sender in the settings
+    sender: str | None = None  # from the settings, for campaigns without their own
 
     def apply_to(self, recipients: int) -> bool:
         return self.find_unmet is not None and recipients > self.limit
@@ -43,6 +51,18 @@ class SenderRules:
             return ()
         postal = () if has_postal_address else (NO_POSTAL_ADDRESS,)
         return (*await self.find_unmet(sender), *postal)
+
+    async def sender_of(self, tenant_id: int, given: str | None = None) -> str | None:
+        """Return the given sender, or the tenant's own; None for the sender in the settings."""
+        if given is not None or self.find_own_sender is None:
+            return given
+        return await self.find_own_sender(tenant_id)
+
+    async def refusal(self, tenant_id: int, sender: str | None = None) -> str | None:
+        """Return why the tenant must not send from this sender. Nobody can override this, unlike the rules."""
+        if self.find_refusal is None:
+            return None
+        return await self.find_refusal(tenant_id, None if sender is None else address.split_mailbox(sender)[1])
 
 
 NO_SENDER_RULES: Final = SenderRules(0)

@@ -69,13 +69,13 @@ def _values(columns: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
 
 
 def _continue_identities(connection: Connection) -> None:
-    """Advance the ID sequences past the loaded rows, so that new rows get higher IDs."""
+    """Advance the ID sequences past the loaded rows, so that new rows get higher IDs.
+
+    A rollback does not reset a sequence, so it must never go back: the previous content would need it.
+    """
     for table in metadata.sorted_tables:
         for column in table.primary_key:
             if column.identity is not None:
-                connection.execute(
-                    text(
-                        f"SELECT setval(pg_get_serial_sequence('{table.name}', '{column.name}'), "  # noqa: S608 - our names
-                        f"coalesce(max({column.name}), 0) + 1, false) FROM {table.name}"
-                    )
-                )
+                sequence = f"CAST(pg_get_serial_sequence('{table.name}', '{column.name}') AS regclass)"
+                highest = f"greatest(coalesce(max({column.name}), 0), coalesce(pg_sequence_last_value({sequence}), 0))"
+                connection.execute(text(f"SELECT setval({sequence}, {highest} + 1, false) FROM {table.name}"))  # noqa: S608 - our names

@@ -90,6 +90,7 @@ class Database:
             self._hot: HotPath = SqliteHotPath(self._connect_sqlite, lock)
             # SQLite has one writer. Waiting for this lock is fair and cheap, unlike waiting in SQLite's busy loop.
             self._write_lock: asyncio.Lock | None = asyncio.Lock()
+            self._waiting_writes = 0
         else:
             from mailwright.storage import hot_postgresql, postgresql  # noqa: PLC0415 - slow to import
 
@@ -106,15 +107,24 @@ class Database:
         if self._write_lock is None:
             yield
             return
-        try:
-            async with asyncio.timeout(SQLITE_BUSY_MILLISECONDS / 1000):
-                await self._write_lock.acquire()
-        except TimeoutError as error:
-            raise NotDurable("The database is busy with other writes. Retry shortly.") from error
+        if self._write_lock.locked() or self._waiting_writes:
+            await self._wait_for_write_lock(self._write_lock)
+        else:
+            await self._write_lock.acquire()  # Never waits, so it needs no timeout.
         try:
             yield
         finally:
             self._write_lock.release()
+
+    async def _wait_for_write_lock(self, lock: asyncio.Lock) -> None:
+        self._waiting_writes += 1
+        try:
+            async with asyncio.timeout(SQLITE_BUSY_MILLISECONDS / 1000):
+                await lock.acquire()
+        except TimeoutError as error:
+            raise NotDurable("The database is busy with other writes. Retry shortly.") from error
+        finally:
+            self._waiting_writes -= 1
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[Transaction]:

@@ -5,18 +5,18 @@ whole transaction runs in one thread (SQLite), or as prepared statements on a ba
 Both run the same coroutine. On SQLite its awaits never suspend, so the thread can run it to its end.
 """
 
-import asyncio
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import orjson
 
 from mailwright.storage.statements import RowsParameter, Statement
+from mailwright.storage.work_thread import WorkThread
 from mailwright.storage.writer_lock import WriterLock
 
 T = TypeVar("T")
@@ -77,15 +77,15 @@ class SqliteHotPath:
         self._connection: sqlite3.Connection | None = None
         self._tables: set[str] = set()  # Temporary tables of the connection.
         self._queries: dict[str, _Query] = {}  # By statement text.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite")
+        self._thread = WorkThread("sqlite-hot")
 
     async def transact(self, work: Work[T], _within: float | None = None) -> T:
         # A SQLite file has no server that could stall, and `busy_timeout` limits the wait for other processes.
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
+        return await self._thread.run(partial(self._transact, work))
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
-        self._thread.shutdown(wait=False)
+        await self._thread.run(self._disconnect)
+        self._thread.stop()
 
     def _transact(self, work: Work[T]) -> T:
         with self._lock.held() if self._lock is not None else nullcontext():

@@ -29,7 +29,7 @@ _SQLITE: Final = {
     "bytes": "BLOB",
     "byte_order": "",
     # Without AUTOINCREMENT, SQLite would give the key of a deleted newest row again.
-    "messages_key": "id AUTOINCREMENT",
+    "lasting_key": "id AUTOINCREMENT",
     "events_key": "id AUTOINCREMENT",
     "events_partitioning": "",
 }
@@ -40,7 +40,7 @@ _POSTGRESQL: Final = {
     "bytes": "BYTEA",
     # Audiences are enqueued in the order of their addresses, which must be the same on both engines.
     "byte_order": ' COLLATE "C"',
-    "messages_key": "id",
+    "lasting_key": "id",
     # Events are partitioned by month, so that old events are dropped a month at a time instead of row by row.
     "events_key": "id, created_at",
     "events_partitioning": "PARTITION BY RANGE (created_at)",

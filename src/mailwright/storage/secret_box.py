@@ -18,7 +18,7 @@ from sqlalchemy import select
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import api_keys, installation, users, webhook_endpoints
+from mailwright.storage.tables import api_keys, installation, sender_domains, stored_settings, users, webhook_endpoints
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -31,6 +31,10 @@ MIN_KEY_LENGTH: Final = 32
 # The name of the key's fingerprint in the table `installation`.
 KEY_ID: Final = "secret_key_id"
 _PREFIX: Final = "fernet:"
+
+
+def is_encrypted(stored: str) -> bool:
+    return stored.startswith(_PREFIX)
 
 
 class SecretKeyInvalid(ConfigurationInvalid):
@@ -61,6 +65,19 @@ class SecretBox:
             return self._fernet().decrypt(stored.removeprefix(_PREFIX)).decode()
         except InvalidToken as error:
             raise self._wrong_key() from error
+
+    def seal(self, text: str) -> str:
+        """Encrypt a text that is not stored in the database, such as a short-lived cookie."""
+        return self._fernet().encrypt(text.encode()).decode()
+
+    def unseal(self, sealed: str) -> str | None:
+        """Return the sealed text, or None if another key sealed it or somebody changed it."""
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - large, and rarely needed
+
+        try:
+            return self._fernet().decrypt(sealed).decode()
+        except InvalidToken:
+            return None
 
     async def _require_same_key(self, tx: "Transaction") -> None:
         ids = [_fingerprint(key) for key in self._keys()]
@@ -111,8 +128,8 @@ class SecretBox:
         return SecretKeyInvalid(
             f"The secrets in the database were encrypted with another key than the one in {source}. Restore the old "
             "key, or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor with "
-            "`mailwright user totp reset`, delete every webhook and revoke every key pair of SES; Mailwright then "
-            "accepts a new key."
+            "`mailwright user totp reset`, delete every webhook and sender domain, revoke every key pair of SES and "
+            "delete every stored secret with `mailwright setting unset`; Mailwright then accepts a new key."
         )
 
 
@@ -120,7 +137,9 @@ async def _has_secrets(tx: "Transaction") -> bool:
     factors = select(users.c.id).where(users.c.totp_secret.is_not(None)).limit(1)
     pairs = select(api_keys.c.id).where(api_keys.c.encrypted_key.is_not(None)).limit(1)
     endpoints = select(webhook_endpoints.c.id).limit(1)
-    return any([await tx.execute(stored) for stored in (factors, pairs, endpoints)])
+    settings = select(stored_settings.c.name).where(stored_settings.c.value.startswith(_PREFIX)).limit(1)
+    domains = select(sender_domains.c.id).limit(1)
+    return any([await tx.execute(stored) for stored in (factors, pairs, endpoints, settings, domains)])
 
 
 def _create_key_file(path: Path) -> None:

@@ -71,6 +71,10 @@ tenants = Table(
     Column("guard_rails", Text),  # The tenant's own thresholds, as JSON.
     Column("frequency_cap", Text),  # At most this many bulk emails to a contact: `3 per 7 days`, or `off`.
     Column("reply_forward_to", Text),  # The address that replies are forwarded to; None for the installation's.
+    Column("sections", Text, nullable=False, server_default=text("''")),  # Switched on, separated by spaces.
+    Column("brand", Text),  # The brand kit, as JSON.
+    Column("requires_second_factor", Boolean, nullable=False, server_default=text("false")),
+    Column("approval_over", Integer),  # Campaigns with more recipients need the approval of a second person.
 )
 
 api_keys = Table(
@@ -85,9 +89,33 @@ api_keys = Table(
     Column("revoked_at", Timestamp),
     # Scopes separated by spaces.
     Column("scopes", Text, nullable=False, server_default=text("'send read manage'")),
+    # Addresses and @domains that the key may send from, separated by spaces; null for every sender.
+    Column("senders", Text),
     # Set if the key also signs requests to the API of SES: the id of the pair, and the key itself, encrypted.
     Column("access_key_id", Text, unique=True),
     Column("encrypted_key", Text),
+    Column("created_by", Text),  # The user; None if the console created it.
+)
+
+# Emails that shadow mode passed on, one row for each recipient, without contents and whole addresses.
+shadow_emails = Table(
+    "shadow_emails",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    # The digest of the deduplication key, which includes the recipient; null if the email has no Message-ID.
+    Column("key_digest", Text),
+    Column("body_digest", Text, nullable=False),
+    Column("recipient", Text, nullable=False),  # masked
+    Column("from_domain", Text),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("is_accepted", Boolean, nullable=False),  # by the relay
+    Column("relay_reply", Text, nullable=False),
+    Column("findings", Text, nullable=False),  # separated by spaces
+    Column("detail", Text, nullable=False),
+    Index("ix_shadow_emails_time", "tenant_id", "created_at"),
+    Index("ix_shadow_emails_key", "tenant_id", "key_digest"),
 )
 
 _GONE = text("status <> 'active'")
@@ -142,6 +170,58 @@ contact_tags = Table(
     Index("ix_contact_tags_of_tenant", "tenant_id", "tag", "contact_key"),
 )
 
+# What contacts do in the tenant's own systems. An event belongs to an address, which need not be a contact yet.
+contact_events = Table(
+    "contact_events",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    # The ID that the caller gave, or a generated one. An event that arrives several times is stored once.
+    Column("event_id", Text, nullable=False),
+    Column("email", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("properties", Text, nullable=False),
+    Column("occurred_at", Timestamp, nullable=False),
+    Column("received_at", Timestamp, nullable=False),
+    UniqueConstraint("event_id", "tenant_id"),
+    # The events of one contact, for segments and the contact's page.
+    Index("ix_contact_events_of_contact", "tenant_id", "email", "name", "occurred_at"),
+    # The latest events of a tenant, and the oldest ones, which retention deletes.
+    Index("ix_contact_events_received", "tenant_id", "received_at"),
+)
+
+# The IDs that the tenant's own systems use for contacts, so that an event can name one of them instead of an address.
+contact_external_ids = Table(
+    "contact_external_ids",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("external_id", Text, primary_key=True),
+    Column("email", Text, nullable=False),
+    Index("ix_contact_external_ids_email", "tenant_id", "email"),
+)
+
+# The names of a tenant's contact events, and the types of their properties, counted as events are accepted.
+contact_event_names = Table(
+    "contact_event_names",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("first_at", Timestamp, nullable=False),
+    Column("last_at", Timestamp, nullable=False),
+)
+
+contact_event_properties = Table(
+    "contact_event_properties",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("property", Text, primary_key=True),
+    Column("type", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("last_at", Timestamp, nullable=False),
+)
+
 # Saved filters. A segment always contains the contacts that match now.
 segments = Table(
     "segments",
@@ -169,7 +249,46 @@ lists = Table(
     # Double opt-in: new subscribers get a confirmation email first, and nothing else until they confirm.
     Column("requires_confirmation", Boolean, nullable=False, server_default=text("false")),
     Column("tracking", Text),
+    # When it was archived: subscriptions stay, and nothing offers the list any more. None: in use.
+    Column("archived_at", Timestamp),
     UniqueConstraint("tenant_id", "list_key"),
+)
+
+# Sign-up forms. The id is in public links.
+forms = Table(
+    "forms",
+    metadata,
+    key_column(),
+    Column("form_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("list_key", Text, nullable=False),
+    Column("content", Text, nullable=False),  # Texts, fields and consents, as JSON.
+    Column("version", Integer, nullable=False),  # Of the content.
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Index("ix_forms_tenant_id", "tenant_id"),
+)
+
+# Submitted forms: the wording that people saw and what they answered. They change a contact only when it confirms.
+form_submissions = Table(
+    "form_submissions",
+    metadata,
+    key_column(),
+    Column("submission_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("contact_key", BigInteger, nullable=False),
+    Column("form_id", Text, nullable=False),
+    Column("form_version", Integer, nullable=False),
+    Column("list_key", Text, nullable=False),
+    Column("attributes", Text, nullable=False),  # As JSON.
+    Column("consents", Text, nullable=False),  # Wording and answer of each box, as JSON.
+    Column("locale", Text, nullable=False),
+    Column("source", Text, nullable=False),  # The site or page of the form.
+    Column("created_at", Timestamp, nullable=False),
+    Column("confirmed_at", Timestamp),
+    Index("ix_form_submissions_contact_key", "contact_key"),
+    Index("ix_form_submissions_form_id", "tenant_id", "form_id"),
 )
 
 _SUBSCRIBED = text("unsubscribed_at IS NULL")
@@ -199,6 +318,130 @@ subscriptions = Table(
         "contact_key",
         where=_SUBSCRIBED,
     ),
+)
+
+_ENROLLED = text("ended_at IS NULL")
+_STEP_DUE = text("ended_at IS NULL AND due_at IS NOT NULL")
+
+# Sequences. The draft is what people edit; the columns after it are from the published version.
+sequences = Table(
+    "sequences",
+    metadata,
+    key_column(),
+    Column("sequence_id", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("draft", Text, nullable=False),  # As JSON.
+    Column("revision", Integer, nullable=False),
+    Column("version", Integer),  # None before the first publication.
+    Column("trigger_kind", Text),
+    Column("trigger_value", Text),
+    Column("reentry_days", Integer),  # None: never; 0: each time.
+    Column("list_key", Text),
+    # When the conditions of triggers and exits were last compared, and the last day of a date trigger that was handled.
+    Column("compared_at", Timestamp),
+    Column("last_day", Text),
+    Column("events_after", BigInteger),  # The last contact event that was read; None if the version needs none.
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Index("ix_sequences_tenant_id_id", "tenant_id", "id"),
+    Index("ix_sequences_trigger", "tenant_id", "trigger_kind", "trigger_value"),
+)
+
+sequence_versions = Table(
+    "sequence_versions",
+    metadata,
+    key_column(),
+    Column("sequence_key", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("document", Text, nullable=False),  # As JSON.
+    Column("published_at", Timestamp, nullable=False),
+    Column("published_by", Text, nullable=False),
+    UniqueConstraint("sequence_key", "version"),
+)
+
+# One row for each person and run of a sequence.
+sequence_enrolments = Table(
+    "sequence_enrolments",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("sequence_key", BigInteger, nullable=False),
+    Column("contact_key", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("entered_at", Timestamp, nullable=False),
+    Column("entered_because", Text, nullable=False),
+    Column("node", Text),  # None at the start.
+    Column("visit", Integer, nullable=False, server_default=text("0")),  # How many steps were recorded.
+    Column("waits_since", Timestamp),  # None unless the person waits at the node.
+    Column("due_at", Timestamp),  # None if there is nothing to do until something happens.
+    Column("skips_email", Boolean, nullable=False, server_default=text("false")),
+    Column("failure", Text),
+    Column("ended_at", Timestamp),
+    Column("end_reason", Text),
+    # A person is in a sequence at most once at the same time.
+    partial_index("uq_sequence_enrolments_running", "sequence_key", "contact_key", unique=True, where=_ENROLLED),
+    partial_index("ix_sequence_enrolments_due", "sequence_key", "due_at", where=_STEP_DUE),
+    Index("ix_sequence_enrolments_contact_key", "contact_key", "sequence_key"),
+    Index("ix_sequence_enrolments_sequence_key_id", "sequence_key", "id"),
+)
+
+# The steps that happened. The unique constraint makes a step happen once.
+sequence_steps = Table(
+    "sequence_steps",
+    metadata,
+    key_column(),
+    Column("enrolment_key", BigInteger, nullable=False),
+    Column("visit", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("node", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("at", Timestamp, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("outbox_id", Text),
+    UniqueConstraint("enrolment_key", "visit"),
+)
+
+# Who matched the trigger of a sequence when it was last compared.
+sequence_members = Table(
+    "sequence_members",
+    metadata,
+    Column("sequence_key", Key, primary_key=True, autoincrement=False),
+    Column("contact_key", Key, primary_key=True, autoincrement=False),
+)
+
+# Deleted lists and their subscriptions, which can be restored for some time. They are moved here, so that no query
+# about lists or audiences can find them.
+deleted_lists = Table(
+    "deleted_lists",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("list_key", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text),
+    Column("is_public", Boolean, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("requires_confirmation", Boolean, nullable=False),
+    Column("tracking", Text),
+    Column("archived_at", Timestamp),
+    Column("deleted_at", Timestamp, nullable=False),
+    Column("deleted_by", Text, nullable=False),
+    UniqueConstraint("tenant_id", "list_key"),
+)
+
+deleted_subscriptions = Table(
+    "deleted_subscriptions",
+    metadata,
+    Column("deleted_list", Key, primary_key=True, autoincrement=False),
+    Column("contact_key", Key, primary_key=True, autoincrement=False),
+    Column("subscribed_at", Timestamp),
+    Column("source", Text, nullable=False),
+    Column("is_pending", Boolean, nullable=False),
+    Column("confirmed_at", Timestamp),
+    Column("requested_consent", Text),
+    Index("ix_deleted_subscriptions_contact_key", "contact_key"),
 )
 
 # Imports of contact files. Each batch updates `records` and the counts in its transaction.
@@ -256,7 +499,44 @@ templates = Table(
     Column("format", Text, nullable=False, server_default=text("'html'")),
     Column("source", Text),
     Column("variables", Text, nullable=False, server_default=text("'[]'")),  # As JSON.
+    # The keys of the segments whose members see other content, as JSON, so that accepting reads no HTML.
+    Column("segments", Text, nullable=False, server_default=text("'[]'")),
+    # Set on every version of a template that a user archived or deleted. Messages still use their versions.
+    Column("archived_at", Timestamp),
+    Column("deleted_at", Timestamp),
     UniqueConstraint("tenant_id", "template_id", "version"),
+)
+
+# What the composer saved and nobody published yet. The row stays after that, because its revision must never go back:
+# a browser with an old revision would otherwise overwrite a newer draft.
+template_drafts = Table(
+    "template_drafts",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("template_id", Text, nullable=False),
+    Column("locale", Text, nullable=False, server_default=text("''")),
+    Column("revision", Integer, nullable=False),
+    Column("base_version", Integer, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("document", Text),  # As JSON; NULL after the draft was published or discarded.
+    Column("saved_by", Text, nullable=False),
+    Column("saved_at", Timestamp, nullable=False),
+    UniqueConstraint("tenant_id", "template_id", "locale"),
+)
+
+# Open composers, so that two people who edit the same draft know of each other.
+template_editors = Table(
+    "template_editors",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("template_id", Text, nullable=False),
+    Column("locale", Text, nullable=False, server_default=text("''")),
+    Column("editor", Text, nullable=False),  # A random name of the browser tab.
+    Column("login", Text, nullable=False),
+    Column("seen_at", Timestamp, nullable=False),
+    UniqueConstraint("tenant_id", "template_id", "locale", "editor"),
 )
 
 # Images by the names that templates use. A file's name is derived from its content, so a file never changes.
@@ -270,6 +550,11 @@ images = Table(
     Column("extension", Text, nullable=False),
     Column("size_bytes", Integer, nullable=False),
     Column("created_at", Timestamp, nullable=False),
+    Column("width", Integer, nullable=False),
+    Column("height", Integer, nullable=False),
+    Column("alt", Text, nullable=False, server_default=text("''")),
+    # The image can be restored for 30 days; then its row and its file are deleted.
+    Column("deleted_at", Timestamp),
     UniqueConstraint("tenant_id", "name"),
 )
 
@@ -355,7 +640,7 @@ _RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IN_DOUBT = text("status = 'IN_DOUBT'")
 _BOUNCED = text("bounced_at IS NOT NULL")
 _DEFERRED = text("deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED'")
-_REPORTED = text("provider IN ('ses', 'sendgrid')")
+_REPORTED = text("provider IN ('ses', 'sendgrid', 'mailgun', 'postmark', 'resend', 'brevo')")
 
 deliveries = Table(
     "deliveries",
@@ -473,14 +758,14 @@ dead_letters = Table(
     Index("ix_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
 )
 
-# The number of messages that each transaction accepted, counted independently for the audit.
+# The number of messages that each transaction accepted, counted independently for the audit. Old rows are merged.
 accepted_counts = Table(
     "accepted_counts",
     metadata,
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
-    Column("accepted", Integer, nullable=False),
+    Column("accepted", BigInteger, nullable=False),
     Column("created_at", Timestamp, nullable=False),
 )
 
@@ -528,6 +813,7 @@ workers = Table(
     ),  # Messages per second since the last report.
     Column("learned_rate", Double),  # Messages per second that a throttling provider accepts; otherwise null.
     Column("clock_skew", BigInteger),  # Milliseconds that its clock is behind the server's; null on SQLite.
+    Column("settings_version", Text),  # The stored settings that the worker uses.
 )
 
 # Values that the installation generated: for example the secret of its unsubscribe links, its URL and tally cursors.
@@ -536,6 +822,94 @@ installation = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+# Settings that administrators change in the dashboard. Secret values are encrypted.
+stored_settings = Table(
+    "stored_settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Column("updated_by", Text, nullable=False),
+)
+
+_IS_VERIFIED = text("verified_at IS NOT NULL")
+
+# The domains that tenants send from. Several tenants may add a domain; one of them can verify it.
+sender_domains = Table(
+    "sender_domains",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("domain", Text, nullable=False),  # In ASCII lower case.
+    Column("sender", Text, nullable=False),  # The From of the tenant's email that names none.
+    Column("keys", Text, nullable=False),  # The DKIM keys with their dates, as JSON. Private keys are encrypted.
+    Column("verified_at", Timestamp),
+    Column("checked_at", Timestamp),
+    Column("results", Text, nullable=False),  # What the last check found for each DNS record, as JSON.
+    Column("return_path", Text),  # The domain of the envelope sender, if its records were visible.
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    UniqueConstraint("tenant_id", "domain"),
+    partial_index("ix_sender_domains_verified", "domain", where=_IS_VERIFIED, unique=True),
+)
+
+# DMARC aggregate reports about the domains of tenants. A report is stored once for each domain that it is about.
+dmarc_reports = Table(
+    "dmarc_reports",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("domain", Text, nullable=False),  # The sender domain of the tenant.
+    Column("policy_domain", Text, nullable=False),  # The domain whose DMARC record applied.
+    Column("reporter", Text, nullable=False),
+    Column("report_id", Text, nullable=False),
+    Column("begins_at", Timestamp, nullable=False),
+    Column("ends_at", Timestamp, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("is_partial", Boolean, nullable=False),  # Whether the policy applied to some of the messages only.
+    Column("messages", BigInteger, nullable=False),
+    Column("aligned", BigInteger, nullable=False),
+    Column("skipped_rows", Integer, nullable=False),
+    # How many messages Mailwright sent to the reporter's domains in the interval; None if that cannot be compared.
+    Column("sent", BigInteger),
+    Column("not_compared", Text),  # Why not: see outbox/dmarc_reports.py.
+    Column("received_at", Timestamp, nullable=False),
+    UniqueConstraint("tenant_id", "domain", "reporter", "report_id"),
+    Index("ix_dmarc_reports_time", "tenant_id", "domain", "ends_at"),
+)
+
+# The rows of these reports: messages from one source with the same results.
+dmarc_sources = Table(
+    "dmarc_sources",
+    metadata,
+    key_column(),
+    Column("report_key", BigInteger, nullable=False),
+    Column("source_ip", Text, nullable=False),
+    Column("header_from", Text, nullable=False),
+    Column("disposition", Text, nullable=False),
+    Column("dkim", Boolean, nullable=False),  # Passed and aligned.
+    Column("spf", Boolean, nullable=False),
+    # Whether keys of the domain in Mailwright signed the messages; None if the report does not name selectors.
+    Column("is_signed", Boolean),
+    Column("results", Text, nullable=False),  # The results of DKIM and SPF, for people.
+    Column("messages", BigInteger, nullable=False),
+    Index("ix_dmarc_sources_report_key", "report_key"),
+)
+
+# Reports from the mailbox that were refused. Without a tenant, they are about a domain of nobody here.
+dmarc_refusals = Table(
+    "dmarc_refusals",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger),
+    Column("domain", Text, nullable=False),
+    Column("reporter", Text, nullable=False),
+    Column("name", Text, nullable=False),  # Of the file.
+    Column("reason", Text, nullable=False),
+    Column("received_at", Timestamp, nullable=False),
+    Index("ix_dmarc_refusals_tenant_id", "tenant_id", "id"),
 )
 
 _IS_RESEND = text("resend_of IS NOT NULL AND (status <> 'CANCELLED' OR started_at IS NOT NULL)")
@@ -555,12 +929,17 @@ campaigns = Table(
     Column("updated_at", Timestamp, nullable=False),
     Column("started_at", Timestamp),
     Column("finished_at", Timestamp),
-    # When it was published in the archive; None if it is not public.
-    Column("archived_at", Timestamp),
+    # When it was published in the public archive; None if it is not public.
+    Column("published_at", Timestamp),
     # The newest message key when the campaign started: its messages have larger keys.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
     # The key of the campaign that this one sends again to those who did not open it.
     Column("resend_of", BigInteger),
+    # When a user hid it from the list of campaigns.
+    Column("archived_at", Timestamp),
+    # When a user deleted it. It can be restored. Only campaigns that never started are deleted.
+    Column("deleted_at", Timestamp),
+    Column("changed_by", Text),  # The name in the audit log of who last changed what it sends, to whom, or when.
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
     # A campaign is sent again at most once. A draft that was cancelled before its start does not count.
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
@@ -606,7 +985,32 @@ queue_entries = Table(
     Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
     Column("guard", Text),  # What the guard rails have found, as JSON.
     Column("wave", Integer),  # The number of the open wave, from 1, while later waves follow.
+    Column("digests", Text),  # Those of sources/campaigns/review.py at the start; None if it comes from another source.
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
+)
+
+# Requests that a second person approves what a campaign sends. The newest one of a campaign counts.
+campaign_approvals = Table(
+    "campaign_approvals",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("campaign_key", BigInteger, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("digest", Text, nullable=False),  # Of the digests and the number of recipients, which the approver signs.
+    Column("digests", Text, nullable=False),  # Of what is sent, by part: see sources/campaigns/review.py.
+    Column("recipients", Integer, nullable=False),
+    Column("plan", Text, nullable=False),  # As JSON, to show what was changed since.
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", Timestamp, nullable=False),
+    Column("decided_by", Text),
+    Column("decided_at", Timestamp),
+    Column("comment", Text),
+    Column("voided_at", Timestamp),
+    Column("void_reason", Text),
+    Column("notified", Text),  # The last status that emails were sent about.
+    Index("ix_campaign_approvals_campaign_key", "campaign_key", "id"),
+    Index("ix_campaign_approvals_tenant_id_status", "tenant_id", "status"),
 )
 
 # The messages of campaigns that bounced permanently or were reported as spam, for the guard rails.
@@ -666,7 +1070,7 @@ users = Table(
     Column("login", Text, nullable=False, unique=True),
     Column("role", Text, nullable=False),
     Column("tenant_id", BigInteger),
-    Column("password_hash", Text, nullable=False),
+    Column("password_hash", Text),  # None: the user signs in with an identity provider only.
     Column("password_changed_at", Timestamp, nullable=False),
     # Stored during the set-up of the second factor, and required once `totp_enabled_at` is set.
     Column("totp_secret", Text),
@@ -675,6 +1079,28 @@ users = Table(
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp),
     Column("disabled_at", Timestamp),
+    # The addresses of the last test email that the user sent.
+    Column("test_addresses", Text),
+    # Where links to reset the password and notices about sign-ins go; None if the user name is the address, or unknown.
+    Column("email", Text),
+)
+
+# Single-use links that were sent to people: invitations of future users, and resets of forgotten passwords.
+account_links = Table(
+    "account_links",
+    metadata,
+    key_column(),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("email", Text, nullable=False),
+    Column("user_key", BigInteger),  # The user whose password is reset; None for invitations.
+    # The role and the tenant of an invited user. Without a tenant, the user belongs to the whole installation.
+    Column("role", Text),
+    Column("tenant_id", BigInteger),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("ends_at", Timestamp, nullable=False),
+    Index("ix_account_links_email", "email"),
 )
 
 # Single-use codes that replace a lost second factor.
@@ -693,6 +1119,8 @@ sessions = Table(
     Column("user_key", BigInteger, nullable=False),
     Column("tenant_id", BigInteger, nullable=False),  # The tenant that the session shows.
     Column("awaits_code", Boolean, nullable=False),  # The password was correct; the second factor is missing.
+    # The sign-in itself proved two factors: a passkey, or an identity provider that is trusted with this.
+    Column("proved_two_factors", Boolean, nullable=False, server_default=text("false")),
     Column("created_at", Timestamp, nullable=False),
     Column("seen_at", Timestamp, nullable=False),
     Column("ends_at", Timestamp, nullable=False),
@@ -700,6 +1128,47 @@ sessions = Table(
     Column("agent", Text, nullable=False),
     Index("ix_sessions_user_key", "user_key"),
     Index("ix_sessions_ends_at", "ends_at"),
+)
+
+# Accounts of identity providers (OpenID Connect) with which users sign in.
+identities = Table(
+    "identities",
+    metadata,
+    key_column(),
+    Column("issuer", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("user_key", BigInteger, nullable=False),
+    Column("email", Text),  # As the provider stated it last, for display.
+    # The provider's claims created the user, so they decide on the role and the tenant at every sign-in.
+    Column("is_managed", Boolean, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("seen_at", Timestamp),
+    UniqueConstraint("issuer", "subject"),
+    Index("ix_identities_user_key", "user_key"),
+)
+
+# Passkeys (WebAuthn): public keys of devices with which users sign in.
+passkeys = Table(
+    "passkeys",
+    metadata,
+    key_column(),
+    Column("user_key", BigInteger, nullable=False),
+    Column("credential_id", Text, nullable=False, unique=True),
+    Column("credential", Text, nullable=False),  # The id and the public key, as the device sent them.
+    Column("name", Text, nullable=False),
+    # Some devices count their signatures. A count that does not grow reveals a copy of the key.
+    Column("sign_count", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("used_at", Timestamp),
+    Index("ix_passkeys_user_key", "user_key"),
+)
+
+# Challenges of sign-ins that were answered. Each works once; the row is deleted when the challenge has expired.
+used_challenges = Table(
+    "used_challenges",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("ends_at", Timestamp, nullable=False),
 )
 
 # Failed sign-ins, by account and by IP address.
@@ -794,10 +1263,10 @@ webhook_cursor = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
-    # The newest event when the cursor last looked, and a transaction ID: when all transactions before it have ended,
-    # every event up to `seen` is visible.
+    # The newest event when the cursor last looked, and the transactions that were writing events then, separated by
+    # spaces. When they have ended, every event up to `seen` is visible.
     Column("seen", BigInteger, nullable=False),
-    Column("seen_before", BigInteger, nullable=False),
+    Column("writers", Text, nullable=False),
 )
 
 # Parts of articles. `scope_ocd_id` selects their recipients. The empty string selects everyone; it is used instead of
@@ -1103,8 +1572,9 @@ deleted_messages = Table(
     "deleted_messages",
     metadata,
     Column("outbox_id", Text, primary_key=True),
+    Column("to_email", Text, primary_key=True),
     Column("tenant_id", BigInteger, nullable=False),
-    Column("to_email", Text, nullable=False),
+    Column("is_copy", Integer, nullable=False),  # 1 for a recipient in Cc or Bcc, who is stored with the body.
     Column("provider", Text),
     Column("created_at", Timestamp, nullable=False),
     Column("deleted_at", Timestamp, nullable=False),
@@ -1124,5 +1594,6 @@ retention_exports = Table(
     Column("exported", BigInteger, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
+    Column("replaced_at", Timestamp),  # When Parquet files replaced the file.
     Index("ix_retention_exports_of_rule", "tenant_id", "kind", "created_at"),
 )

@@ -14,15 +14,21 @@ from mailwright.web.api import (
     archive,
     articles,
     audit_log,
+    brand,
+    campaign_approvals,
     campaign_attachments,
     campaign_exclusions,
     campaign_guard,
     campaign_reports,
     campaigns,
+    contact_events,
     contacts,
     dead_letters,
+    dmarc_reports,
+    domains,
     email,
     forecast,
+    forms,
     health,
     images,
     imports,
@@ -34,7 +40,10 @@ from mailwright.web.api import (
     providers,
     retention,
     segments,
+    sequences,
+    shadow,
     suppressions,
+    template_starters,
     templates,
     webhooks,
 )
@@ -43,6 +52,7 @@ from mailwright.web.api.openapi import describe_app
 from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
+from mailwright.web.dashboard.shell import page_not_found
 from mailwright.web.errors import handle_problems
 from mailwright.web.live import LiveUpdates
 from mailwright.web.mcp import route as mcp
@@ -57,19 +67,28 @@ API = (
     dead_letters,
     imports,
     contacts,
+    contact_events,
+    dmarc_reports,
+    domains,
     segments,
+    shadow,
     lists,
     suppressions,
     templates,
+    template_starters,
     images,
     forecast,
+    forms,
+    brand,
     campaign_attachments,
     campaign_exclusions,
+    campaign_approvals,
     campaign_guard,
     campaign_reports,
     campaigns,
     archive,
     articles,
+    sequences,
     mailouts,
     notifications,
     progress,
@@ -95,7 +114,7 @@ def create_app(engine: Engine) -> FastAPI:
     """Build the HTTP application on a running engine.
 
     `app.state` also holds functions for the server: it calls `stop` at the start of a shutdown, to end open streams;
-    `finish` before the database is closed; and `look_after` periodically, to resume imports of a killed process and to
+    `finish` before the database is closed; and `run_upkeep` periodically, to resume imports of a killed process and to
     delete old failed sign-ins.
     """
     app = FastAPI(
@@ -112,7 +131,7 @@ def create_app(engine: Engine) -> FastAPI:
         await live_updates.finish()
         await engine.import_uploads.close()
 
-    async def look_after() -> None:
+    async def run_upkeep() -> None:
         await engine.failed_sign_ins.delete_expired()
         await engine.import_uploads.resume_interrupted()
 
@@ -122,10 +141,10 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.health_watch = HealthWatch(engine.settings, engine.database, engine.clock)
     app.state.stop = live_updates.close
     app.state.finish = finish
-    app.state.look_after = look_after
+    app.state.run_upkeep = run_upkeep
     _add_routes(app)
     handle_problems(app)
-    app.add_exception_handler(HTTPStatus.NOT_FOUND, public.page_not_found)
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, page_not_found)
     app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, nearest_page_handler(ROUTERS))
     app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
     app.add_middleware(RejectNul)

@@ -57,6 +57,6 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
     return Response(body, status, media_type="application/json", headers=headers)
 
 
-def too_large(max_bytes: int) -> BodyTooLarge:
+def too_large(max_bytes: int, what: str = "body") -> BodyTooLarge:
     size = f"{max_bytes // 1024**2} MB" if max_bytes >= 1024**2 else f"{max_bytes // 1024} KB"
-    return BodyTooLarge(f"The body is larger than {size}, the maximum for this route.")
+    return BodyTooLarge(f"The {what} is larger than {size}, the maximum for this route.")

@@ -1,15 +1,19 @@
 """Limit the size of every request body while it is read, before a form parser stores it in memory or in a file."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.content.attachments import MAX_ATTACHMENTS_BYTES
-from mailwright.events import sendgrid
+from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.events.dmarc.unpack import MAX_FILE_BYTES as MAX_DMARC_BYTES
+from mailwright.events.inbound_webhooks import VENDOR_SETTINGS
+from mailwright.events.parsed_events import MAX_BODY_BYTES
 from mailwright.sources.articles.files import MAX_FILE_BYTES
 from mailwright.web.bodies import MAX_BATCH_BYTES, too_large
-from mailwright.web.errors import respond_to_error
+from mailwright.web.errors import BodyTooLarge, respond_to_error
 
 # Maximum size of forms that anyone can send: a name, a password, a token.
 SIGN_IN_BYTES: Final = 16 * 1024
@@ -23,40 +27,61 @@ DROP_IN_PREFIXES: Final = ("/v2/email/", "/v3/", "/email")
 FORM_OVERHEAD: Final = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    max_bytes: int
+    file_bytes: int | None = None  # The limit of the file in an upload, which is what its sender has to know.
+
+    def refusal(self) -> BodyTooLarge:
+        return too_large(self.max_bytes) if self.file_bytes is None else too_large(self.file_bytes, "upload")
+
+
 class LimitBodies:
     """ASGI middleware. The longest matching path prefix decides the limit; a route can apply a smaller one."""
 
     def __init__(self, app: ASGIApp, *, import_bytes: int) -> None:
         self._app = app
-        self._limits: Mapping[str, int] = {
+        bodies = {
             "/": FORM_BYTES,
             "/sign-in": SIGN_IN_BYTES,
             "/set-up": SIGN_IN_BYTES,
             "/v1/": MAX_BATCH_BYTES,
             **dict.fromkeys(DROP_IN_PREFIXES, MAX_BATCH_BYTES),
-            "/sendgrid-events": sendgrid.MAX_BODY_BYTES,
-            "/v1/contacts/imports": import_bytes + FORM_OVERHEAD,
-            "/imports/file": import_bytes + FORM_OVERHEAD,
-            "/campaigns/~attachments/": MAX_ATTACHMENTS_BYTES + FORM_OVERHEAD,
-            "/articles/~import": MAX_FILE_BYTES + FORM_OVERHEAD,
+            "/sendgrid-events": MAX_BODY_BYTES,
+            **{f"/{name}-events": MAX_BODY_BYTES for name in VENDOR_SETTINGS},
+        }
+        uploads = {
+            "/v1/contacts/imports": import_bytes,
+            "/images": MAX_UPLOAD_BYTES,
+            "/v1/images": MAX_UPLOAD_BYTES,
+            "/settings/brand": MAX_UPLOAD_BYTES,
+            "/settings/domains/": MAX_DMARC_BYTES,
+            "/imports/file": import_bytes,
+            "/campaigns/~attachments/": MAX_ATTACHMENTS_BYTES,
+            "/articles/~import": MAX_FILE_BYTES,
+        }
+        self._limits: Mapping[str, _Limit] = {
+            **{prefix: _Limit(max_bytes) for prefix, max_bytes in bodies.items()},
+            **{prefix: _Limit(file_bytes + FORM_OVERHEAD, file_bytes) for prefix, file_bytes in uploads.items()},
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD", "OPTIONS"):
             await self._app(scope, receive, send)
             return
-        max_bytes = self._limit(scope["path"])
-        body = _CountedBody(receive, max_bytes)
+        limit = self._limit(scope["path"])
+        body = _CountedBody(receive, limit)
         responding = _closing_when_refused(send, body)
-        if _announced(scope) > max_bytes:
+        if _announced(scope) > limit.max_bytes:
             if not (_is_form_of_a_page(scope) or scope["path"].startswith(DROP_IN_PREFIXES)):
-                await respond_to_error(too_large(max_bytes), scope, receive, responding)
+                await respond_to_error(limit.refusal(), scope, receive, responding)
                 return
             body.refuse()  # The route then reads the body and shows the error as a page or in another API's format.
         await self._app(scope, body.receive, responding)
 
-    def _limit(self, path: str) -> int:
-        return self._limits[max((prefix for prefix in self._limits if path.startswith(prefix)), key=len, default="/")]
+    def _limit(self, path: str) -> _Limit:
+        known = (prefix for prefix in self._limits if path.startswith(prefix))
+        return self._limits[max(known, key=len, default="/")]
 
 
 def _announced(scope: Scope) -> int:
@@ -74,22 +99,22 @@ def _is_form_of_a_page(scope: Scope) -> bool:
 class _CountedBody:
     """A request body that raises when it is too large."""
 
-    def __init__(self, receive: Receive, max_bytes: int) -> None:
+    def __init__(self, receive: Receive, limit: _Limit) -> None:
         self._receive = receive
-        self._max_bytes = max_bytes
+        self._limit = limit
         self._size = 0
         self._is_complete = False
 
     def refuse(self) -> None:
         """Raise at the next read."""
-        self._size = self._max_bytes + 1
+        self._size = self._limit.max_bytes + 1
 
     async def receive(self) -> Message:
         message = await self._receive()
         self._size += len(message.get("body", b""))
         self._is_complete = not message.get("more_body", False)
-        if self._size > self._max_bytes:
-            raise too_large(self._max_bytes)
+        if self._size > self._limit.max_bytes:
+            raise self._limit.refusal()
         return message
 
     async def discard(self) -> None:

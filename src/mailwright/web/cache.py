@@ -16,7 +16,8 @@ CACHE_SECONDS: Final = 15.0
 _MAX_ENTRIES: Final = 1_000
 _READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 # Frequent writes that do not change the audience: new messages and provider events.
-_UNRELATED_PATHS: Final = ("/v1/email", "/ses-events", "/sendgrid-events")
+_PROVIDERS: Final = ("ses", "sendgrid", "mailgun", "resend", "postmark", "brevo")
+_UNRELATED_PATHS: Final = ("/v1/email", *(f"/{name}-events" for name in _PROVIDERS))
 
 Result = TypeVar("Result")
 

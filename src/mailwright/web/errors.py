@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
+from mailwright.content.image_files import ImagesUnavailable
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import (
     IdempotencyConflict,
@@ -27,6 +28,7 @@ from mailwright.domain.errors import (
     Unauthorized,
 )
 from mailwright.ops.logs import logger
+from mailwright.sources.api.senders import SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 from mailwright.storage.secret_box import SecretKeyInvalid
 
@@ -58,6 +60,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     InvalidJson: HTTPStatus.BAD_REQUEST,
     Unauthorized: HTTPStatus.UNAUTHORIZED,
     Forbidden: HTTPStatus.FORBIDDEN,
+    SenderNotAllowed: HTTPStatus.FORBIDDEN,
     NotFound: HTTPStatus.NOT_FOUND,
     IdempotencyConflict: HTTPStatus.CONFLICT,
     NotPossibleNow: HTTPStatus.CONFLICT,
@@ -68,6 +71,7 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
     SecretKeyInvalid: HTTPStatus.SERVICE_UNAVAILABLE,
+    ImagesUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 # Titles by HTTP status; all others use the standard reason phrase.
 TITLES: Mapping[HTTPStatus, str] = {
@@ -113,7 +117,7 @@ class Problem(BaseModel):
 
 
 def handle_problems(app: FastAPI) -> None:
-    app.add_exception_handler(MailwrightError, _known)
+    app.add_exception_handler(MailwrightError, _known_error)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, http_problem)
     app.add_middleware(UnexpectedErrors)
@@ -179,7 +183,7 @@ def unavailable_detail(request: Request) -> str:
 
 async def respond_to_error(error: MailwrightError, scope: Scope, receive: Receive, send: Send) -> None:
     """Respond to an error outside of all routes, for a middleware."""
-    response = await _known(Request(scope), error)
+    response = await _known_error(Request(scope), error)
     await response(scope, receive, send)
 
 
@@ -205,7 +209,7 @@ def error_response(request: Request, error: MailwrightError) -> ErrorResponse:
     return ErrorResponse(status, error.code, detail, _errors(error))
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _known_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, MailwrightError):
         raise error
     found = error_response(request, error)

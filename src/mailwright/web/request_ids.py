@@ -28,7 +28,7 @@ class RequestIds:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = _given(scope["headers"])
+        given = _given_id(scope["headers"])
         is_allowed = given is not None and _ALLOWED.fullmatch(given) is not None
         request_id = given if given is not None and is_allowed else uuid7(self._clock.now()).encode()
         # Authenticated routes reject an invalid id; the response then has a generated one.
@@ -52,5 +52,5 @@ def request_id_of(request: Request) -> str:
     return found
 
 
-def _given(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+def _given_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     return next((value for name, value in headers if name == _HEADER), None)

@@ -27,8 +27,10 @@ FORM_FIELD: Final = "form_token"
 FORM_HEADER: Final = "X-Form-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # The prefix `__Host-` binds a cookie to this host and to HTTPS. Browsers reject it over HTTP, for example on localhost.
-_SECURE_COOKIE: Final = "__Host-mailwright"
-_PLAIN_COOKIE: Final = "mailwright"
+_SECURE_PREFIX: Final = "__Host-"
+_COOKIE: Final = "mailwright"
+# The pages that set up a second factor, so they cannot require it.
+_ACCOUNT_PATH: Final = "/account"
 
 
 class SignInRequired(MailwrightError):
@@ -41,6 +43,12 @@ class SecondFactorRequired(MailwrightError):
     """The password is correct. Enter the code of the second factor."""
 
     code = "CODE_NEEDED"
+
+
+class SecondFactorMissing(Forbidden):
+    """Set up two-factor authentication on your account page first. Your tenant requires it."""
+
+    code = "SECOND_FACTOR_MISSING"
 
 
 class ForeignOrigin(Forbidden):
@@ -96,6 +104,8 @@ async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: b
         raise SignInRequired
     if visitor.session.awaits_code:
         raise SecondFactorRequired
+    if visitor.session.lacks_second_factor and not request.url.path.startswith(_ACCOUNT_PATH):
+        raise SecondFactorMissing
     await require_own_form(request, visitor.token)
     if not visitor.may(needed):
         raise Forbidden(f"This requires the role {needed}. Your role is {visitor.user.role}.")
@@ -191,20 +201,35 @@ def _is_form(request: Request) -> bool:
 
 
 def session_token(request: Request) -> str | None:
-    return request.cookies.get(_SECURE_COOKIE if _is_secure(request) else _PLAIN_COOKIE)
+    return read_cookie(request, _COOKIE)
 
 
 def set_session_cookie(request: Request, response: Response, token: str) -> None:
     """Set a cookie that lasts until the browser closes. The server decides when the session expires."""
-    is_secure = _is_secure(request)
-    name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
-    response.set_cookie(name, token, path="/", secure=is_secure, httponly=True, samesite="lax")
+    set_cookie(request, response, _COOKIE, token)
 
 
 def delete_session_cookie(request: Request, response: Response) -> None:
+    delete_cookie(request, response, _COOKIE)
+
+
+def read_cookie(request: Request, name: str) -> str | None:
+    return request.cookies.get(_full_name(request, name))
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str) -> None:
+    """Set a cookie that scripts cannot read and that browsers send to this host only."""
     is_secure = _is_secure(request)
-    name = _SECURE_COOKIE if is_secure else _PLAIN_COOKIE
-    response.delete_cookie(name, path="/", secure=is_secure, httponly=True, samesite="lax")
+    response.set_cookie(_full_name(request, name), value, path="/", secure=is_secure, httponly=True, samesite="lax")
+
+
+def delete_cookie(request: Request, response: Response, name: str) -> None:
+    is_secure = _is_secure(request)
+    response.delete_cookie(_full_name(request, name), path="/", secure=is_secure, httponly=True, samesite="lax")
+
+
+def _full_name(request: Request, name: str) -> str:
+    return f"{_SECURE_PREFIX}{name}" if _is_secure(request) else name
 
 
 def host_of(request: Request) -> str | None:

@@ -8,6 +8,7 @@ from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import Claimed
 from mailwright.events.reports import MOST_FORGOTTEN, forget
+from mailwright.outbox.accepted_counts import merge_accepted_counts
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.frequency import delete_old_sends
 from mailwright.outbox.in_doubt import InDoubtHandler
@@ -20,6 +21,8 @@ PRESENCE_EVERY: Instant = 5 * SECOND
 TIDY_EVERY: Instant = 10 * MINUTE
 # Old reports are deleted in batches, at most this many at a time.
 MAX_BATCHES = 20
+# Enough for 800 accepting transactions per second.
+MAX_MERGES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Maintenance:
             await self.services.registry.delete_lost()
             await self._forget_reports()
             await delete_old_sends(self.services.database, self._clock.now())
+            await self._merge_counts()
             await ensure_event_partitions(self.services.database, self._clock.now())
 
     async def recover_lost_work(self) -> None:
@@ -87,6 +91,11 @@ class Maintenance:
         """Delete old reports. Adding a report also deletes old ones, but there may be no new reports."""
         for _ in range(MAX_BATCHES):
             if await forget(self.services.database, self.services.soft, self._clock.now()) < MOST_FORGOTTEN:
+                return
+
+    async def _merge_counts(self) -> None:
+        for _ in range(MAX_MERGES):
+            if not await merge_accepted_counts(self.services.database, self._clock.now()):
                 return
 
     def _is_time(self, duty: str, every: Instant) -> bool:

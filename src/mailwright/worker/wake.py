@@ -36,7 +36,7 @@ class Wake:
     @contextlib.contextmanager
     def listening(self, listener: Callable[[], None]) -> Iterator[None]:
         """Call `listener` at every signal, even while no task waits for one."""
-        self._listen_to_others()
+        self._listen_to_valkey()
         self._listeners.append(listener)
         try:
             yield
@@ -52,7 +52,7 @@ class Wake:
             self._publishing = asyncio.create_task(self._publish(self._client))
 
     async def wait(self, seconds: float) -> None:
-        self._listen_to_others()
+        self._listen_to_valkey()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -66,7 +66,7 @@ class Wake:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)
 
-    def _listen_to_others(self) -> None:
+    def _listen_to_valkey(self) -> None:
         if self._client is not None and self._listening is None:
             self._listening = asyncio.create_task(self._listen(self._client))
 

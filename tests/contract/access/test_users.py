@@ -12,6 +12,7 @@ from mailwright.access.failed_sign_ins import ADDRESS_POLICY, FailedSignIns, Too
 from mailwright.access.initial_setup import InitialSetup, SetupLinkInvalid
 from mailwright.access.passwords import Passwords
 from mailwright.access.roles import Role
+from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE, Sessions
 from mailwright.access.users import FIRST_LOGIN, User, UserExists, Users
 from mailwright.domain.clock import MINUTE, ManualClock
@@ -35,6 +36,11 @@ def users(database: Database, clock: ManualClock) -> Users:
 @pytest.fixture
 def sessions(database: Database, clock: ManualClock) -> Sessions:
     return Sessions(database, clock)
+
+
+@pytest.fixture
+def factors(database: Database, clock: ManualClock) -> SecondFactors:
+    return SecondFactors(database, clock, FailedSignIns(database, clock))
 
 
 @pytest.fixture
@@ -100,7 +106,7 @@ async def test_admin_password_creates_only_the_first_administrator(database: Dat
     first = await users.sign_in(FIRST_LOGIN, "set in the environment", HERE)
     assert first is not None
     assert first.role is Role.ADMIN
-    # From then on only their own password counts.
+    # Afterwards, only the user's new password is accepted.
     await users.change_password(FIRST_LOGIN, OTHER, actor="test")
     assert await users.sign_in(FIRST_LOGIN, "set in the environment", HERE) is None
 
@@ -136,7 +142,7 @@ async def test_last_administrator_cannot_be_removed(users: Users, ada: User) -> 
 @pytest.mark.promise("session-revoked")
 @pytest.mark.parametrize("change", ["password", "second factor"])
 async def test_password_changed_during_sign_in_refuses_the_session(
-    users: Users, sessions: Sessions, ada: User, clock: ManualClock, change: str
+    users: Users, factors: SecondFactors, sessions: Sessions, ada: User, clock: ManualClock, change: str
 ) -> None:
     proved = await users.sign_in("ada", RIGHT, HERE)
     assert proved is not None
@@ -144,8 +150,8 @@ async def test_password_changed_during_sign_in_refuses_the_session(
     if change == "password":
         await users.change_password("ada", OTHER, actor="ada")
     else:
-        secret = await users.begin_second_factor(ada)
-        assert await users.confirm_second_factor(ada, pyotp.TOTP(secret).at(clock.now() // 1_000))
+        secret = await factors.begin(ada)
+        assert await factors.confirm(ada, pyotp.TOTP(secret).at(clock.now() // 1_000))
     with pytest.raises(NotPossibleNow):
         await enter(sessions, proved)
     assert await enter(sessions, await users.find("ada"))
@@ -230,11 +236,11 @@ async def test_users_can_end_only_their_own_sessions(users: Users, ada: User, se
     assert mine is not None
     assert theirs is not None
     await sessions.end(mine, theirs.id)
-    listed = await sessions.list_for_user(mine)
+    listed = await sessions.list_for_user(mine.user, mine)
     assert [each.is_this_one for each in listed].count(True) == 1
     await sessions.end(mine, next(each.id for each in listed if not each.is_this_one))
     assert await sessions.find(other) is None
-    assert await sessions.list_for_user(theirs)
+    assert await sessions.list_for_user(theirs.user)
 
 
 @pytest.mark.promise("tenant-isolation")
@@ -260,19 +266,19 @@ async def test_tenant_user_cannot_switch_tenant(
 # The second factor.
 
 
-async def enrol(users: Users, user: User, clock: ManualClock) -> tuple[pyotp.TOTP, list[str]]:
-    generator = pyotp.TOTP(await users.begin_second_factor(user))
-    codes = await users.confirm_second_factor(user, generator.at(clock.now() // 1000))
+async def enrol(factors: SecondFactors, user: User, clock: ManualClock) -> tuple[pyotp.TOTP, list[str]]:
+    generator = pyotp.TOTP(await factors.begin(user))
+    codes = await factors.confirm(user, generator.at(clock.now() // 1000))
     assert codes is not None
     return generator, codes
 
 
 @pytest.mark.promise("second-factor")
 async def test_password_alone_does_not_pass_a_second_factor(
-    users: Users, ada: User, sessions: Sessions, clock: ManualClock
+    users: Users, factors: SecondFactors, ada: User, sessions: Sessions, clock: ManualClock
 ) -> None:
     before = await enter(sessions, ada)
-    await enrol(users, ada, clock)
+    await enrol(factors, ada, clock)
     assert await sessions.find(before) is None
     user = await users.sign_in("ada", RIGHT, HERE)
     assert user is not None
@@ -285,42 +291,44 @@ async def test_password_alone_does_not_pass_a_second_factor(
 
 
 @pytest.mark.promise("second-factor")
-async def test_code_is_accepted_once(users: Users, ada: User, clock: ManualClock) -> None:
-    generator, _ = await enrol(users, ada, clock)
-    assert not await users.verify_code(
+async def test_code_is_accepted_once(factors: SecondFactors, ada: User, clock: ManualClock) -> None:
+    generator, _ = await enrol(factors, ada, clock)
+    assert not await factors.verify(
         ada, generator.at(clock.now() // 1000), HERE
     )  # This code confirmed the second factor.
     clock.advance(MINUTE)
     code = generator.at(clock.now() // 1000)
-    assert not await users.verify_code(ada, "000000" if code != "000000" else "111111", HERE)
-    assert await users.verify_code(ada, f"{code[:3]} {code[3:]}", HERE)
-    assert not await users.verify_code(ada, code, HERE)
+    assert not await factors.verify(ada, "000000" if code != "000000" else "111111", HERE)
+    assert await factors.verify(ada, f"{code[:3]} {code[3:]}", HERE)
+    assert not await factors.verify(ada, code, HERE)
 
 
 @pytest.mark.promise("second-factor")
-async def test_recovery_code_is_accepted_once(users: Users, ada: User, clock: ManualClock) -> None:
-    _, codes = await enrol(users, ada, clock)
+async def test_recovery_code_is_accepted_once(factors: SecondFactors, ada: User, clock: ManualClock) -> None:
+    _, codes = await enrol(factors, ada, clock)
     assert len(set(codes)) == second_factor.RECOVERY_CODES
-    assert await users.verify_code(ada, codes[0].upper().replace("-", " "), HERE)
-    assert not await users.verify_code(ada, codes[0], HERE)
-    assert await users.verify_code(ada, codes[1], HERE)
+    assert await factors.verify(ada, codes[0].upper().replace("-", " "), HERE)
+    assert not await factors.verify(ada, codes[0], HERE)
+    assert await factors.verify(ada, codes[1], HERE)
 
 
 @pytest.mark.promise("second-factor")
-async def test_wrong_code_does_not_confirm_second_factor(users: Users, ada: User, clock: ManualClock) -> None:
-    secret = await users.begin_second_factor(ada)
-    assert await users.confirm_second_factor(ada, "abcdef") is None
-    assert await users.pending_secret(ada) == secret
+async def test_wrong_code_does_not_confirm_second_factor(
+    users: Users, factors: SecondFactors, ada: User, clock: ManualClock
+) -> None:
+    secret = await factors.begin(ada)
+    assert await factors.confirm(ada, "abcdef") is None
+    assert await factors.pending_secret(ada) == secret
     assert not (await users.find("ada")).has_second_factor
 
 
 @pytest.mark.promise("second-factor")
-async def test_wrong_codes_are_limited_like_passwords(users: Users, ada: User, clock: ManualClock) -> None:
-    await enrol(users, ada, clock)
+async def test_wrong_codes_are_limited_like_passwords(factors: SecondFactors, ada: User, clock: ManualClock) -> None:
+    await enrol(factors, ada, clock)
     for _ in range(ADDRESS_POLICY.free_failures):
-        assert not await users.verify_code(ada, "abcdef", HERE)
+        assert not await factors.verify(ada, "abcdef", HERE)
     with pytest.raises(TooManyFailedSignIns):
-        await users.verify_code(ada, "abcdef", HERE)
+        await factors.verify(ada, "abcdef", HERE)
 
 
 async def test_password_hash_uses_the_documented_parameters() -> None:

@@ -216,7 +216,7 @@ async def test_errors_name_the_field_and_the_fix(api: Api) -> None:
 async def test_start_and_preflight_list_every_problem(api: Api) -> None:
     content = {"subject": "Hello {{ nickname }}", "body": '<a href="/home">Home</a>'}
     definition = a_definition(content=content, lists=["other"], segment="nobody")
-    draft = await api.engine.campaigns.create(OPERATOR, DEFAULT_TENANT, definition)  # Both were deleted since.
+    draft = await api.engine.campaigns.create(OPERATOR, DEFAULT_TENANT, definition)  # Neither exists any more.
     campaign_id = draft.campaign_id
     told = await acted(api, campaign_id, "preflight")
     codes = {each["code"] for each in told["problems"]}
@@ -230,6 +230,23 @@ async def test_start_and_preflight_list_every_problem(api: Api) -> None:
     await readers(api, 4)
     fine = await acted(api, await created(api), "preflight")
     assert (fine["mayStart"], fine["planned"], fine["problems"]) == (True, 4, [])
+    assert (await acted(api, await created(api, lists=[]), "preflight"))["planned"] == 0
+
+
+@pytest.mark.promise("campaign-as-reviewed")
+async def test_start_with_digests_of_the_check_refuses_changes(api: Api) -> None:
+    await readers(api, 2)
+    later = isoformat(api.engine.clock.now() + HOUR)
+    campaign_id = await created(api, scheduledAt=later)
+    before = (await acted(api, campaign_id, "preflight"))["reviewed"]
+    changed = a_campaign(scheduledAt=later, content={"subject": "Other", "body": "<p>Hello</p>"})
+    assert (await api.client.put(f"{PATH}/{campaign_id}", json=changed)).status_code == 200
+    for reviewed, parts in ((before, "content"), ("other", "content, audience, sender, send time, limits")):
+        refused = await acted(api, campaign_id, f"start?reviewed={reviewed}", status=409)
+        assert refused["code"] == "CHANGED_SINCE_REVIEW"
+        assert f"changed since you reviewed it: {parts}. Check it" in refused["detail"]
+    after = (await acted(api, campaign_id, "preflight"))["reviewed"]
+    assert (await acted(api, campaign_id, f"start?reviewed={after}&sendNow=true"))["scheduledAt"] is None
 
 
 async def test_foreign_campaign_is_404_and_wrong_state_is_409(api: Api) -> None:

@@ -13,8 +13,11 @@ from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.builders import a_subscriber
 from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt
+from tests.pictures import a_png
 
 OURS = "only-ours@example.com"
+
+A_SEQUENCE = {"name": "Theirs", "trigger": {"manual": True}, "steps": [{"id": "end", "end": True}]}
 
 # A valid body for each schema. A route with a new body must be added here.
 BODIES: dict[str, Any] = {
@@ -37,13 +40,25 @@ BODIES: dict[str, Any] = {
     "CampaignResendRequest": {"subject": "Theirs again"},
     "CampaignScheduleRequest": {"scheduledAt": None},
     "CampaignMoveRequest": {"position": 1},
+    "ApprovalRequest": {"digest": "theirs"},
+    "RejectionRequest": {"digest": "theirs", "comment": "Theirs"},
+    "ApprovalRuleRequest": {"over": 10},
     "ContactRequest": {"name": "Theirs"},
     "SnoozeRequest": {"until": None},
+    "EventsRequest": {"event": "theirs", "email": "theirs@example.com"},
     "SubscribeRequest": {"email": "theirs@example.com"},
     "SegmentCountRequest": {"filter": {"tag": "vip"}},
     "SegmentRequest": {"segmentKey": "theirs", "filter": {"tag": "vip"}},
     "SegmentUpdateRequest": {"name": "Theirs"},
     "ListUpdateRequest": {"name": "Theirs"},
+    "SequenceRequest": {"document": A_SEQUENCE},
+    "SequenceUpdateRequest": {"document": A_SEQUENCE, "revision": 1},
+    "SequencePublishRequest": {},
+    "SequenceResumeRequest": {"overdue": "send"},
+    "SequenceEnrolRequest": {"emails": ["theirs@example.com"]},
+    "SequenceRetryRequest": {},
+    "SequenceRehearseRequest": {},
+    "SequenceRemoveRequest": {"email": "theirs@example.com"},
     "NotificationEventRequest": {
         "termId": "1",
         "campusCode": "NB",
@@ -62,6 +77,11 @@ BODIES: dict[str, Any] = {
     "ArticlePreviewRequest": {},
     "ArticleCoverageRequest": {},
     "RetentionRuleRequest": {"days": 90},
+    "Brand": {"name": "Theirs"},
+    "FormRequest": {"name": "Theirs", "listKey": "theirs"},
+    "DomainRequest": {"name": "theirs.example"},
+    "DomainRotationRequest": {},
+    "ImageChangeRequest": {"alt": "Theirs"},
     "MailoutRequest": {"notionPageId": "0123456789abcdef0123456789abcdef"},
 }
 
@@ -94,7 +114,8 @@ def body_of(operation: dict[str, Any]) -> Any:
 
 def is_open_to_all(path: str) -> bool:
     """Inbound webhooks are authenticated by signature: see test_inbound.py."""
-    return path in {"/healthz", "/readyz", "/metrics", "/ses-events", "/sendgrid-events"}
+    webhooks = {f"/{name}-events" for name in ("ses", "sendgrid", "mailgun", "postmark", "resend", "brevo")}
+    return path in webhooks | {"/healthz", "/readyz", "/metrics"}
 
 
 async def test_every_route_requires_a_key(api: Api) -> None:
@@ -118,15 +139,25 @@ async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> 
         "templateId": ["only-ours"],
         "segmentKey": ["only-ours"],
         "kind": ["bodies"],
+        "imageName": ["only-ours.png"],
         "notificationId": ["1"],  # Tested with a queue in test_notifications.py.
     }
     await api.client.put("/v1/retention/bodies", json={"days": 90})
+    await api.client.put("/v1/brand", json={"name": OURS})
+    await api.client.post("/v1/domains", json={"name": "only-ours.example", "sender": f"{OURS}.only-ours.example"})
+    ours["domainName"] = ["only-ours.example"]
+    await api.client.post("/v1/images?name=only-ours.png", params={"alt": OURS}, content=a_png())
     await api.client.post("/v1/suppressions", json={"email": OURS})
+    await api.client.post("/v1/events", json={"event": "ours", "email": OURS, "properties": {"secret": OURS}})
     await api.client.post("/v1/lists", json={"listKey": "only-ours"})
+    form = {"name": OURS, "listKey": "only-ours", "title": OURS}
+    ours["formId"] = [(await api.client.post("/v1/forms", json=form)).json()["formId"]]
     await api.client.put("/v1/templates/only-ours", json={"subject": OURS, "html": f"<p>{OURS}</p>"})
     await api.client.post("/v1/segments", json={"segmentKey": "only-ours", "filter": {"tag": OURS}})
     campaign = {"name": OURS, "content": {"subject": OURS, "body": f"<p>{OURS}</p>"}, "lists": ["only-ours"]}
     ours["campaignId"] = [(await api.client.post("/v1/campaigns", json=campaign)).json()["campaignId"]]
+    sequence = await api.client.post("/v1/sequences", json={"document": {**A_SEQUENCE, "name": OURS}})
+    ours["sequenceId"] = [sequence.json()["sequenceId"]]
     people = {"content": f"email\n{OURS}\n", "headers": {"Content-Type": "text/csv"}}
     ours["importId"] = [(await api.client.post("/v1/contacts/imports", **people)).json()["importId"]]
     webhook = (await api.client.post("/v1/webhooks", json={"url": "https://ours.example/hook"})).json()
@@ -179,4 +210,5 @@ async def everything(api: Api) -> Any:
     suppressed = (await api.client.get("/v1/suppressions")).json()
     dead_letter_list = await message_records.dead_letters(api.engine.database, 1, limit=100)
     stories = [await message_records.find(api.engine.database, message.outbox_id, tenant_id=1) for message in found]
-    return stories, suppressed, dead_letter_list
+    images, brand = [(await api.client.get(f"/v1/{name}")).json() for name in ("images", "brand")]
+    return stories, suppressed, dead_letter_list, images, brand

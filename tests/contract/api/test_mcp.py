@@ -130,6 +130,9 @@ async def test_existing_template_is_not_changed_by_a_proposal(agents: Agents) ->
         assert (await call(client, "create_template", **template))["version"] == 1
         refused = await client.call_tool("create_template", template)
         assert "requires the scope `manage`" in error_of(refused)
+        assert (await agents.api.client.delete("/v1/templates/welcome")).status_code in (200, 204)
+        refused = await client.call_tool("create_template", template)
+        assert "was deleted and can be restored" in error_of(refused)
     async with agents.agent(Scope.MANAGE) as client:
         assert (await call(client, "create_template", **template))["version"] == 2
 

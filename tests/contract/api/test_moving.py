@@ -29,7 +29,7 @@ class Moved:
         return self.api.anonymous
 
     async def status(self, email: str = ADA) -> tuple[str, str]:
-        """The status here and in Supabase."""
+        """Return the status of a contact in Mailwright and in Supabase."""
         await self.bench.work()
         here = await ContactStatusService(self.bench.database, self.bench.clock).load_preferences(DEFAULT_TENANT, email)
         return here.status, self.bench.supabase.subscriber(email)["status"]

@@ -332,7 +332,6 @@ async def test_unusable_body_is_explained(api: Api, content: bytes, message: str
     [
         ({"to": "not an address"}, "to"),
         ({"to": ["ada@example.com"] * 101}, "to"),
-        ({"to": "jürgen@example.com"}, "to"),
         ({"from": "nobody"}, "from"),
         ({"colour": "red"}, "colour"),
     ],

@@ -26,7 +26,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 async def test_all_kinds_are_off_at_first(api: Api) -> None:
     rules = (await api.client.get(ROUTE)).json()["rules"]
     assert {rule["kind"]: rule["days"] for rule in rules} == dict.fromkeys(
-        ("bodies", "events", "messages", "reports", "audit-log", "imports")
+        ("bodies", "events", "messages", "reports", "audit-log", "imports", "contact-events", "shadow", "dmarc")
     )
 
 

@@ -1,6 +1,7 @@
 """A request to send is accepted once and durably, or rejected with nothing stored."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -312,3 +313,35 @@ async def test_unexpected_error_shows_no_internals(api: Api, monkeypatch: pytest
     assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL_ERROR")
     assert "hunter2" not in answer.text
     assert is_uuid(answer.headers["X-Request-Id"])
+
+
+async def test_repeated_request_after_its_send_time_gets_the_stored_answer(api: Api, clock: ManualClock) -> None:
+    later = isoformat(clock.now() + DAY)
+    email, key = a_request(scheduledAt=later), {"Idempotency-Key": "order-7"}
+    raw = f"From: a@example.com\r\nTo: b@example.com, c@example.com\r\nX-Mailwright-Send-At: {later}\r\n\r\nHi\r\n"
+    resend = {"from": "a@example.com", "to": ["b@example.com", "c@example.com"], "subject": "Hi", "text": "Hi"}
+    requests: list[tuple[str, dict[str, Any]]] = [
+        (SEND, {"json": email, "headers": key}),
+        (BATCH, {"json": {"messages": [email, a_request()]}, "headers": key}),
+        ("/v1/email/raw", {"content": raw.encode(), "headers": {**key, "Content-Type": "message/rfc822"}}),
+        ("/emails", {"json": {**resend, "scheduled_at": later}, "headers": key}),
+        ("/emails/batch", {"json": [{**resend, "scheduled_at": later}], "headers": {**key, "Idempotency-Key": "2"}}),
+    ]
+    permissive = {"Idempotency-Key": "3", "x-batch-validation": "permissive"}
+    requests.append(("/emails/batch", {"json": [{**resend, "scheduled_at": later}], "headers": permissive}))
+    first = [await api.client.post(path, **request) for path, request in requests]
+    assert all(answer.is_success for answer in first), [answer.text for answer in first]
+    stored = await api.stored()
+    clock.advance(2 * DAY)
+    again = [await api.client.post(path, **request) for path, request in requests]
+    assert [_ids(answer) for answer in again] == [_ids(answer) for answer in first]
+    assert again[0].headers["Idempotent-Replay"] == "true"
+    assert await api.stored() == stored
+    changed = await api.client.post(SEND, json={**email, "subject": "Other"}, headers=key)
+    assert (changed.status_code, changed.json()["errors"][0]["code"]) == (422, "IN_THE_PAST")
+    assert (await api.client.post(SEND, json=email)).status_code == 422
+
+
+def _ids(answer: httpx.Response) -> list[str]:
+    """Return all ids in a response, in their order."""
+    return re.findall(r'"(?:outboxId|id)":"([\w-]+)"', answer.text.replace(" ", ""))

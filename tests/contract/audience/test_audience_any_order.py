@@ -31,7 +31,7 @@ MESSAGES = 4
 
 @dataclass(frozen=True)
 class ReportCase:
-    """A report, before it is applied to one of the two equal worlds."""
+    """A report to apply to one of the two installations that are compared."""
 
     reader: int
     message: int  # one of the contact's own messages
@@ -94,14 +94,14 @@ class World:
         await settling.exchange([a_result(each, replace(SENT, provider="smtp"), now) for each in claimed], [])
 
     def report(self, expected: ReportCase, number: int) -> Report:
-        # The others went through another provider, and are named by our ID only.
+        # The other messages went through another provider, whose reports name only our ID.
         message = [self.messages[expected.reader], *self.more[expected.reader]][expected.message]
         by = "outbox id" if expected.message else expected.by
         return Report(
             key=f"{self.name}-{number}",
             source="ses",
             type=expected.type,
-            # No two at the same time, because then neither would be the later one.
+            # No two reports at the same time, because then neither would be the later one.
             at=self.clock.now() + expected.day * DAY + number,
             recipient=message.to_email,
             outbox_id=message.outbox_id if by == "outbox id" else None,

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from sqlalchemy import select
 
+from mailwright.app.system_emails import render_branded
 from mailwright.app.wiring import PublicPages
 from mailwright.audience import contacts, lists, personal_data, suppressions
 from mailwright.audience.double_opt_in import RESEND_INTERVAL, ConfirmationLinks, DoubleOptIn
@@ -29,7 +30,7 @@ TOKENS = UnsubscribeTokens(SECRET)
 async def double_opt_in(database: Database, clock: ManualClock) -> DoubleOptIn:
     await lists.create(database, clock, 1, "news", name="News & <more>", requires_confirmation=True)
     await lists.create(database, clock, 1, "open")
-    return DoubleOptIn(database, clock, ConfirmationLinks("http://mail.example", TOKENS))
+    return DoubleOptIn(database, clock, ConfirmationLinks("http://mail.example", TOKENS), render_branded)
 
 
 async def subscribers(database: Database, clock: ManualClock, list_key: str = "news") -> list[str]:

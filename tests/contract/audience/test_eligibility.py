@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.audience import contacts as contact_store
-from mailwright.audience import lists
 from mailwright.audience.attribute_names import find_case_mistakes
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.eligibility import Exclusion
@@ -15,6 +14,7 @@ from mailwright.audience.exclusions import NamedAudience, count_excluded, list_e
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
+from mailwright.audience.list_removal import ListInUse, ListRemoval
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.segments import audience, audience_query
 from mailwright.audience.status import ContactStatusService
@@ -41,7 +41,7 @@ def statuses(database: Database, clock: ManualClock) -> ContactStatusService:
 async def reached(
     database: Database, clock: ManualClock, *lists: str, filter_: dict[str, Any] | None = None
 ) -> list[str]:
-    """Return the audience; both ways to ask for it agree."""
+    """Return the audience, and check that both queries agree."""
     members = audience(DEFAULT_TENANT, lists, filter_, clock.now())
     joined = audience_query(DEFAULT_TENANT, lists, filter_, clock.now())
     async with database.read() as tx:
@@ -197,7 +197,7 @@ async def test_audience_step_counts_and_lists_exclusions_by_reason(
 async def test_audience_and_exclusions_are_everyone_named(
     database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
-    """Whatever happened to a contact, they are in the audience or excluded for exactly one reason."""
+    """After any events, a contact is either in the audience or excluded for exactly one reason."""
     chance = random.Random(20_270_115)
     keys = ("news", "offers", GENERAL)
     for key in keys[:2]:
@@ -233,12 +233,12 @@ async def test_deleted_list_keeps_unsubscribes_and_ends_subscriptions(
     for email in (ADA, BOB):
         await a_subscriber(database, email, "news")
     await statuses.unsubscribe_by_link(DEFAULT_TENANT, BOB, "news", source="link")
-    await lists.delete(database, clock, DEFAULT_TENANT, "news", actor="ann")
+    await ListRemoval(database, clock).delete(DEFAULT_TENANT, "news", actor="ann")
     assert await reached(database, clock) == []
     with pytest.raises(NotFound):
-        await lists.delete(database, clock, DEFAULT_TENANT, "news", actor="ann")
+        await ListRemoval(database, clock).delete(DEFAULT_TENANT, "news", actor="ann")
     with pytest.raises(NotPossibleNow):
-        await lists.delete(database, clock, DEFAULT_TENANT, GENERAL, actor="ann")
+        await ListRemoval(database, clock).delete(DEFAULT_TENANT, GENERAL, actor="ann")
     await a_list(database, "news")
     await statuses.subscribe(DEFAULT_TENANT, ADA, "news", source="test")
     assert await reached(database, clock, "news") == [ADA]
@@ -247,8 +247,8 @@ async def test_deleted_list_keeps_unsubscribes_and_ends_subscriptions(
 async def test_list_of_a_running_campaign_is_not_deleted(bench: Bench) -> None:
     desk = CampaignHarness(bench)
     await desk.start(2)
-    with pytest.raises(lists.ListInUse, match="the campaign News of January"):
-        await lists.delete(bench.database, bench.clock, DEFAULT_TENANT, "news", actor="ann")
+    with pytest.raises(ListInUse, match="the campaign News of January"):
+        await ListRemoval(bench.database, bench.clock).delete(DEFAULT_TENANT, "news", actor="ann")
 
 
 async def test_unknown_list_or_segment_is_refused_before_creation(database: Database) -> None:

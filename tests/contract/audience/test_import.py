@@ -9,6 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import func, select, update
 
+from mailwright.app.system_emails import render_branded
 from mailwright.audience import contacts, erasure, export, lists
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
 from mailwright.audience.export import ExportSelection
@@ -72,7 +73,7 @@ async def on_list(database: Database, list_key: str = NEWS) -> list[str]:
 async def pending(database: Database, clock: ManualClock, email: str, list_key: str) -> None:
     """Create a subscription that waits for its confirmation."""
     links = ConfirmationLinks("http://mail.example", UnsubscribeTokens("a secret of sixteen letters or more"))
-    assert await DoubleOptIn(database, clock, links).subscribe(1, email, list_key, source="form")
+    assert await DoubleOptIn(database, clock, links, render_branded).subscribe(1, email, list_key, source="form")
 
 
 @pytest.mark.promise("import-report")
@@ -119,6 +120,34 @@ async def test_every_row_is_stored_or_refused_and_reported(
         "Time Zone: 'Mars/North' is not an IANA time zone such as Europe/Lisbon; line 6 stays empty."
         in done.plan.warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("addresses", "note"),
+    [
+        (["a@example.com", "b@example.com", "no", "no", "", ""], None),
+        (
+            ["a@example.com", "b@example.com", " A@Example.com"],
+            "1 address occurs more than once in the file; the last row is used (line 4 repeats an earlier address).",
+        ),
+        (
+            ["a@example.com", "Ada <a@EXAMPLE.com>", "ñ@bücher.example", "a@bücher.example", "a@xn--bcher-kva.example"],
+            "2 addresses occur more than once in the file; the last row is used (lines 3, 6 repeat earlier addresses).",
+        ),
+        (
+            ["a@example.com"] * 13,
+            "1 address occurs more than once in the file; the last row is used "
+            "(lines 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 … repeat earlier addresses).",
+        ),
+    ],
+)
+async def test_repeated_addresses_are_named_before_the_import(
+    imports: Imports, tmp_path: Path, addresses: list[str], note: str | None
+) -> None:
+    path = a_file(tmp_path, "name;email", *(f"Ada;{each}" for each in addresses))
+    seen = await imports.preview(1, path, ImportOptions(NEWS))
+    assert seen.plan.warnings == ((note,) if note else ())
+    assert (seen.plan.rows, len(seen.rows)) == (len(addresses), min(len(addresses), 5))
 
 
 @pytest.mark.promise("import-never-revives")

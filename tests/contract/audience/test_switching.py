@@ -1,4 +1,4 @@
-"""Moving contacts from other products: nobody who left there gets email here, and every row is counted once."""
+"""Moving contacts from other products: contacts who unsubscribed there get no email, and every row counts once."""
 
 import csv
 import zipfile
@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailwright.audience import export, lists, suppressions
+from mailwright.audience.erasure import erase
 from mailwright.audience.export import ExportedContact, ExportSelection
 from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.audience.status import ContactStatusService
 from mailwright.audience.switching.archives import unpacked
 from mailwright.audience.switching.exports import ExportFile, ExportReader
-from mailwright.audience.switching.moving import SwitchCounts, SwitchOver, SwitchOvers
+from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
+from mailwright.audience.switching.results import SwitchCounts
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
 from mailwright.domain.clock import DAY, ManualClock, isoformat
 from mailwright.domain.errors import InvalidInput
@@ -55,6 +58,12 @@ async def everyone(database: Database, clock: ManualClock) -> dict[str, tuple[st
     return {email: (contact.status, contact.lists) for email, contact in found.items()}
 
 
+def results(report: Path) -> list[tuple[str, ...]]:
+    """Return the address, the result and the remark of each row."""
+    with report.open(newline="") as file:
+        return [tuple(line[2:]) for line in csv.reader(file)][1:]
+
+
 @pytest.mark.promise("moved-people-stay-unsubscribed")
 async def test_mailchimp_export_keeps_who_left(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
@@ -78,7 +87,7 @@ async def test_mailchimp_export_keeps_who_left(
         a_file(tmp_path, "cleaned_members_export_1a2b.csv", f"{MAILCHIMP},CLEAN_TIME", "dan@example.com,,,,,,,,2023"),
     )
     counts = await move(moving, Vendor.MAILCHIMP, *files)
-    assert counts == SwitchCounts(rows=6, subscribed=1, unsubscribed=3, bounced=1, refused=1)
+    assert counts == SwitchCounts(rows=6, subscribed=1, unsubscribed=2, bounced=1, refused=1, repeated=1)
     assert await everyone(database, clock) == {
         "ada@example.com": ("active", (NEWS,)),
         "bob@example.com": ("unsubscribed", ()),
@@ -117,10 +126,9 @@ async def test_listmonk_export_keeps_attributes_and_blocklist(
         "frank@example.com": ("bounced", ()),
     }
     assert (await stored(database, clock))["ada@example.com"].attributes == {"city": "Lisbon", "age": "36"}
-    with (tmp_path / "report.csv").open(newline="") as report:
-        lines = list(csv.reader(report))
-    assert lines[4][2:] == ["dan@example.com", "refused", "The status 'archived' is unknown."]
-    assert lines[5][3] == "refused"
+    lines = results(tmp_path / "report.csv")
+    assert lines[3] == ("dan@example.com", "refused", "The status 'archived' is unknown.")
+    assert lines[4][1] == "refused"
 
 
 @pytest.mark.promise("moved-people-stay-unsubscribed")
@@ -134,7 +142,7 @@ async def test_sendgrid_suppressions_are_recognised_by_name(
         a_file(tmp_path, "global_unsubscribes.csv", "email,created", "dan@example.com,1700000000"),
     )
     counts = await move(moving, Vendor.SENDGRID, *files)
-    assert counts == SwitchCounts(rows=5, subscribed=1, unsubscribed=2, bounced=2, refused=0, complained=1)
+    assert counts == SwitchCounts(rows=5, subscribed=1, unsubscribed=2, bounced=1, repeated=1, complained=1)
     assert {email: status for email, (status, _) in (await everyone(database, clock)).items()} == {
         "ada@example.com": "active",
         "bob@example.com": "bounced",
@@ -205,7 +213,7 @@ async def test_defect_elsewhere_in_a_row_subscribes_nobody(
     names = ("ada", "bob", "cleo", "dan")
     now = a_file(tmp_path, "now.csv", titles, *(f"{name}@example.com,{name},{{}},enabled" for name in names))
     counts = await move(moving, Vendor.LISTMONK, left, now)
-    assert counts == SwitchCounts(rows=8, subscribed=0, unsubscribed=6, bounced=0, refused=2)
+    assert counts == SwitchCounts(rows=8, unsubscribed=3, refused=2, repeated=3)
     found = await everyone(database, clock)
     assert found == {f"{name}@example.com": ("unsubscribed", ()) for name in ("ada", "bob", "dan")}
 
@@ -217,7 +225,7 @@ async def test_lifted_bounce_leaves_the_complaint(
     file = a_file(tmp_path, "ada.csv", "email", "ada@example.com")
     statuses = (MemberStatus.BOUNCED, MemberStatus.COMPLAINED, MemberStatus.UNSUBSCRIBED)
     counts = await move(moving, Vendor.SENDGRID, *(ExportFile(file, status) for status in statuses))
-    assert (counts.rows, counts.bounced) == (3, 3)
+    assert (counts.rows, counts.bounced, counts.repeated) == (3, 1, 2)
     await suppressions.remove(
         database, 1, "ada@example.com", list_key=suppressions.ALL_MESSAGES, actor="test", clock=clock
     )
@@ -286,6 +294,95 @@ async def test_dry_run_counts_and_stores_nothing(
     counts = await moving.preview(SwitchOver(1, Vendor.SENDGRID, [file], NEWS))
     assert counts == SwitchCounts(rows=2, subscribed=1, refused=1)
     assert await everyone(database, clock) == {}
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_leaving_one_listmonk_list_keeps_the_others(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    titles, names = "email,status", ("ada", "bob", "cleo", "dan", "eve")
+    everybody = a_file(tmp_path, "all.csv", titles, *(f"{name}@example.com,enabled" for name in names))
+    left = a_file(
+        tmp_path,
+        "left.csv",
+        titles,
+        "ada@example.com,Enabled",
+        "bob@example.com,blocklisted",
+        "cleo@example.com,odd",
+        "eve@example.com,enabled",
+    )
+    plain = a_file(tmp_path, "plain.csv", "email", "dan@example.com")
+    files = [ExportFile(path, MemberStatus.UNSUBSCRIBED) for path in (left, plain)]
+    complaints = ExportFile(a_file(tmp_path, "spam.csv", "email", "eve@example.com"), MemberStatus.COMPLAINED)
+    counts = await move(moving, Vendor.LISTMONK, everybody, *files, complaints, report=tmp_path / "report.csv")
+    assert counts == SwitchCounts(rows=11, unsubscribed=5, repeated=6, complained=1)
+    assert results(tmp_path / "report.csv")[0] == ("ada@example.com", "unsubscribed_from_list", "")
+
+    counts = await move(moving, Vendor.LISTMONK, everybody, list_key="other")
+    assert counts == SwitchCounts(rows=5, subscribed=1, unsubscribed=4, complained=1, already_unsubscribed=4)
+    await move(moving, Vendor.LISTMONK, everybody)
+    found = await everyone(database, clock)
+    assert found.pop("ada@example.com") == ("active", ("other",))
+    assert {status for status, _ in found.values()} == {"unsubscribed"}
+    assert await suppressions.is_suppressed(database, 1, "ada@example.com", NEWS)
+    for name in names[1:]:
+        assert await suppressions.is_suppressed(database, 1, f"{name}@example.com", "other")
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_option_does_not_subscribe_blocklisted_rows(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = a_file(tmp_path, "some.csv", "email,status", "ada@example.com,blocklisted", "bob@example.com,enabled")
+    await move(moving, Vendor.LISTMONK, ExportFile(file, MemberStatus.SUBSCRIBED))
+    assert await everyone(database, clock) == {
+        "ada@example.com": ("unsubscribed", ()),
+        "bob@example.com": ("active", (NEWS,)),
+    }
+
+
+async def test_counts_are_what_was_stored(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    await lists.create(database, clock, 1, NEWS)
+    here = ContactStatusService(database, clock)
+    await here.unsubscribe(1, "left@example.com", lists.GENERAL, source="test")
+    await here.unsubscribe(1, "off@example.com", NEWS, source="test")
+    await here.bounce(1, "bounced@example.com", source="test")
+    await here.subscribe(1, "erased@example.com", NEWS, source="test")
+    await erase(database, clock, 1, "erased@example.com", actor="test")
+    await suppressions.add(database, clock, 1, "blocked@example.com", reason="manual", source="test")
+    names = ("left", "off", "bounced", "erased", "blocked", "new", "New")
+    rows = (f"{name}@example.com,enabled,{{}}" for name in names)
+    long = f'long@example.com,enabled,"{{""note"": ""{"x" * 5_000}""}}"'
+    file = a_file(tmp_path, "subscribers.csv", "email,status,attributes", *rows, long)
+
+    expected = SwitchCounts(
+        rows=8, subscribed=1, unsubscribed=3, bounced=1, refused=2, repeated=1, already_unsubscribed=3
+    )
+    assert await move(moving, Vendor.LISTMONK, file, report=tmp_path / "report.csv") == expected
+    assert results(tmp_path / "report.csv") == [
+        ("left@example.com", "unsubscribed", "Already unsubscribed here."),
+        ("off@example.com", "unsubscribed_from_list", "Already unsubscribed from list here."),
+        ("bounced@example.com", "bounced", "Already bounced here."),
+        ("erased@example.com", "refused", "erased on request; only the contact can subscribe again"),
+        ("blocked@example.com", "unsubscribed", "Already unsubscribed here."),
+        ("new@example.com", "subscribed", ""),
+        ("new@example.com", "repeated", "An earlier row has the same address."),
+        ("long@example.com", "refused", "An attribute has more than 4096 characters."),
+    ]
+    assert (await everyone(database, clock))["new@example.com"] == ("active", (NEWS,))
+    assert await move(moving, Vendor.LISTMONK, file) == expected
+
+
+async def test_dry_run_counts_who_left_here(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    await ContactStatusService(database, clock).unsubscribe(1, "ada@example.com", lists.GENERAL, source="test")
+    rows = ("ada@example.com,1", "bob@example.com,2", "bob@example.com,3")
+    file = ExportFile(a_file(tmp_path, "contacts.csv", "email,contact_id", *rows))
+    counts = await moving.preview(SwitchOver(1, Vendor.SENDGRID, [file], NEWS))
+    assert counts == SwitchCounts(rows=3, subscribed=1, unsubscribed=1, repeated=1, already_unsubscribed=1)
 
 
 CELLS = st.sampled_from(["ada@example.com", "Ada@Example.com", "bob@example.com", "", "x", '"', "'=1", "enabled", "{}"])

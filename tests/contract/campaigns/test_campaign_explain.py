@@ -151,7 +151,7 @@ async def test_deferred_messages_defer_their_campaign(bench: Bench) -> None:
     assert (forecasted.starts_at, forecasted.segments[0].reason) == (until, reason)
 
     behind = await a_queued_campaign(bench, 2)
-    assert (await explained(bench, behind)).state == "sending"  # the first does not keep it waiting
+    assert (await explained(bench, behind)).state == "sending"  # The first campaign does not delay it.
     bench.clock.advance(until - bench.clock.now())
     assert (await explained(bench, campaign)).state == "sending"
 

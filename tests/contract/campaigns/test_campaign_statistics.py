@@ -67,7 +67,7 @@ async def test_draft_preview_uses_a_contact_and_the_preheader(bench: Bench) -> N
 @pytest.mark.promise("campaign-test-sends")
 @pytest.mark.parametrize(
     ("setting", "shown"),
-    [("2 Harbour Lane, Porto", "2 Harbour Lane, Porto"), (None, "[postal address: not set]")],
+    [("2 Harbour Lane\nPorto", "2 Harbour Lane · Porto"), (None, "[postal address: not set]")],
 )
 async def test_test_send_contains_the_postal_address(bench: Bench, setting: str | None, shown: str) -> None:
     store = TemplateStore(bench.database, bench.clock, postal_address=setting)

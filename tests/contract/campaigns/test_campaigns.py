@@ -13,6 +13,7 @@ from sqlalchemy import insert, select, update
 
 from mailwright.audience import segments
 from mailwright.audience.status import ContactStatusService
+from mailwright.content.presend_checks import PresendContext
 from mailwright.content.template_store import TemplateDraft
 from mailwright.domain.campaign import AWAITING_WINNER
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
@@ -31,10 +32,12 @@ from mailwright.sources.campaigns import campaigns as handled
 from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
 from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.campaigns.review import ChangedSinceReview, review_started
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.snapshot import FrozenCampaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
@@ -132,6 +135,30 @@ async def test_invalid_campaign_is_refused_with_all_problems(desk: CampaignHarne
     assert await deliveries_of(desk.database) == []
 
 
+@pytest.mark.parametrize(
+    ("subject", "given", "warned"),
+    [
+        ("News for {{ name }}", {}, True),
+        ("News for {{ name|default('you') }}", {}, True),
+        ("News for {{ name or 'you' }}", {}, False),
+        ("News{% if name %} for {{ name }}{% endif %}", {}, False),
+        ("News", {}, False),
+        ("News for {{ name }}", {"name": "you"}, False),
+    ],
+)
+async def test_check_warns_about_recipients_without_name(
+    desk: CampaignHarness, subject: str, given: dict[str, str], warned: bool
+) -> None:
+    await join(desk.database, ["ann@example.com"])
+    await join(desk.database, ["bob@example.com"], name=None)
+    await join(desk.database, ["cleo@example.com"], name="")
+    campaign_id = await desk.create(content={"subject": subject, "body": "<p>News</p>"}, variables=given)
+    _, warnings = await desk.campaigns.start_with_warnings(OPERATOR, campaign_id, PresendContext())
+    found = [each.sentence for each in warnings if each.code == "RECIPIENTS_WITHOUT_NAME"]
+    assert len(found) == warned
+    assert all("2 of 3 recipients have no name, for example bob@example.com" in each for each in found)
+
+
 async def test_empty_audience_is_refused(desk: CampaignHarness) -> None:
     await join(desk.database, ["gone@example.com"])
     await ContactStatusService(desk.database, desk.clock).unsubscribe_by_link(
@@ -222,7 +249,7 @@ async def test_interrupted_enqueue_continues_and_reaches_everyone_once(
         calls += 1
         stored = await accept_select(*arguments, **options)
         if calls % 3 == 0:
-            raise NotDurable  # and the batch is rolled back
+            raise NotDurable  # The batch is rolled back.
         return stored
 
     monkeypatch.setattr(enqueue, "accept_select", fail)
@@ -286,6 +313,25 @@ async def test_extended_campaign_can_add_another_segment(desk: CampaignHarness) 
     assert recipients(provider)[1:] == ["iron@example.com", "tin@example.com"]
 
 
+@pytest.mark.promise("campaign-as-reviewed")
+async def test_extension_is_sent_only_as_reviewed(desk: CampaignHarness) -> None:
+    for plan in ("gold", "iron", "tin"):
+        await join(desk.database, [f"{plan}@example.com"], attributes={"plan": plan})
+    where: tuple[Any, ...] = (desk.database, desk.clock, DEFAULT_TENANT, "more")
+    await segments.create(*where, filter_={"attribute": "plan", "is": "iron"})
+    campaign_id = await desk.start(filter={"attribute": "plan", "is": "gold"})
+    await desk.bench.drain(ScriptedProvider())
+    preview = (desk.database, desk.clock, OPERATOR, campaign_id, "more")
+    added, digests = await preview_extension(*preview)
+    assert added == 1
+    await segments.change(*where, filter_={"attribute": "plan", "exists": True})
+    with pytest.raises(ChangedSinceReview, match="since you reviewed it: audience"):
+        await desk.campaigns.extend(OPERATOR, campaign_id, segment="more", reviewed=digests)
+    added, digests = await preview_extension(*preview)
+    _, newcomers = await desk.campaigns.extend(OPERATOR, campaign_id, segment="more", reviewed=digests)
+    assert (added, newcomers) == (2, 2)
+
+
 async def test_report_of_several_passes_is_in_address_order(
     desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +375,7 @@ async def test_email_uses_contact_data_at_send_time(desk: CampaignHarness) -> No
         await tx.execute(update(contacts).where(contacts.c.email == address_of(1)).values(deleted_at=1))
     provider = ScriptedProvider()
     await desk.bench.drain(provider)
-    [message] = provider.messages  # and nothing is sent to the deleted contact
+    [message] = provider.messages  # Nothing is sent to the deleted contact.
     assert "gold" in read(message).as_string()
     assert str(read(message)["To"]) == f"Eve <{address_of(0)}>"
 
@@ -364,7 +410,7 @@ async def test_paused_campaign_keeps_its_position_and_resumes(desk: CampaignHarn
     assert sent == 9  # No attempt begins after the pause.
     assert await desk.status(campaign_id) == "PAUSED"
     poll = await desk.progress()
-    assert (poll.reason, poll.next_run_at) == ("paused", None)  # it has no known end
+    assert (poll.reason, poll.next_run_at) == ("paused", None)  # A pause has no known end.
     assert (await desk.position(campaign_id)).status == "PENDING"
 
     desk.clock.advance(30 * DAY)
@@ -717,13 +763,18 @@ async def test_person_can_choose_the_winner_early(desk: CampaignHarness) -> None
     await desk.bench.drain(provider)
     with pytest.raises(InvalidInput, match="A, B"):
         await desk.campaigns.choose_winner(OPERATOR, campaign_id, "C")
-    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B")
+    seen = review_started(await desk.campaign(campaign_id))
+    await desk.edit_limits(campaign_id, ratePerHour=1_000)
+    with pytest.raises(ChangedSinceReview, match="limits"):
+        await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B", reviewed=seen)
+    seen = review_started(await desk.campaign(campaign_id))
+    await desk.campaigns.choose_winner(OPERATOR, campaign_id, "B", reviewed=seen)
     await desk.bench.drain(provider)
     assert {str(read(message)["Subject"]) for message in provider.messages[20:]} == {"Other news for Ann"}
     assert await desk.status(campaign_id) == "SENT"
     with pytest.raises(NotPossibleNow):
         await desk.campaigns.choose_winner(OPERATOR, campaign_id, "A")
-    assert await desk.audit_actions(campaign_id) == ["create", "start", "choose_winner"]
+    assert await desk.audit_actions(campaign_id) == ["create", "start", "edit_limits", "choose_winner"]
 
 
 async def test_variants_for_the_whole_audience_need_no_winner(desk: CampaignHarness) -> None:

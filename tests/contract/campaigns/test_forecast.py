@@ -258,7 +258,7 @@ async def test_idle_forecast_uses_the_highest_recent_rate(bench: Bench) -> None:
     assert (found.rate, found.workers, found.is_rate_measured) == (300, 1, False)
     assert ForecastAssumption.LAST_RATE in found.assumptions
     assert found.campaigns[0].finishes_at == bench.clock.now() + SECOND // 2
-    bench.clock.advance(8 * DAY)  # the rate is forgotten, and the worker is gone
+    bench.clock.advance(8 * DAY)  # The learned rate has expired, and the worker has ended.
     found = await forecast(bench.database, bench.clock, defaults, tenant_id=None)
     assert (found.rate, found.workers) == (ASSUMED_RATE, 0)
     assert found.assumptions[0] is ForecastAssumption.NO_WORKER

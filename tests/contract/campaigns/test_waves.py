@@ -20,6 +20,7 @@ from mailwright.sources.campaigns.enqueue import size_of_waves
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
+from mailwright.sources.campaigns.review import ChangedSinceReview, review_started
 from mailwright.storage.tables import queue_entries
 from tests.builders import FAULT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, a_definition
@@ -106,9 +107,15 @@ async def test_person_can_open_the_next_wave_early(desk: CampaignHarness, guard:
     with pytest.raises(NotPossibleNow):
         await guard.open_next_wave(OPERATOR, campaign_id)
     await drain(desk)
-    await guard.open_next_wave(OPERATOR, campaign_id)
+    seen = review_started(await desk.campaign(campaign_id))
+    await guard.open_next_wave(OPERATOR, campaign_id, wave=1, reviewed=seen)
     await drain(desk)
     assert (await desk.counts(campaign_id)).sent == 10
+    with pytest.raises(NotPossibleNow, match="Wave 2 was opened meanwhile"):
+        await guard.open_next_wave(OPERATOR, campaign_id, wave=1, reviewed=seen)
+    await desk.edit_limits(campaign_id, ratePerHour=1_000)
+    with pytest.raises(ChangedSinceReview, match="limits"):
+        await guard.open_next_wave(OPERATOR, campaign_id, wave=2, reviewed=seen)
     await guard.open_next_wave(OPERATOR, campaign_id)
     await drain(desk)
     assert await desk.status(campaign_id) == CampaignStatus.SENT

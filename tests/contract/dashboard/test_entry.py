@@ -20,6 +20,7 @@ from mailwright.storage.tables import failed_sign_ins
 from mailwright.web.api.administrator import AdministratorDep
 from mailwright.web.app import create_app
 from mailwright.web.dashboard import pages
+from mailwright.web.dashboard.json_route import JsonRoute
 from mailwright.web.dashboard.shell import local_path
 from tests.api import a_request, an_engine, client_of
 
@@ -65,13 +66,15 @@ async def site(database: Database, clock: ManualClock) -> Site:
     return Site(app, engine)
 
 
-def routes() -> list[tuple[str, str]]:
-    """Every page and form except sign-in and set-up."""
-    public_paths = ("/assets/", "/sign-in", "/set-up", "/settings$")
+def routes(route_class: type[APIRoute] = APIRoute) -> list[tuple[str, str]]:
+    """Every page and form of a class except sign-in and the first administrator."""
+    public_paths = ("/assets/", "/sign-in", "/set-up$", "/settings$")
     found = []
     for router in pages.ROUTERS:
         for route in router.routes:
             assert isinstance(route, APIRoute)
+            if not isinstance(route, route_class):
+                continue
             path = re.sub(r"{\w+}", "1", route.path)
             if not re.match("|".join(public_paths), path):
                 found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
@@ -79,15 +82,19 @@ def routes() -> list[tuple[str, str]]:
 
 
 async def test_every_page_and_form_requires_sign_in(site: Site) -> None:
+    called_by_scripts = routes(JsonRoute)
     async with site.client() as client:
         for method, path in routes():
             answer = await client.request(method, path)
-            assert answer.status_code == 303, (method, path)
-            assert answer.headers["location"].startswith("/sign-in"), (method, path)
+            if (method, path) in called_by_scripts:
+                assert answer.status_code == 401, (method, path)
+            else:
+                assert answer.status_code == 303, (method, path)
+                assert answer.headers["location"].startswith("/sign-in"), (method, path)
     assert len(routes()) > 15
 
 
-@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # It is refused before anything is read or written.
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # Refused without the database.
 async def test_every_form_rejects_cross_site_requests(site: Site) -> None:
     async with site.client() as client:
         token = await site.sign_in(client, "ada")
@@ -111,7 +118,7 @@ async def test_old_failed_sign_ins_are_deleted_regularly(site: Site, clock: Manu
     async with site.client() as client:
         await client.post("/sign-in", data={"login": "ada", "password": "not the password"})
     clock.advance(ACCOUNT_POLICY.forgotten_after + 1)
-    await site.app.state.look_after()
+    await site.app.state.run_upkeep()
     async with site.engine.database.read() as tx:
         assert not await tx.execute(select(failed_sign_ins))
 
@@ -136,7 +143,7 @@ async def test_settings_require_administrator_role(site: Site, login: str) -> No
     async with site.client() as client:
         token = await site.sign_in(client, login)
         for method, path in routes():
-            if path.startswith("/settings"):
+            if path.startswith(("/settings", "/set-up")):
                 answer = await client.request(method, path, headers={"X-Form-Token": token})
                 assert answer.status_code == 403, (method, path)
         assert "Settings" not in (await client.get("/")).text
@@ -315,6 +322,7 @@ async def test_api_key_is_limited_to_its_scopes(site: Site) -> None:
     keys = {scope: await site.engine.keys.create(1, scope, frozenset({scope})) for scope in Scope}
     asked = {
         Scope.SEND: ("POST", "/v1/email/send", a_request()),
+        Scope.EVENTS: ("POST", "/v1/events", {"event": "bought", "email": "reader@example.com"}),
         Scope.READ: ("GET", "/v1/email", None),
         Scope.PROPOSE: (
             "POST",
@@ -325,9 +333,10 @@ async def test_api_key_is_limited_to_its_scopes(site: Site) -> None:
     }
     included = {
         Scope.SEND: {Scope.SEND},
+        Scope.EVENTS: {Scope.EVENTS},
         Scope.READ: {Scope.READ},
         Scope.PROPOSE: {Scope.READ, Scope.PROPOSE},
-        Scope.MANAGE: {Scope.READ, Scope.PROPOSE, Scope.MANAGE},
+        Scope.MANAGE: {Scope.READ, Scope.PROPOSE, Scope.EVENTS, Scope.MANAGE},
     }
     for scope, key in keys.items():
         async with client_of(site.app, key) as client:
@@ -366,6 +375,23 @@ async def test_api_key_is_created_shown_once_and_revoked(site: Site) -> None:
     assert made[1] not in str(found)
 
 
+@pytest.mark.promise("key-senders")
+async def test_key_pair_with_senders_is_created_in_the_dashboard(site: Site) -> None:
+    async with site.client() as client:
+        form = {"form_token": await site.sign_in(client, "ada"), "name": "shop", "scope": "send", "ses": "yes"}
+        refused = await client.post("/settings/keys", data={**form, "sender": "news@example.com example"})
+        assert "neither an address" in refused.text
+        assert "news@example.com example" in refused.text
+        assert await site.engine.keys.list_all(1) == []
+        made = await client.post("/settings/keys", data={**form, "sender": "News@example.com\r\n@example.org"})
+    pair = re.findall(r"<code>((?:mw_|MWAK)[\w-]+)</code>", made.text)
+    assert len(pair) == 2
+    assert await site.engine.keys.find_key(pair[0]) == pair[1]
+    [key] = await site.engine.keys.list_all(1)
+    assert key.senders is not None
+    assert key.senders.entries == {"news@example.com", "@example.org"}
+
+
 async def test_limits_are_saved_and_errors_appear_beside_fields(site: Site) -> None:
     async with site.client() as client:
         token = await site.sign_in(client, "ada")
@@ -390,6 +416,22 @@ async def test_asset_is_cached_only_under_its_fingerprint(site: Site) -> None:
             "gzip",
         )
         assert (await client.get("/assets/old/shell.css")).headers["cache-control"] == "no-cache"
+
+
+async def test_interface_font_is_served_uncompressed_and_cached_forever(site: Site) -> None:
+    async with site.client() as client:
+        page = await client.get("/sign-in")
+        sheet = re.search(r'href="(/assets/\w+)/inter\.css"', page.text)
+        assert sheet
+        assert "font-src 'self'" in page.headers["content-security-policy"]
+        fonts = re.findall(r'url\("([^"]+)"\)', (await client.get(f"{sheet[1]}/inter.css")).text)
+        assert len(fonts) == 3
+        for each in fonts:
+            font = await client.get(f"{sheet[1]}/{each}", headers={"Accept-Encoding": "gzip"})
+            assert font.content[:4] == b"wOF2"
+            assert (font.headers["content-type"], font.headers.get("content-encoding")) == ("font/woff2", None)
+            assert "immutable" in font.headers["cache-control"]
+        assert "SIL OPEN FONT LICENSE" in (await client.get("/assets/any/LICENSES.txt")).text
         for name in ("nothing.css", "..%2Fshell.py", "shell.py"):
             assert (await client.get(f"/assets/x/{name}")).status_code == 404
 

@@ -50,7 +50,7 @@ async def test_every_route_refuses_a_hostile_template(database: Database, clock:
         async with a_visitor(api) as visitor:
             for answer in (campaign, subject):
                 page = f"/campaigns/{answer.json().get('campaignId', 'none')}"
-                for part in ("", "/mail", "/content", "/checks", "/edit", "/recipients", "/forecast"):
+                for part in ("", "/mail", "/content", "/checks", "/edit/content", "/recipients", "/forecast"):
                     assert (await visitor.get(page + part)).status_code < 500, part
 
 

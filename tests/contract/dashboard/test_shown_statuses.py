@@ -56,7 +56,7 @@ async def test_figures_of_the_overview_agree_with_their_lists(ada: Visit, bench:
     await ada.open("/")
     figures = dict(re.findall(r"<dt>([^<]+)</dt>\s*<dd><a[^>]*>([\d,+]+)</a>", ada.text))
     links = dict(re.findall(r'<dt>([^<]+)</dt>\s*<dd><a href="([^"]+)"', ada.text))
-    for name in ("Queued", "Failed, last 24 h"):
+    for name in ("To send", "Failed, last 24 h"):
         assert await rows_of(ada, links[name].replace("&amp;", "&")) == int(figures[name]), name
     assert figures["Failed, last 24 h"] == "2"
 

@@ -126,6 +126,60 @@ async def test_repeated_address_with_variables_gets_one_email(drop_in: DropIn) -
     assert [each.to for each in await drop_in.stored()] == ["ada@example.com", "bob@example.com"]
 
 
+async def send_mime(drop_in: DropIn, content: bytes, **fields: Any) -> Any:
+    def work() -> requests.Response:
+        with Client(auth=("api", drop_in.key), api_url=drop_in.url) as client:
+            files = {"message": ("message.mime", content)}
+            return client.mimemessage.create(data=fields, files=files, domain="example.com")
+
+    return await asyncio.to_thread(work)
+
+
+async def test_raw_email_keeps_its_bytes_and_options(drop_in: DropIn, clock: ManualClock) -> None:
+    later = datetime.fromtimestamp((clock.now() + HOUR) / 1000, UTC)
+    content = (
+        b"From: Shop <shop@example.com>\r\nTo: all@example.com\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\n"
+        b"Message-ID: <7@example.com>\r\nDate: Mon, 16 Nov 2026 10:00:00 +0000\r\n\r\n.dot\r\n"
+    )
+    options = {"o:tag": ["a", "b"], "v:order": "7", "o:deliverytime": format_datetime(later), "o:tracking": "no"}
+    answer = await send_mime(drop_in, content, to=["ada@example.com", "Bob <bob@example.com>"], **options)
+    assert (answer.status_code, answer.json()["id"]) == (200, "<7@example.com>")
+    stored = await drop_in.stored()
+    assert [each.to for each in stored] == ["ada@example.com", "bob@example.com"]
+    assert {each.content for each in stored} == {content}
+    assert stored[0].payload["tags"] == ["a", "b"]
+    assert stored[0].payload["metadata"] == {"order": "7"}
+    assert stored[0].scheduled_at == clock.now() + HOUR
+
+
+async def test_raw_email_gets_the_message_id_of_the_response(drop_in: DropIn) -> None:
+    answer = await send_mime(drop_in, b"From: shop@example.com\nSubject: Hi\n\nHi\n", to="ada@example.com")
+    [stored] = await drop_in.stored()
+    assert stored.email["Message-ID"] == answer.json()["id"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"to": ""}, "to"),
+        ({"to": "ada"}, "to"),
+        ({"subject": "Hi"}, "subject"),
+        ({"h:X-Order": "7"}, "h:X-Order"),
+        ({"o:tag": "a,b"}, "o:tag"),
+        ({"o:tracking": "yes"}, "o:tracking"),
+        ({"o:testmode": "yes"}, "o:testmode"),
+        ({"o:deliverytime": "Fri, 15 Jan 1999 08:00:00 +0000"}, "o:deliverytime"),
+        ({"content": b"no headers"}, "message"),
+        ({"content": b"From: a@example.com\r\n\r\n\0\r\n"}, "message"),
+    ],
+)
+async def test_refused_raw_email_names_the_field(drop_in: DropIn, change: dict[str, Any], field: str) -> None:
+    fields = {"content": b"From: shop@example.com\r\n\r\nHi\r\n", "to": "ada@example.com", **change}
+    answer = await send_mime(drop_in, fields.pop("content"), **fields)
+    assert (answer.status_code, answer.json()["message"].partition(" ")[0]) == (400, field)
+    assert await drop_in.is_empty()
+
+
 async def test_test_mode_checks_and_stores_nothing(drop_in: DropIn) -> None:
     assert (await send(drop_in, an_email(**{"o:testmode": "yes"}))).status_code == 200
     assert (await send(drop_in, an_email(**{"o:testmode": "true", "to": "ada"}))).status_code == 400

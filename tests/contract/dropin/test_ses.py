@@ -36,7 +36,7 @@ PATH = "/v2/email/outbound-emails"
 
 
 class ShiftedClock(SystemClock):
-    """The system's clock, which the SDK uses too, and a difference to it."""
+    """The system clock, which the SDK uses too, shifted by a difference."""
 
     shift = 0
 
@@ -135,6 +135,21 @@ async def test_several_recipients_share_one_email(ses: Ses) -> None:
     stored = await ses.drop_in.stored()
     assert [each.to for each in stored] == [f"{name}@example.com" for name in ("ada", "bob", "carol", "secret")]
     assert stored[0].email["To"] == "ada@example.com, bob@example.com"
+
+
+@pytest.mark.parametrize(
+    ("destination", "to", "cc"),
+    [
+        ({"CcAddresses": ["Ada <ada@example.com>"]}, None, "Ada <ada@example.com>"),
+        ({"BccAddresses": ["ada@example.com"]}, "undisclosed-recipients:;", None),
+        ({"CcAddresses": ["ada@example.com"], "BccAddresses": ["bob@example.com"]}, None, "ada@example.com"),
+    ],
+)
+async def test_email_may_have_only_copies(ses: Ses, destination: Any, to: str | None, cc: str | None) -> None:
+    await ses.send(**an_email(Destination=destination))
+    stored = await ses.drop_in.stored()
+    assert {each.to for each in stored} <= {"ada@example.com", "bob@example.com"}
+    assert (stored[0].email["To"], stored[0].email["Cc"]) == (to, cc)
 
 
 async def test_raw_content_keeps_its_bytes(ses: Ses) -> None:
@@ -279,19 +294,15 @@ async def test_automatic_retry_with_new_signature_sends_one_email(
     assert len(await ses.drop_in.stored()) == 1
 
 
-async def test_hook_of_the_python_sdk_signs_a_key(ses: Ses, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retry_of_the_python_sdk_sends_one_email(ses: Ses, monkeypatch: pytest.MonkeyPatch) -> None:
     now, seconds = datetime.now(UTC), count()
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now + timedelta(seconds=next(seconds)))
-
-    def add_key(request: AWSRequest, **_: Any) -> None:
-        request.headers["Idempotency-Key"] = request.context["retries"]["invocation-id"]
 
     def retry_once(attempts: int, **_: Any) -> int | None:
         return 0 if attempts == 1 else None
 
     def work() -> None:
         with closing(ses.client(ses.pair, attempts=2)) as client:
-            client.meta.events.register("before-sign.sesv2.SendEmail", add_key)
             client.meta.events.register("needs-retry.sesv2.SendEmail", retry_once)
             for _ in range(2):
                 assert client.send_email(**an_email())["ResponseMetadata"]["RetryAttempts"] == 1
@@ -309,9 +320,18 @@ async def test_each_call_of_the_sdk_sends_its_email(ses: Ses) -> None:
 
 async def test_unsigned_invocation_id_repeats_no_email(ses: Ses) -> None:
     body = json.dumps(an_email()).encode()
-    headers = ses.sign(body)
-    for call in ("0f1c", "0f1d"):
-        assert (await ses.post(body, {**headers, "amz-sdk-invocation-id": call})).status_code == 200
+    for attempt in ("attempt=1", "attempt=2"):
+        headers = ses.sign(body, {"amz-sdk-request": attempt})
+        assert (await ses.post(body, {**headers, "amz-sdk-invocation-id": "0f1c"})).status_code == 200
+    assert len(await ses.drop_in.stored()) == 1
+
+
+async def test_invocation_id_of_another_email_is_a_conflict(ses: Ses) -> None:
+    for subject in ("One", "Two"):
+        content = {"Simple": {"Subject": {"Data": subject}, "Body": {"Text": {"Data": "Hi"}}}}
+        body = json.dumps(an_email(Content=content)).encode()
+        answer = await ses.post(body, {**ses.sign(body), "amz-sdk-invocation-id": "0f1c"})
+    assert answer.headers["x-amzn-ErrorType"] == "ConflictException"
     assert len(await ses.drop_in.stored()) == 1
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,9 +16,13 @@ from structlog.testing import capture_logs
 
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.states import EventType, OnDoubt
+from mailwright.events.brevo import BrevoWebhook
 from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.inbound_webhooks import InboundWebhooks, VendorWebhook
+from mailwright.events.mailgun import MailgunWebhook
+from mailwright.events.postmark import PostmarkWebhook
 from mailwright.events.reports import Reports
+from mailwright.events.resend import ResendWebhook
 from mailwright.events.sendgrid_signature import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
 from mailwright.ops.metrics import REGISTRY
@@ -44,6 +48,15 @@ from tests.builders import (
 from tests.standins.http import Answer, HttpStandIn
 from tests.standins.sendgrid import SendGridStandIn
 from tests.standins.sns import FOREIGN_TOPIC, HEADERS, TOPIC, Signer, forgeries, malformed, ses_event
+from tests.standins.vendors import (
+    KEY,
+    SHARED_SECRET,
+    SVIX_SECRET,
+    basic_request,
+    bearer_request,
+    mailgun_request,
+    resend_request,
+)
 
 SIGNER = Signer(ManualClock().now())
 SENDGRID = SendGridStandIn()
@@ -59,7 +72,14 @@ async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIt
 def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> InboundWebhooks:
     fetch = AmazonFetcher()
     sns = SnsVerifier(clock, FolderCertificates(SIGNER.keep(folder / "certificates")), fetch, [TOPIC])
-    return InboundWebhooks(Reports(database, clock), clock, sns, SendGridSignature(SENDGRID.public_key, clock), fetch)
+    vendors: dict[str, VendorWebhook] = {
+        "mailgun": MailgunWebhook(KEY, clock),
+        "resend": ResendWebhook(SVIX_SECRET, clock),
+        "postmark": PostmarkWebhook(SHARED_SECRET, clock),
+        "brevo": BrevoWebhook(SHARED_SECRET, clock),
+    }
+    signature = SendGridSignature(SENDGRID.public_key, clock)
+    return InboundWebhooks(Reports(database, clock), clock, sns, signature, fetch, vendors=vendors)
 
 
 async def from_ses(api: Api, event: Any, **changes: Any) -> httpx.Response:
@@ -371,6 +391,85 @@ async def test_sendgrid_unsubscribe_suppresses_bulk_email_only(api: Api, clock: 
     assert (status, scope) == ("unsubscribed", "general")
 
 
+# Mailgun, Resend, Postmark and Brevo. The builders of signed requests, and a complaint without and with our id.
+VENDORS: dict[str, tuple[Callable[[Any, int], tuple[dict[str, str], bytes]], Callable[[str, str], dict[str, Any]]]] = {
+    "mailgun": (
+        mailgun_request,
+        lambda outbox_id, message_id: {
+            "event": "complained",
+            "id": "e-1",
+            "timestamp": 1_700_000_000.5,
+            "recipient": ADA,
+            "message": {"headers": {"message-id": message_id}},
+            "user-variables": {"mailwright_message": outbox_id},
+        },
+    ),
+    "resend": (
+        resend_request,
+        lambda outbox_id, message_id: {
+            "type": "email.complained",
+            "created_at": "2023-11-22T23:41:12.126Z",
+            "data": {"email_id": message_id, "to": [ADA], "tags": {"mailwright_message": outbox_id}},
+        },
+    ),
+    "postmark": (
+        basic_request,
+        lambda outbox_id, message_id: {
+            "RecordType": "SpamComplaint",
+            "MessageID": message_id,
+            "Email": ADA,
+            "BouncedAt": "2023-11-22T23:41:12Z",
+            "Metadata": {"mailwright_message": outbox_id},
+        },
+    ),
+    "brevo": (
+        bearer_request,
+        lambda outbox_id, message_id: {
+            "event": "spam",
+            "email": ADA,
+            "message-id": f"<{message_id}>",
+            "X-Mailin-custom": outbox_id,
+            "ts_event": 1_700_000_000,
+        },
+    ),
+}
+
+
+@pytest.mark.promise("vendor-verified")
+@pytest.mark.parametrize("name", VENDORS)
+async def test_vendor_event_counts_once_and_forged_ones_never(api: Api, clock: ManualClock, name: str) -> None:
+    request, complaint = VENDORS[name]
+    outbox_id = await a_sent_mail(api, clock, name, message_id="id-1")
+    headers, body = request(complaint(outbox_id, "id-1"), clock.now())
+    before = await traces(api.engine.database)
+    for forged_headers, forged_body in (({}, body.replace(b"signature", b"other")), (headers, b"{"), (headers, b"7")):
+        answer = await api.anonymous.post(f"/{name}-events", content=forged_body, headers=forged_headers)
+        assert answer.status_code in (400, 403), answer.text
+    assert await traces(api.engine.database) == before
+    for expected in ((200, 1, 0, 0), (200, 0, 1, 0)):
+        answer = await api.anonymous.post(f"/{name}-events", content=body, headers=headers)
+        assert counted(answer) == expected
+    assert await contact_state(api) == ("unsubscribed", [("*", "complaint")])
+    assert the_event(await record_of(api.engine.database, outbox_id), EventType.COMPLAINED).metadata["source"] == name
+
+
+@pytest.mark.parametrize("name", ["mailgun", "resend", "postmark"])
+async def test_vendor_event_is_matched_by_the_providers_id(api: Api, clock: ManualClock, name: str) -> None:
+    request, complaint = VENDORS[name]
+    await a_sent_mail(api, clock, name, message_id="id-1")
+    headers, body = request(complaint("", "id-1"), clock.now())
+    assert counted(await api.anonymous.post(f"/{name}-events", content=body, headers=headers)) == (200, 1, 0, 0)
+
+
+@pytest.mark.promise("doubt-report-settles")
+async def test_vendor_event_resolves_message_in_doubt(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_doubt(api, clock)
+    request, complaint = VENDORS["resend"]
+    headers, body = request(complaint(outbox_id, "id-1"), clock.now())
+    assert counted(await api.anonymous.post("/resend-events", content=body, headers=headers)) == (200, 1, 0, 0)
+    assert await status_of(api.engine.database, outbox_id) == "SENT"
+
+
 @pytest.mark.promise("doubt-report-settles")
 async def test_sendgrid_event_resolves_message_in_doubt(api: Api, clock: ManualClock) -> None:
     outbox_id = await a_doubt(api, clock)
@@ -426,6 +525,10 @@ async def test_webhook_without_key_names_the_setting(database: Database, clock: 
     sns = SnsVerifier(clock, AmazonCertificates(fetch, clock), fetch)
     webhooks = InboundWebhooks(Reports(database, clock), clock, sns, None, fetch)
     async with an_api(database, clock, inbound_webhooks=webhooks) as api:
+        for name, (request, complaint) in VENDORS.items():
+            headers, body = request(complaint("", ""), clock.now())
+            answer = await api.anonymous.post(f"/{name}-events", content=body, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
         answer = await receive_sendgrid(api, a_sendgrid_event("spamreport"))
         assert (answer.status_code, answer.json()["code"]) == (404, "EVENTS_NOT_CONFIGURED")
         assert "SENDGRID_WEBHOOK_PUBLIC_KEY" in answer.json()["detail"]

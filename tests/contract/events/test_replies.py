@@ -16,7 +16,7 @@ from mailwright.content.headers import Mailbox
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Accepted
+from mailwright.domain.message import ACCOUNT_EMAIL, Accepted
 from mailwright.domain.states import EventType
 from mailwright.events.bounce_mail import BounceMailboxReader, BounceMailRecorder, RecordedBounceMail
 from mailwright.events.bounces import open_mailbox
@@ -223,6 +223,17 @@ async def test_reply_unsubscribes_only_with_all_conditions(
 # Forwarding.
 
 
+@pytest.mark.promise("account-links")
+async def test_reply_to_an_account_email_is_not_forwarded(shop: Bench) -> None:
+    """It may quote a link that resets a password."""
+    message = a_message(to=ANN)
+    message.payload = {**message.payload, ACCOUNT_EMAIL: True}
+    outbox_id = await a_sent_message(shop, message)
+    await record(shop, a_reply(outbox_id, body="> https://mail.example/sign-in/reset?token=abc"))
+    assert await forwarded(shop) == []
+    assert steps(await shop.record(outbox_id))[-1] == EventType.REPLIED
+
+
 @pytest.mark.promise("reply-forwarded")
 async def test_reply_is_forwarded_once(shop: Bench) -> None:
     outbox_id = await a_sent_message(shop)
@@ -347,6 +358,19 @@ async def test_unmatched_email_is_forwarded_if_set(engine: DatabaseAddress, cloc
         assert [recipients for recipients, _ in await forwarded(bench)] == [(SUPPORT,)]
 
 
+async def test_flood_of_unmatched_email_is_left_for_an_operator(
+    engine: DatabaseAddress, clock: ManualClock, box: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailwright.events.replies.MAX_UNMATCHED_PER_HOUR", 2)
+    async with a_bench(engine.url, clock, reply_forward_to=SUPPORT, reply_forward_unmatched=True) as bench:
+        for number in range(3):
+            (box / "new" / f"{number}.hello").write_bytes(a_reply(None, body=str(number)))
+        assert await poll(bench, box) == ["0.hello:2,S", "1.hello:2,S", "2.hello:2,F"]
+        clock.advance(HOUR + 1)
+        (box / "new" / "3.hello").write_bytes(a_reply(None, body="3"))
+        assert (await poll(bench, box))[-1] == "3.hello:2,S"
+
+
 @pytest.mark.promise("reply-forwarded")
 async def test_interrupted_email_is_read_again_and_forwarded_once(shop: Bench, box: Path) -> None:
     """A process that is killed after any of its commits leaves the email in the mailbox."""
@@ -398,8 +422,8 @@ async def test_campaign_counts_people_and_machines_apart(bench: Bench, *, is_tal
         headers: list[tuple[str, ...]] = [[(), ()], [AUTOMATIC], [AUTOMATIC, ()]][number]
         for index, each in enumerate(headers):
             await recorder.record(a_reply(outbox_id, *each, sender=email, body=f"{outbox_id} {index}"))
-    while is_tallied and await EventTallier(bench.database, bench.clock).add_batch():
-        pass
+    if is_tallied:
+        await EventTallier(bench.database, bench.clock).add_existing()
     numbers = await load_numbers(bench.database, campaign, bench.clock.now())
     assert numbers is not None
     assert (numbers.results.replied, numbers.results.auto_replied) == (2, 2)

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import re
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 
 from mailwright.app.link_checks import public_only
 from mailwright.app.outbound_webhooks import PRIVATE_ADDRESS
-from mailwright.app.serving import Shutdown, work
+from mailwright.app.serving import work
+from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import PublicPages
 from mailwright.audience import contacts, lists
 from mailwright.audience.erasure import erase
@@ -306,6 +308,22 @@ async def test_event_committed_out_of_order_is_delivered(database: Database, set
         await setup.add_events(EventType.SENT)
         await setup.dispatch()
         assert setup.delivered() == []  # the later event is visible but not processed yet
+    await setup.dispatch()
+    await setup.dispatch()
+    assert sorted(each["type"] for each in setup.delivered()) == ["SENT", "delivered"]
+
+
+@pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
+async def test_event_of_younger_open_transaction_is_delivered(database: Database, setup: WebhookSetup) -> None:
+    """The transaction with the smaller key began later and is still open when the other one has ended."""
+    await setup.add()
+    async with AsyncExitStack() as open_transactions:
+        async with database.write() as older:
+            await older.execute(select(func.pg_current_xact_id()))
+            younger = await open_transactions.enter_async_context(database.write())
+            await younger.execute(insert(events), [setup.an_event(1, EventType.DELIVERED)])
+            await older.execute(insert(events), [setup.an_event(2, EventType.SENT)])
+        await setup.dispatch()
     await setup.dispatch()
     await setup.dispatch()
     assert sorted(each["type"] for each in setup.delivered()) == ["SENT", "delivered"]

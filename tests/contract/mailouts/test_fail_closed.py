@@ -71,7 +71,7 @@ async def test_rehearsal_into_local_mailbox_leaves_page_unsent(opened: Open) -> 
         assert (run.status, run.is_local, bench.reached) == ("sent", True, ["ada@example.com"])
         assert (bench.cells(page)["Status"], bench.cells(page)["Sent At"]) == (None, None)
         again = await bench.finish(await bench.send(page))
-        assert again.status == "sent"  # It did not use up the page.
+        assert again.status == "sent"  # The page can still be sent.
 
 
 async def test_test_mailout_may_go_to_local_mailbox(opened: Open) -> None:
@@ -122,7 +122,7 @@ async def test_page_that_is_ready_again_is_tested_again(opened: Open) -> None:
         assert len(await mailouts.send_ready_pages("watch")) == 1
 
 
-# What people see of a run.
+# How a run is shown.
 
 
 async def test_message_in_doubt_is_reported_in_notion(opened: Open) -> None:

@@ -7,10 +7,16 @@ import pytest
 import structlog
 
 from mailwright.app.link_checks import public_only
-from mailwright.content.images import MAX_BYTES, ImageStore
+from mailwright.content.blocks.compile import compile_document
+from mailwright.content.blocks.convert import from_html
+from mailwright.content.blocks.document import parse_document
+from mailwright.content.image_files import ImageFolder
+from mailwright.content.image_processing import MAX_UPLOAD_BYTES
+from mailwright.content.images import ImageStore
 from mailwright.domain.clock import ManualClock
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.notion import Notion, read_content
+from mailwright.sources.mailouts.page_body import PageReader
 from mailwright.sources.mailouts.rendering import ImageCopier, render
 from mailwright.storage.database import Database
 from tests.notion_pages import PIXEL, as_blocks, mention, picture, said
@@ -35,7 +41,7 @@ async def http() -> AsyncIterator[HttpClient]:
 
 @pytest.fixture
 def images(database: Database, clock: ManualClock, tmp_path: Path) -> ImageStore:
-    return ImageStore(database, clock, tmp_path / "images")
+    return ImageStore(database, clock, ImageFolder(tmp_path / "images"))
 
 
 async def test_page_with_images_renders_the_same_each_time(
@@ -67,7 +73,7 @@ async def test_page_with_images_renders_the_same_each_time(
     kept = [image for _, image in await images.list_page(1, limit=9)]
     assert len(kept) == 3
     for image in kept:
-        assert image.url(PUBLIC) in results[0].html
+        assert images.url(image, PUBLIC) in results[0].html
         assert await images.read(image.file_name) is not None
     assert await images.list_page(2, limit=9) == []
 
@@ -77,7 +83,11 @@ async def test_page_with_images_renders_the_same_each_time(
     [
         (Answer(403, b"<Error>expired</Error>"), "the server returned 403"),
         (Answer(200, b"<svg><script>alert(1)</script></svg>"), "not a PNG, JPEG, GIF or WebP image"),
-        (Answer(200, PIXEL + b"\0" * MAX_BYTES), "larger than 5 MB"),
+        (Answer(200, PIXEL + b"\0" * MAX_UPLOAD_BYTES), "larger than 20 MB"),
+        (
+            Answer(200, PIXEL[:40]),
+            "The image is damaged or incomplete. Export it again and upload the new file.",
+        ),
         (Answer(302, b"", {"Location": "file:///etc/passwd"}), "not a web address"),
         (Answer(302, b"", {"Location": "?again"}), "too many redirects"),
     ],
@@ -121,3 +131,23 @@ async def test_permanent_external_image_is_not_copied(api: NotionStandIn, http: 
     assert await ImageCopier(http, images, PUBLIC).copy(1, blocks) == {}
     assert api.requests == []
     assert f'src="{api.url}/harbour.png"' in render(blocks, {}).html
+
+
+async def test_notion_page_becomes_blocks_of_the_composer(
+    api: NotionStandIn, http: HttpClient, images: ImageStore, clock: ManualClock
+) -> None:
+    async def nap(seconds: float) -> None:
+        clock.advance(round(seconds * 1000))
+
+    page = api.add_page(
+        blocks=[
+            said("heading_1", "Plan"),
+            said("paragraph", "Hello {{"),
+            said("bulleted_list_item", "one"),
+        ],
+    )
+    reader = PageReader(Notion(http, TOKEN, clock, url=api.url, sleep=nap), ImageCopier(http, images, PUBLIC), 1)
+    blocks = from_html(await reader.read_html(page))
+    assert [block["type"] for block in blocks] == ["heading", "text"]
+    compiled = compile_document(parse_document({"version": 1, "blocks": blocks}))
+    assert "one" in compiled.text

@@ -157,7 +157,7 @@ async def test_empty_table_is_refused(lite: Lite) -> None:
 
 
 def _install() -> None:
-    """Install it completely or not at all; the copy of a concurrent run is just as good."""
+    """Install the package atomically. The copy of a concurrent test run is equivalent."""
     if PROGRAM.exists():
         return
     if "SUPABASE_LITE" in os.environ:
@@ -185,12 +185,12 @@ def _install() -> None:
 
 
 def _prepare() -> None:
-    """Write it completely or not at all."""
+    """Write the prepared database atomically."""
     fresh = Path(mkdtemp(prefix="prepared-", dir=FOLDER))
     assert _start(fresh, "init", "--pglite").wait(START_SECONDS) == 0
     (fresh / "supabase/schemas/schema.sql").write_text(SCHEMA)
     with _serving(fresh, "dev"):
-        pass  # it has made the tables by then
+        pass  # The server has created the tables by then.
     if not PREPARED.exists():
         fresh.rename(PREPARED)
 

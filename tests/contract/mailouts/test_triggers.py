@@ -1,4 +1,4 @@
-"""Statuses of their own for tests, real mailouts and resets, as AmazonSender has them."""
+"""Separate statuses for tests, mailouts and resets, as in AmazonSender."""
 
 from collections.abc import AsyncIterator
 from email import message_from_bytes
@@ -71,7 +71,7 @@ async def test_each_click_sends_another_test(bench: MailoutBench) -> None:
     for _ in range(2):
         [run] = await watch(bench)
         await bench.finish(run)
-        bench.notion.set_cell(page, "Status", "Send")  # within the same minute
+        bench.notion.set_cell(page, "Status", "Send")  # In the same minute.
     assert len(bench.reached) == 4
 
 

@@ -1,4 +1,4 @@
-"""Reports about people who are subscribers in Supabase only: they reach Supabase, and the address is suppressed."""
+"""Reports about subscribers who exist in Supabase only: they reach Supabase, and the address is suppressed."""
 
 from collections.abc import AsyncIterator
 

@@ -221,7 +221,7 @@ async def test_section_of_the_subscription_is_the_fallback(setup: QueueSetup) ->
 
 
 async def test_locks_in_any_format_expire(setup: QueueSetup) -> None:
-    """A lock time with an offset is later as text than it is; an unreadable one has no time at all."""
+    """A lock time with an offset sorts later as text than its real time; an unreadable one has no time."""
     hours_ago = (isoformat(setup.clock.now() - DAY + HOUR) or "").replace("Z", "+02:00")
     later_as_text = (isoformat(setup.clock.now() + HOUR) or "").replace(".000Z", "+02:00")
     for locked_at in (hours_ago, later_as_text, "yesterday", "9999"):

@@ -160,7 +160,7 @@ async def play(setup: QueueSetup, history: list[tuple[str, Any]]) -> None:
 
 
 EXAMPLES = settings(
-    max_examples=examples(15),
+    max_examples=examples(6),
     deadline=None,
     derandomize=True,
     database=None,

@@ -11,11 +11,13 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import NewMessage
 from mailwright.outbox.accept import accept
+from mailwright.outbox.accepted_counts import merge_accepted_counts
 from mailwright.outbox.audit import audit
 from mailwright.storage.database import Database
 from mailwright.storage.tables import accepted_counts, contacts, messages, suppressions
 from tests.builders import (
     SENT,
+    a_bench,
     a_message,
     a_result,
     a_settler,
@@ -26,6 +28,7 @@ from tests.builders import (
     status_of,
 )
 from tests.conftest import DatabaseAddress
+from tests.standins.provider import ScriptedProvider
 
 
 def keyed(key: str, body: str = "a", **changes: object) -> NewMessage:
@@ -155,6 +158,25 @@ async def test_concurrent_callers_share_few_commits(database: Database, clock: M
     assert await count(database, accepted_counts) <= 3  # one row for each commit
 
 
+async def test_accepted_counts_are_merged_and_audit_stays_true(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with a_bench(engine.url, clock) as bench:
+        await bench.accept(a_message())
+        rows = [{"tenant_id": n % 3, "source": "api", "accepted": 1, "created_at": 1} for n in range(7_000)]
+        async with bench.database.write() as tx:
+            await tx.execute(insert(accepted_counts), rows)
+        elsewhere = Database(engine.url)
+        try:
+            await asyncio.gather(*(merge_accepted_counts(each, 2) for each in (bench.database, elsewhere)))
+        finally:
+            await elsewhere.close()
+        assert (await audit(bench.database)).accepted == 7_001
+        async with bench.database.write() as tx:
+            await tx.execute(insert(accepted_counts), rows)
+        await bench.drain(ScriptedProvider())  # Workers merge them.
+        assert await count(bench.database, accepted_counts) < 5_000
+        assert (await audit(bench.database)).accepted == 14_001
+
+
 async def test_invalid_message_fails_only_its_own_caller(database: Database, clock: ManualClock) -> None:
     intake_ = an_acceptor(database, clock)
     taken = a_message()
@@ -168,7 +190,7 @@ async def test_invalid_message_fails_only_its_own_caller(database: Database, clo
     )
     assert isinstance(good, list)
     assert isinstance(bad, Exception)
-    assert not isinstance(bad, NotDurable)  # to try it again would not help
+    assert not isinstance(bad, NotDurable)  # Trying again would not help.
     assert isinstance(good_too, list)
     assert (await audit(database)).accepted == await count(database, messages) == 3
 

@@ -60,11 +60,11 @@ READERS = [f"reader{n}@example.com" for n in range(6)]
 KEYS = ["key-1", "key-2"]
 LISTS = ["general", "news", "tips"]
 SCOPES = ["*", *LISTS]
-# More often an answer after which it goes on than one that ends it.
+# Most responses do not end the message.
 RESULTS = [UNKNOWN, FAULT, SENT, THROTTLE, UNKNOWN, MISCONFIGURED, FAULT, REFUSAL]
-# After these results the provider has the message, or may have it; after the others it has not.
+# After these results the provider has or may have the message; after all others it does not.
 MAY_HAVE_LEFT = (SENT, UNKNOWN, None)
-# What the last event of a message must be for it to stand where it stands.
+# The possible last events of a message, by its state.
 LAST_EVENTS = {
     Status.SENT: EventType.SENT,
     Status.FAILED: EventType.FAILED,
@@ -82,7 +82,7 @@ ACTIONS = [
     *["settle"] * 4,
     *["stall", "stall", "crash", "wait", "wait"],
     *["accept", "accept", "leave", "leave", "cancel", "report", "report"],
-    *["give_back", "give_back_what_the_provider_never_began", "look_after_the_dead"],
+    *["give_back", "give_back_unsent", "recover_lost_work"],
 ]
 
 
@@ -94,12 +94,12 @@ class Attempt:
 
 @dataclass
 class Model:
-    """What must be true of one message, from what was done to it."""
+    """The expected state of one message, derived from the operations so far."""
 
     email: str
     on_doubt: OnDoubt
     list_key: str | None
-    attempts: list[Attempt] = field(default_factory=list)  # each handover to a provider
+    attempts: list[Attempt] = field(default_factory=list)  # One entry for each handover to a provider.
 
     is_reported: bool = False  # the provider reported it while no attempt was running
 
@@ -126,7 +126,7 @@ class Outbox(RuleBasedStateMachine):
         self.messages: dict[str, Model] = {}
         self.known_keys: set[str] = set()
         self.left: set[tuple[str, str]] = set()
-        self.stock: list[Claimed] = []  # of all workers, claimed and not yet marked
+        self.stock: list[Claimed] = []  # Messages that workers have claimed and whose attempt has not begun.
         self.in_flight: list[Attempt] = []
         self.ended: dict[int, str] = {}
 
@@ -146,7 +146,7 @@ class Outbox(RuleBasedStateMachine):
 
     @rule(action=st.sampled_from(ACTIONS), which=st.integers(0, 99))
     def do(self, action: str, which: int) -> None:
-        """One rule for all, so that every run may do everything, and what workers do most is tried most."""
+        """Choose one operation. One rule for all of them makes frequent operations of workers the most likely ones."""
         getattr(self, action)(which)
 
     # What callers do.
@@ -158,7 +158,7 @@ class Outbox(RuleBasedStateMachine):
 
     def _accept(self, email: str, is_bulk: bool, key: str | None) -> None:
         self.asked += 1
-        # The id decides the jitter of delays: the same one at every replay of these steps.
+        # The ID determines the jitter of delays, so it must be the same at every replay.
         outbox_id = uuid7(self.asked, lambda size: self.asked.to_bytes(size, "big"))
         changes: dict[str, Any] = {"outbox_id": outbox_id, "to": email, "dedupe_key": key, "body_digest": "same"}
         list_key = LISTS[self.asked % len(LISTS)]
@@ -230,7 +230,7 @@ class Outbox(RuleBasedStateMachine):
         attempt = self.in_flight.pop(which % len(self.in_flight))
         attempt.result = RESULTS[which // 10 % len(RESULTS)]
         settlement = a_result(attempt.claimed, attempt.result, self.clock.now())
-        for _ in range(1 + which % 2):  # the answer to the first commit may have been lost
+        for _ in range(1 + which % 2):  # The response of the first commit may have been lost.
             self.run(self.settling.exchange([settlement], []))
 
     def give_back(self, which: int) -> None:
@@ -238,7 +238,7 @@ class Outbox(RuleBasedStateMachine):
             self.claim(which)
         self.run(self.claims[0].release(self._from_stock(which)))
 
-    def give_back_what_the_provider_never_began(self, which: int) -> None:
+    def give_back_unsent(self, which: int) -> None:
         if not self.in_flight:
             self.begin(which)
             return
@@ -247,33 +247,33 @@ class Outbox(RuleBasedStateMachine):
         self.run(self.claims[0].release([attempt.claimed]))
 
     def _from_stock(self, which: int) -> list[Claimed]:
-        """Some of what is held: from the beginning or from the end, the older claim or the newer."""
+        """Return some of the claimed messages, oldest or newest first."""
         count = 1 + which % 3
         chosen = self.stock[:count] if which % 2 else self.stock[-count:]
         self.stock = self.stock[count:] if which % 2 else self.stock[:-count]
         return chosen
 
-    # What happens to them.
+    # Faults of workers.
 
     def crash(self, _which: int) -> None:
-        """Every worker dies with what it holds; attempts under way stay without a result for ever."""
+        """All workers crash. Their attempts in flight never get a result."""
         self.stock.clear()
         self.in_flight.clear()
 
     def stall(self, which: int) -> None:
-        """Every worker stands still past its locks; what it brings or begins afterwards comes late."""
+        """All workers stall until their leases expire. Their later results and attempts arrive too late."""
         self.clock.advance(LOCK_TTL)
-        self.look_after_the_dead(which)
+        self.recover_lost_work(which)
 
     def wait(self, which: int) -> None:
         self.clock.advance((2 * SECOND, MINUTE, 15 * MINUTE, DAY)[which % 4])
 
-    def look_after_the_dead(self, which: int) -> None:
+    def recover_lost_work(self, which: int) -> None:
         doubts = an_in_doubt_handler(self.database, self.clock, (0, 10 * MINUTE)[which % 2])
         self.run(doubts.mark_lost_attempts())
         self.run(doubts.decide_due())
 
-    # What is true after every step.
+    # Checks after every step.
 
     @invariant()
     def everything_that_was_accepted_is_somewhere(self) -> None:
@@ -295,7 +295,7 @@ class Outbox(RuleBasedStateMachine):
             assert row.resends <= 1
             assert 0 <= row.claims <= 6
             assert row.claims > 0 or row.locked_by is None
-            # A report comes at any time: what was closed as unknown, or failed when sent again, is then known.
+            # A report may arrive at any time, and settle a message that was closed as unknown or failed when resent.
             is_proven = bool(told) and "settledBy" in told[-1].metadata
             ends = {row.status, Status.CLOSED_UNKNOWN, Status.FAILED} if is_proven else {row.status}
             assert self.ended.get(row.message_key, row.status) in ends, "an end that was none"
@@ -313,7 +313,7 @@ class Outbox(RuleBasedStateMachine):
 
 
 def _completes_an_attempt(event: Any) -> bool:
-    """Whether a provider's answer stands behind this event, and one that counts."""
+    """Return whether this event records a provider response that counts as an attempt."""
     if event.type == EventType.SENT:
         return "settledBy" not in event.metadata
     if event.type == EventType.FAILED:
@@ -340,7 +340,7 @@ def _bounded(number: int, steps: int) -> settings:
 @pytest.mark.many
 def test_any_order_of_operations_is_safe_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     async def nothing() -> None:
-        """The next example overwrites the file."""
+        """Do nothing, because the next example overwrites the file."""
 
     async def open_database() -> tuple[Database, Callable[[], Awaitable[None]]]:
         for file in tmp_path.iterdir():

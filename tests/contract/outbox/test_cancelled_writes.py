@@ -13,7 +13,7 @@ ROUNDS = 60
 
 
 async def test_cancelled_write_never_blocks_other_writes(database: Database) -> None:
-    """Also while somebody remembers how it ended, as a task does."""
+    """This also holds while a task keeps a reference to the cancelled write."""
     remembered: list[object] = []
     for turns in range(ROUNDS):
         writing = asyncio.create_task(_write(database, 2 * turns))

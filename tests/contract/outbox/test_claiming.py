@@ -243,13 +243,13 @@ async def test_settled_message_makes_room_for_the_next(database: Database, clock
     assert begun.message_keys == {second.message_key}
 
 
-# Giving back, and holding on.
+# Releasing and renewing claims.
 
 
 async def test_released_message_is_due_at_once_and_no_suspect(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     ours = claims_of(database, clock, "ours")
-    for _ in range(10):  # more often than a message may be claimed without a result
+    for _ in range(10):  # More often than a message may be claimed without a result.
         (claimed,) = await ours.claim(10)
         await ours.release([claimed])
     (row,) = await deliveries_of(database)

@@ -33,7 +33,7 @@ async def test_backlog_is_sent_once_despite_clock_jumps(bench: Bench, jump: Inst
     assert len(provider.messages) == 5
     bench.clock.advance(jump)
     await bench.drain(provider)
-    assert len(provider.messages) == (5 if jump < 0 else 10)  # an hour that comes again has no permits left
+    assert len(provider.messages) == (5 if jump < 0 else 10)  # A repeated hour has no permits left.
     for _ in range(4):
         bench.clock.advance(HOUR)
         await bench.drain(provider)

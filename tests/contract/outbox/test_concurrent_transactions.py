@@ -15,11 +15,13 @@ from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
 from mailwright.audience import contacts, lists
+from mailwright.audience.contact_events import NewContactEvent, list_latest, store
 from mailwright.audience.erasure import erase
 from mailwright.audience.importing.imports import Import, Imports
 from mailwright.audience.importing.plan import ImportOptions
 from mailwright.audience.status import SoftBounces, apply_facts, unsubscribe_fact
 from mailwright.audience.suppressions import add_all, list_for_address
+from mailwright.content.image_files import ImageFolder
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import DAY, ManualClock
@@ -72,6 +74,7 @@ from tests.builders import (
     status_of,
     suppress,
 )
+from tests.pictures import a_png
 
 pytestmark = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 
@@ -79,7 +82,6 @@ LANE = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
 LONGEST_SECONDS = 20
 PASSWORD = "correct horse battery"
 ADA = "ada@example.com"
-A_PICTURE = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(17)
 
 AT_ONCE = Statement("at_once", "SET LOCAL deadlock_timeout = '10ms'")
 TOUCH = Statement("touch", "UPDATE deliveries SET duration_ms = COALESCE(duration_ms, 0) + 1 WHERE message_key = :key")
@@ -130,7 +132,7 @@ async def test_deadlocked_transactions_both_finish(database: Database, clock: Ma
             database.transact(lambda tx: touch_both(tx, one, other)),
             database.transact(lambda tx: touch_both(tx, other, one)),
         )
-    assert len(tries) >= 3  # one of them was ended, and began again
+    assert len(tries) >= 3  # One of the transactions was rolled back and retried.
     assert [row.duration_ms for row in await deliveries_of(database)] == [2, 2]
 
 
@@ -187,7 +189,7 @@ async def test_two_administrators_cannot_disable_each_other(database: Database, 
 
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
-            # Both have looked for another administrator, or wait to, before either of them has written.
+            # Both transactions look for another administrator before either of them writes.
             await tx.execute(select(users_table).with_for_update())
             both = [asyncio.create_task(shut_out(grace, ada)), asyncio.create_task(shut_out(ada, grace))]
             await _somebody_waits(tx, number=2)
@@ -207,7 +209,7 @@ async def test_report_during_an_erasure_is_not_stored(database: Database, clock:
     clock.advance(DAY)
     fact = unsubscribe_fact(DEFAULT_TENANT, ADA, list_key, source="ses", at=happened_at)
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
-        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        await tx.execute(select(suppressions).with_for_update())  # The last table that an erasure changes.
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
         await _somebody_waits(tx)
         tasks.create_task(database.transact(lambda hot: apply_facts(hot, [fact], clock.now())))
@@ -308,11 +310,24 @@ async def test_contact_can_be_suppressed_during_an_erasure(database: Database, c
 
 
 @pytest.mark.promise("person-erased")
+async def test_event_stored_during_an_erasure_is_deleted(database: Database, clock: ManualClock) -> None:
+    await a_contact(database, ADA)
+    event = NewContactEvent(DEFAULT_TENANT, "1", ADA, "order.placed", "{}", clock.now())
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await store(tx, [event], clock.now())
+            erasing = asyncio.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+            await _somebody_waits(tx)
+        await erasing
+    assert await list_latest(database, DEFAULT_TENANT, limit=1) == []
+
+
+@pytest.mark.promise("person-erased")
 async def test_contact_added_during_an_erasure_is_new(database: Database, clock: ManualClock) -> None:
     await a_contact(database, ADA, name="Ada")
     await suppress(database, ADA, list_key="general")
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
-        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        await tx.execute(select(suppressions).with_for_update())  # The last table that an erasure changes.
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
         await _somebody_waits(tx)
         tasks.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, contacts.ContactChange(locale="pt")))
@@ -332,7 +347,7 @@ async def test_contact_imported_during_an_erasure_is_not_stored(
     imports = Imports(database, clock)
     begun = await imports.begin(DEFAULT_TENANT, file, ImportOptions())
     async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
-        await tx.execute(select(suppressions).with_for_update())  # the last that an erasure changes
+        await tx.execute(select(suppressions).with_for_update())  # The last table that an erasure changes.
         tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
         await _somebody_waits(tx)
         importing = tasks.create_task(_last(imports.run(begun, file)))
@@ -343,16 +358,18 @@ async def test_contact_imported_during_an_erasure_is_not_stored(
 async def test_later_of_two_concurrent_images_gets_the_name(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
-    other = {"digest": "other", "extension": "png", "size_bytes": 1, "created_at": clock.now()}
+    other = {"digest": "other", "extension": "png", "size_bytes": 1, "created_at": 1, "width": 1, "height": 1}
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
             await tx.execute(insert(images).values(tenant_id=DEFAULT_TENANT, name="logo.png", **other))
             putting = asyncio.create_task(
-                ImageStore(database, clock, tmp_path).put(DEFAULT_TENANT, "logo.png", A_PICTURE)
+                ImageStore(database, clock, ImageFolder(tmp_path)).put(DEFAULT_TENANT, "logo.png", a_png())
             )
             await _somebody_waits(tx)
         image = await putting
-    assert await ImageStore(database, clock, tmp_path).named(DEFAULT_TENANT, ["logo.png"]) == {"logo.png": image}
+    assert await ImageStore(database, clock, ImageFolder(tmp_path)).named(DEFAULT_TENANT, ["logo.png"]) == {
+        "logo.png": image
+    }
 
 
 async def test_concurrent_slices_for_one_place_leave_one(bench: Bench) -> None:
@@ -376,7 +393,7 @@ async def test_concurrent_slices_for_one_place_leave_one(bench: Bench) -> None:
 
 
 class _Meeting:
-    """A transaction in which something happens right after one of its statements."""
+    """A transaction that calls a function of the test right after one of its statements."""
 
     def __init__(self, tx: Transaction, after: Statement, happens: Callable[[], Awaitable[None]]) -> None:
         self._tx = tx

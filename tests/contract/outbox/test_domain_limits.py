@@ -48,7 +48,7 @@ def sent_to(provider: ScriptedProvider) -> Counter[str]:
 
 
 async def waiting(bench: Bench) -> list[tuple[str, int]]:
-    """Why, and for how long from now."""
+    """Return the reason and the remaining time of each deferral."""
     rows = await deliveries_of(bench.database)
     return [(row.defer_reason, row.claimable_at - bench.clock.now()) for row in rows if row.status == Status.PENDING]
 
@@ -123,7 +123,7 @@ async def test_domain_rate_applies_to_any_second(limited: Limited) -> None:
         await bench.accept(*to("gmail.com", 5))
         await drained(bench, provider)
         assert sent_to(provider) == {"gmail.com": 5}
-        bench.clock.advance(150)  # another second has begun
+        bench.clock.advance(150)  # The next second has begun.
         await bench.accept(*to("gmail.com", 5))
         await drained(bench, provider)
         assert sent_to(provider) == {"gmail.com": 5}
@@ -141,7 +141,7 @@ async def test_transactional_message_overtakes_bulk_to_a_limited_domain(limited:
         provider = ScriptedProvider()
         await drained(bench, provider)
         (receipt,) = await bench.accept(a_message(to="buyer@gmail.com"))
-        await drained(bench, provider)  # the second is used up
+        await drained(bench, provider)  # The permits of this second are used up.
         assert receipt not in provider.outbox_ids
         bench.clock.advance(SECOND)
         await drained(bench, provider)
@@ -179,7 +179,7 @@ async def test_unused_domain_permits_are_returned(limited: Limited) -> None:
         assert len(provider.messages) == 4
 
 
-# How many at once.
+# Concurrent sends.
 
 
 async def test_four_workers_never_exceed_the_domain_concurrency(limited: Limited) -> None:
@@ -200,7 +200,7 @@ async def test_four_workers_never_exceed_the_domain_concurrency(limited: Limited
 
 
 class _Counting(ScriptedProvider):
-    """Knows the most that were under way to each domain."""
+    """Records the largest number of concurrent sends to each domain."""
 
     def __init__(self, most: Counter[str]) -> None:
         super().__init__()
@@ -239,7 +239,7 @@ async def test_domain_concurrency_is_counted_over_all_workers(limited: Limited) 
         assert provider.most_under_way == 3
 
 
-# What people see, and what it costs.
+# Explanations, and the number of queries.
 
 
 @pytest.mark.parametrize(

@@ -582,6 +582,14 @@ async def a_campaign_between_two_waves(world: ExplainedApi) -> None:
     await world.bench.drain(ScriptedProvider())
 
 
+@campaign_is("held", ActionKind.SHOW_PLAN, ActionKind.REQUEST_APPROVAL)
+async def a_campaign_that_awaits_an_approval(world: ExplainedApi) -> None:
+    await world.start(2, scheduled_at=world.clock.now() + HOUR)
+    await change_tenant(world.database, approval_over=1)
+    world.clock.advance(HOUR)
+    await world.desk.run_scheduler()
+
+
 @campaign_is("held", ActionKind.OPEN_WAVE, ActionKind.CANCEL_CAMPAIGN)
 async def a_campaign_whose_next_wave_is_held(world: ExplainedApi) -> None:
     await a_campaign_between_two_waves(world)

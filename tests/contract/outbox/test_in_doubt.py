@@ -64,7 +64,7 @@ async def test_attempt_of_a_lost_worker_is_put_in_doubt(database: Database, cloc
     assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 1
     record = await record_of(database, claimed.outbox_id)
     assert (record.summary.status, record.summary.error_code) == (Status.IN_DOUBT, "WORKER_LOST")
-    assert steps(record) == attempt_steps(E.IN_DOUBT)  # what the lost worker could not write is written for it
+    assert steps(record) == attempt_steps(E.IN_DOUBT)  # The recovery writes what the lost worker could not write.
     assert [event.at for event in record.events] == [attempted_at] * 3 + [clock.now()]
     assert {event.metadata["attempt"] for event in record.events} == {1}
     assert (await audit(database)).in_doubt == 1

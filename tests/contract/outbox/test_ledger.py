@@ -107,7 +107,7 @@ async def test_reserving_and_returning_do_not_deadlock(ledger: Ledger, clock: Ma
     assert await reserved(ledger, needed, 1_000, 2) == 1_000 - 100
 
 
-# Whatever happens to Valkey.
+# Faults of Valkey.
 
 
 @pytest.mark.promise("limits-without-valkey")
@@ -119,9 +119,9 @@ async def test_database_counts_while_valkey_is_down(database: Database, clock: M
             before = sum([(await ledger.reserve(needed, 3)).count for _ in range(20)])
             server.kill()
             after = await reserved(ledger, needed, 3, 20)
-            assert (before, after) == (60, 60)  # nobody waits because of it
+            assert (before, after) == (60, 60)  # No message waits because of it.
             rest = await reserved(ledger, needed, 1_000, 3)
-            # What lay in Valkey at the end, less than one block, is lost until the hour ends: too few, never too many.
+            # Permits in Valkey, less than one block, are lost until the hour ends: too few are sent, never too many.
             assert 1_000 - 10 <= before + after + rest <= 1_000
 
 
@@ -146,7 +146,7 @@ async def test_unresponsive_valkey_never_exceeds_the_limit(
     async with a_client(valkey.url) as client:
         ledger = ValkeyLedger(client, DatabaseLedger(database, clock), clock)
         total = await reserved(ledger, needed, 2, 10)
-        valkey.freeze(milliseconds=700)  # longer than the client waits
+        valkey.freeze(milliseconds=700)  # Longer than the timeout of the client.
         total += await reserved(ledger, needed, 2, 10)
         assert total == 40
         total += await reserved(ledger, needed, 300, 3)
@@ -163,7 +163,7 @@ async def test_valkey_restored_from_a_snapshot_reuses_no_permit(
     with valkey_server(tmp_path) as server:
         async with a_client(server.url) as client:
             ledger = ValkeyLedger(client, ground, clock)
-            total = await reserved(ledger, needed, 1, 1)  # the rest of its block lies in Valkey
+            total = await reserved(ledger, needed, 1, 1)  # The rest of its block is in Valkey.
             server.save()
             total += await reserved(ledger, needed, 1, 9)
         server.kill()

@@ -27,7 +27,7 @@ from tests.builders import DEFAULT_TENANT, Bench, a_message, an_acceptor
 from tests.campaigns import CampaignHarness
 
 _RUN_MESSAGES = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
-# A table, or what a statement calls it, that is read as a whole.
+# A full scan of a table, by its name or alias.
 _WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
 # Queries of the pages on the three tables that grow with every message, with a value for each parameter.
 ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
@@ -89,7 +89,7 @@ async def test_lists_are_read_from_an_index_without_sorting(database: Database) 
     ways = ("ix_contacts_not_deleted", "ix_audit_log_tenant_id_id", "ix_audit_log_subject")
     for way, (words, values) in zip(ways, asked, strict=True):
         plan = await _explained(database, words, values, without=("bitmapscan", "sort"))
-        # To PostgreSQL, whose table is empty, one index is as good as another.
+        # On an empty table, PostgreSQL may choose any index.
         assert way in plan or database.dialect == "postgresql", plan
         assert not re.search(r"TEMP B-TREE|Sort", plan), plan
 
@@ -104,11 +104,11 @@ async def test_audience_is_counted_from_the_list_index(database: Database) -> No
     [(words, values)] = await _asked(database, count)
     plan = await _explained(database, words, values)
     assert "ix_subscriptions_of_list" in plan, plan
-    assert not re.search(r"email=\? AND list_key=\?", plan), plan  # on SQLite: one look at each person, not three
+    assert not re.search(r"email=\? AND list_key=\?", plan), plan  # SQLite looks each contact up once, not three times.
 
 
 async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> list[tuple[str, Sequence[Any]]]:
-    """The queries of lists, as the driver receives them."""
+    """Return the queries of lists, as the driver receives them."""
     heard: list[tuple[str, Sequence[Any]]] = []
 
     def hear(_connection: Any, _cursor: Any, words: str, values: Sequence[Any], _context: Any, _many: bool) -> None:
@@ -126,7 +126,7 @@ async def _asked(database: Database, *lists: Callable[[], Awaitable[Any]]) -> li
 
 _PEOPLE = [("id", "ada@example.com", None, None, None, "{}")]
 _ADDRESSES = [(row[1],) for row in _PEOPLE]
-# What is asked of many people at once.
+# Queries about many contacts at once.
 ABOUT_PEOPLE: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (suppressions.SUPPRESSED_AMONG, {"emails": _ADDRESSES, "list_key": "news"}),
     (store.ADD_IMPORTED, {"contacts": _PEOPLE, "erasure": "erasure", "now": 1}),
@@ -277,7 +277,4 @@ async def _happen(bench: Bench, campaign_key: int, *happened: tuple[str, int], o
 
 async def _add_up(bench: Bench) -> None:
     """Tally in batches so small that they split the events of one message."""
-    counting = EventTallier(bench.database, bench.clock, batch_size=2)
-    for _ in range(2):
-        while await counting.add_batch():
-            pass
+    await EventTallier(bench.database, bench.clock, batch_size=2).add_existing()

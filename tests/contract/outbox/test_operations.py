@@ -22,7 +22,7 @@ async def accepted(database: Database, clock: ManualClock, **changes: object) ->
 
 
 async def begun(database: Database, clock: ManualClock, **changes: object) -> tuple[str, Claimed]:
-    """A message that is with the provider right now."""
+    """Create a message whose attempt has begun."""
     outbox_id = await accepted(database, clock, **changes)
     [claimed] = await claims_of(database, clock).claim(1)
     await a_settler(database, clock).exchange([], [claimed])

@@ -22,7 +22,7 @@ async def held(bench: Bench) -> None:
 
 
 async def set_status(bench: Bench, status: Status) -> None:
-    """Leave every message as a backup has it that was made during a send."""
+    """Set the status of every message, as in a backup that was made during a send."""
     async with bench.database.write() as tx:
         now = bench.clock.now()
         values = {"status": status, "attempted_at": now, "in_doubt_since": now, "claimable_at": now}

@@ -109,7 +109,7 @@ async def test_new_quota_ends_the_deferrals(bench: Bench) -> None:
     await bench.drain(provider)
     bench.clock.advance(MINUTE)
     account.remaining = 5
-    assert await sync.sync()  # somebody asked for it
+    assert await sync.sync()  # Somebody requested a sync.
     assert await held(bench) == []
     await bench.drain(provider)
     assert len(provider.messages) == 1
@@ -129,7 +129,7 @@ async def test_messages_in_flight_during_a_sync_are_subtracted(bench: Bench) -> 
     assert allowance is not None
     assert known.remaining == 10
     assert allowance.remaining <= 10 - 4
-    bench.clock.advance(1_000)  # workers look at the figures once a second
+    bench.clock.advance(1_000)  # Workers read the quota once a second.
     provider.let_go()
     await run
     assert len(provider.messages) <= 4 + 4 + 10
@@ -144,9 +144,9 @@ async def test_messages_counted_by_the_previous_sync_are_subtracted(database: Da
     ledger = DatabaseLedger(database, clock)
     assert (await ledger.reserve(windows(Limits(), 1, clock.now(), before), 30)).count == 30
     clock.advance(EVERY)
-    account.remaining = 70  # it has seen all thirty
+    account.remaining = 70  # The provider has counted all thirty messages.
     assert await sync.tick()
-    late = await ledger.reserve(windows(Limits(), 1, clock.now(), before), 20)  # by one who has not looked yet
+    late = await ledger.reserve(windows(Limits(), 1, clock.now(), before), 20)  # With the old quota.
     assert late.count == 20
     assert await reserved(database, clock, 1_000, "ses") == 50
     await ledger.give_back(windows(Limits(), 1, clock.now(), before), 5)
@@ -210,11 +210,11 @@ async def test_quotas_of_a_route_are_added(database: Database, clock: ManualCloc
     assert await reserved(database, clock, 100, "ses", "smtpbz") == 50
     assert (
         await quotas.load_quota_snapshot(database, ["ses", "smtp"], EVERY) is None
-    )  # who does not tell may take any number
+    )  # A provider that reports no quota has no limit.
     clock.advance(EVERY)
     smtpbz.is_silent = True
     ses.remaining = 1_000
-    assert not await sync.tick()  # a round counts as a whole
+    assert not await sync.tick()  # If one provider fails, the whole round counts as failed.
     assert await reserved(database, clock, 100, "ses", "smtpbz") == 0
     smtpbz.is_silent, ses.remaining = False, None
     clock.advance(EVERY)

@@ -1,15 +1,18 @@
 """Message records with their timelines, and lists page by page, on both engines."""
 
 import pytest
+from sqlalchemy import select
 
 from mailwright.domain.clock import HOUR, MINUTE, ManualClock
 from mailwright.domain.errors import NotFound
 from mailwright.domain.message import Delivered, Source
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import message_records
+from mailwright.outbox.defer import record_lane_deferral
 from mailwright.outbox.message_records import MessageSearch
 from mailwright.outbox.queue_gauges import QueueState, queue_state
 from mailwright.storage.database import Database
+from mailwright.storage.tables import deliveries
 from tests.builders import a_message, a_settler, an_acceptor, claims_of
 from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt, begun
 
@@ -54,7 +57,7 @@ async def test_pages_have_no_gaps_or_duplicates(database: Database, clock: Manua
     found: list[str] = []
     before = message_records.NEWEST
     while page := await message_records.search(database, 1, MessageSearch(before_key=before), limit=10):
-        await acceptor.accept([a_message()])  # what comes in meanwhile is newer than the pages to come
+        await acceptor.accept([a_message()])  # Messages that arrive meanwhile are newer than the remaining pages.
         found.extend(message.outbox_id for message in page)
         before = page[-1].message_key
     assert found == [message.outbox_id for message in reversed(ours)]
@@ -86,7 +89,7 @@ async def test_dead_letters_are_paged_newest_first(database: Database, clock: Ma
     dead_letter_list = []
     for number in range(5):
         dead_letter_list.append(await a_failed_message(database, clock))
-        clock.advance(number % 2)  # some of them in the same millisecond
+        clock.advance(number % 2)  # Some messages have the same time.
     found: list[str] = []
     before = (message_records.NEWEST, message_records.NEWEST)
     while page := await message_records.dead_letters(database, 1, limit=2, before=before):
@@ -111,3 +114,19 @@ async def test_queue_state_counts_waiting_and_unresolved_messages(database: Data
     await claims_of(database, clock).claim(2)
     state = await queue_state(database, clock.now())
     assert (state.due, state.later, state.sending) == (1, 1, 3)
+
+
+@pytest.mark.parametrize(("reason", "is_planned"), [("rate_limited", True), ("provider_unavailable", False)])
+async def test_planned_wait_does_not_age_due_messages(
+    database: Database, clock: ManualClock, reason: str, is_planned: bool
+) -> None:
+    await an_acceptor(database, clock).accept([a_message()])
+    accepted_at = clock.now()
+    async with database.write() as tx:
+        [row] = await tx.execute(select(deliveries.c.lane))
+        await record_lane_deferral(tx, row.lane, reason, accepted_at + HOUR)
+    clock.advance(HOUR - 1)
+    assert (await queue_state(database, clock.now())).oldest_due == (None if is_planned else accepted_at)
+    clock.advance(HOUR)
+    oldest = (await queue_state(database, clock.now())).oldest_due
+    assert oldest == (accepted_at + HOUR if is_planned else accepted_at)

@@ -109,7 +109,7 @@ async def test_release_can_send_due_messages(bench: Bench, tmp_path: Path) -> No
 
 
 async def test_running_process_notices_a_restore(bench: Bench) -> None:
-    guard = RestoreGuard(bench.database, bench.clock, [])  # without any marker outside its memory
+    guard = RestoreGuard(bench.database, bench.clock, [])  # Without a marker outside of the database.
     await guard.check()
     before = await stored(bench, SEQUENCE)
     await guard.check()
@@ -136,7 +136,7 @@ async def test_marker_in_valkey_serves_every_machine(bench: Bench, valkey: Valke
 def test_missing_file_of_a_known_database_is_refused(tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{tmp_path}/mailwright.db", state=tmp_path / "state")
     database = Database(settings.database_url)
-    require_known_file(settings, database)  # Nothing is known yet.
+    require_known_file(settings, database)  # No marker exists yet.
     marker = FileMarker(settings.state, database.url)
     marker.file.parent.mkdir()
     marker.file.write_bytes(b'{"database_id": "one", "sequence": 3, "at": 1800000000000}')

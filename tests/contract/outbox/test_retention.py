@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import orjson
 import pytest
+from arro3.io import read_parquet
 from sqlalchemy import Table, func, insert, select, text
 
 from mailwright.app.retention import RetentionDuty, RetentionSweep, make_retention
@@ -190,6 +192,39 @@ async def test_late_report_about_another_recipient_suppresses_nobody(bench: Benc
     assert await count_rows(bench, suppressions) == 0
 
 
+@pytest.mark.parametrize("names_the_message", [True, False])
+@pytest.mark.parametrize("kind", ["cc", "bcc"])
+@pytest.mark.parametrize("rules", [["bodies"], ["messages"], ["bodies", "messages"]], ids="-".join)
+async def test_late_complaint_of_a_copy_suppresses_its_address(
+    bench: Bench, kind: str, rules: list[str], names_the_message: bool
+) -> None:
+    [outbox_id] = await bench.accept(a_message_with(**{kind: ["Other <Other@example.com>", LATE]}))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    for each in rules:
+        await rule(bench, RetentionKind(each))
+        assert await sweep(bench) >= 1
+    unnamed = replace(a_late_report(bench, outbox_id), key="k0", recipient=None)
+    report = a_late_report(bench, outbox_id if names_the_message else None)
+    await bench.engine.reports.receive([unnamed, report], by_address=True)
+    async with bench.database.read() as tx:
+        assert [row.email for row in await tx.execute(select(suppressions.c.email))] == [LATE]
+
+
+async def test_erased_recipient_leaves_its_copies_to_themselves(bench: Bench) -> None:
+    [outbox_id] = await bench.accept(a_message_with(cc=[LATE]))
+    await bench.drain(ScriptedProvider())
+    bench.clock.advance(AGE)
+    await rule(bench, RetentionKind.MESSAGES)
+    await sweep(bench)
+    async with bench.database.read() as tx:
+        found = await tx.execute(select(deleted_messages.c.to_email).where(deleted_messages.c.is_copy == 0))
+    await erase(bench.database, bench.clock, DEFAULT_TENANT, found[0].to_email, actor="ada")
+    before = await count_rows(bench, suppressions)
+    await bench.engine.reports.receive([replace(a_late_report(bench, outbox_id), recipient=None)], by_address=True)
+    assert await count_rows(bench, suppressions) == before
+
+
 async def test_recipients_of_deleted_messages_are_deleted_later(bench: Bench) -> None:
     await a_deleted_message(bench)
     bench.clock.advance(RECIPIENTS_KEPT_FOR)
@@ -323,7 +358,7 @@ async def test_running_campaign_keeps_its_messages(bench: Bench) -> None:
     assert await bench.statuses() == {"SENT": 3}
 
 
-async def test_other_kinds_are_deleted_by_age(bench: Bench) -> None:
+async def test_other_kinds_are_deleted_by_age(bench: Bench, tmp_path: Path) -> None:
     now = bench.clock.now()
     entry = {"tenant_id": DEFAULT_TENANT, "actor": "ada", "action": "x", "subject": "y", "detail": "{}"}
     report = {"tenant_id": DEFAULT_TENANT, "type": "delivered", "verdict": "none", "is_proof": False, "at": now}
@@ -338,8 +373,12 @@ async def test_other_kinds_are_deleted_by_age(bench: Bench) -> None:
         await tx.execute(insert(imports).values(**imported, import_id=uuid7(now), finished_at=None))
     bench.clock.advance(AGE)
     for kind in (RetentionKind.AUDIT_LOG, RetentionKind.REPORTS, RetentionKind.IMPORTS):
-        await rule(bench, kind)
-    assert await sweep(bench) == 3
+        await rule(bench, kind, exports=True)
+    folder = tmp_path / "exports"
+    assert await sweep(bench, {"retention_export": folder, "retention_export_format": "parquet"}) == 3
+    lines = {line["table"]: line for line in rewritten(folder)}
+    assert sorted(lines) == ["audit_log", "imports", "reports"]
+    assert lines["reports"]["is_proof"] is False
     assert (await count_rows(bench, reports), await count_rows(bench, imports)) == (1, 2)
 
 
@@ -384,16 +423,91 @@ def exported(folder: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
 
 
-async def test_export_contains_each_deleted_row_once(bench: Bench, tmp_path: Path) -> None:
-    ids = await a_history(bench, 5)
-    await sweep(bench)
+@pytest.mark.parametrize("file_format", ["jsonl", "parquet"])
+async def test_export_contains_each_deleted_row_once(bench: Bench, tmp_path: Path, file_format: str) -> None:
+    folder = tmp_path / "exports"
+    settings = {"retention_export": folder, "retention_export_format": file_format}
+    ids = []
+    for _ in range(2):
+        ids += await a_history(bench, 5)
+        await sweep(bench)
+        await rule(bench, RetentionKind.BODIES, exports=True)
+        assert await sweep(bench, settings) == 5
     stored = await count_rows(bench, events)
     await rule(bench, RetentionKind.MESSAGES, exports=True)
-    assert await sweep(bench, {"retention_export": tmp_path}) == 5
-    lines = exported(tmp_path)
-    assert sorted(line["outbox_id"] for line in lines if line["table"] == "messages") == sorted(ids)
+    assert await sweep(bench, settings) == 10
+    lines = exported(folder) if file_format == "jsonl" else rewritten(folder)
+    whole = [line for line in lines if line["table"] == "messages" and "tenant_id" in line]
+    assert sorted(line["outbox_id"] for line in whole) == sorted(ids)
+    bodies = [line for line in lines if line["table"] == "messages" and "tenant_id" not in line]
+    assert [orjson.loads(line["payload"])["html"] for line in bodies] == ["<p>Hello</p>"] * 10
+    assert [line["locked_by"] for line in lines if line["table"] == "deliveries"] == [None] * 10
     assert len([line for line in lines if line["table"] == "events"]) == stored
     assert (await audit(bench.database)).ok
+
+
+def rewritten(folder: Path) -> list[dict[str, Any]]:
+    """Read all Parquet files, and require that nothing else is left."""
+    assert [file.name for file in folder.iterdir() if file.suffix != ".parquet"] == []
+    rows = []
+    for file in sorted(folder.iterdir()):
+        for batch in read_parquet(file):
+            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            names = {"table": file.suffixes[-2].removeprefix(".")}
+            rows += [names | dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return rows
+
+
+@pytest.mark.parametrize("point", ["before renaming", "before the commit", "before deleting", "continued meanwhile"])
+async def test_interrupted_parquet_export_keeps_each_row_once(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    ids = await a_history(bench, 4)
+    await sweep(bench)
+    settings = {"retention_export": tmp_path / "exports", "retention_export_format": "parquet"}
+    retention = make_retention(bench.engine.settings.model_copy(update=settings), bench.database, bench.clock)
+    begun = await retention.run_batch(await rule(bench, RetentionKind.MESSAGES, exports=True), 2)
+    rename, delete = Path.replace, Path.unlink
+
+    def replace(file: Path, target: Path) -> None:
+        if point == "before the commit":
+            rename(file, target)
+        raise KeyboardInterrupt
+
+    def unlink(file: Path, missing_ok: bool = False) -> None:
+        if file.suffix == ".gz":
+            raise KeyboardInterrupt
+        delete(file, missing_ok=missing_ok)
+
+    async def continue_meanwhile(write: Any, *arguments: Any) -> Any:
+        result = write(*arguments)
+        await retention.run_batch(begun, 2)
+        return result
+
+    with monkeypatch.context() as patched:
+        if point == "continued meanwhile":
+            patched.setattr(asyncio, "to_thread", continue_meanwhile)
+            await retention.finish_exports(begun)
+        else:
+            patched.setattr(Path, *("unlink", unlink) if point == "before deleting" else ("replace", replace))
+            with pytest.raises(KeyboardInterrupt):
+                await retention.finish_exports(begun)
+    bench.clock.advance(1)  # The name of a new file has the time.
+    assert await sweep(bench, settings) == (0 if point == "continued meanwhile" else 2)
+    assert sorted(row["outbox_id"] for row in rewritten(tmp_path / "exports") if row["table"] == "messages") == sorted(
+        ids
+    )
+
+
+async def test_parquet_without_its_package_deletes_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await a_history(bench)
+    await rule(bench, RetentionKind.MESSAGES, exports=True)
+    monkeypatch.setitem(sys.modules, "arro3.io", None)
+    settings = {"retention_export": Path("exports"), "retention_export_format": "parquet"}
+    runner = RetentionSweep(bench.engine.settings.model_copy(update=settings), bench.database, bench.clock)
+    assert [count async for _, count in runner.run(await list_rules(bench.database))] == []
+    assert "mailwright[parquet]" in runner.failed[0][1]
+    assert await count_rows(bench, messages) == 3
 
 
 async def test_export_without_folder_is_refused(bench: Bench) -> None:

@@ -94,7 +94,7 @@ async def test_search_without_an_index_is_bounded(
     assert first.is_cut
     assert first.next_key is not None
     rest = await finding.search_contacts(
-        database, DEFAULT_TENANT, finding.ContactQuery("needle"), limit=10, before=first.next_key
+        database, DEFAULT_TENANT, finding.ContactQuery("needle"), limit=10, after=first.next_key
     )
     assert [each.email for each in rest.contacts] == ["person0@example.com"]
 
@@ -127,7 +127,7 @@ async def test_contacts_are_found_by_name_status_list_and_tag(database: Database
     assert await finding.list_tags(database, DEFAULT_TENANT) == ["vip"]
     page = await finding.search_contacts(database, DEFAULT_TENANT, finding.ContactQuery(tag="vip"), limit=1)
     rest = await finding.search_contacts(
-        database, DEFAULT_TENANT, finding.ContactQuery(tag="vip"), limit=5, before=page.next_key or 0
+        database, DEFAULT_TENANT, finding.ContactQuery(tag="vip"), limit=5, after=page.next_key or 0
     )
     assert [each.name for each in (*page.contacts, *rest.contacts)] == ["Grace", "Ada"]
 
@@ -231,4 +231,37 @@ async def test_subjects_are_listed_as_recipients_see_them(database: Database, cl
     found = (await messages.find_page(database, DEFAULT_TENANT, MessageSearch(), limit=10)).messages
     subjects = {each.outbox_id: each.subject for each in found}
     filled = await render_subjects(database, subjects, tenant_id=DEFAULT_TENANT, at=clock.now())
-    assert sorted(filled.values()) == ["Ada, hello"]  # of what cannot be filled in, the template itself is shown
+    assert sorted(filled.values()) == ["Ada, hello"]  # A subject that cannot be rendered is shown as its template.
+
+
+ORDERS = list(finding.ContactOrder)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("asked", [{}, {"text": "example"}, {"status": "active"}, {"list_key": "news"}, {"tag": "vip"}])
+async def test_every_order_shows_each_contact_once(
+    database: Database, clock: ManualClock, order: finding.ContactOrder, asked: dict[str, str]
+) -> None:
+    standing = ContactStatusService(database, clock)
+    await lists.create(database, clock, DEFAULT_TENANT, "news")
+    names = ["b.c", "a", "bc", "d", "b_d", "z", "c"]
+    for name in names:
+        await contacts.put(database, clock, DEFAULT_TENANT, f"{name}@example.com", ContactChange(tags=["vip"]))
+        await standing.subscribe(DEFAULT_TENANT, f"{name}@example.com", "news", source="test")
+    expected = [f"{name}@example.com" for name in names]
+    if "email" in order:
+        expected.sort()
+    if order.startswith("-"):
+        expected.reverse()
+    found: list[str] = []
+    after: int | None = None
+    for _ in range(20):
+        page = await finding.search_contacts(
+            database, DEFAULT_TENANT, finding.ContactQuery(**asked), limit=3, after=after, order=order, scan_limit=2
+        )
+        found += [each.email for each in page.contacts]
+        after = page.next_key
+        if after is None:
+            break
+    assert found == expected
+    assert await finding.count_contacts(database, DEFAULT_TENANT, most=4) == 4

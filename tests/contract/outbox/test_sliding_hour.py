@@ -33,7 +33,7 @@ def sliding(limit: int, now: Instant) -> tuple[LimitWindow, ...]:
 
 @pytest.mark.promise("limits-sliding-hour")
 async def test_full_hour_opens_when_its_oldest_minute_expires(ledger: Ledger, clock: ManualClock) -> None:
-    """1,800,000,000,000 is a full hour: with hours of the clock, sixty more would go a minute later."""
+    """The test clock begins at a full hour, so a limit by clock hours would allow sixty more a minute later."""
     clock.advance(HOUR - 30 * SECOND)
     first = clock.now()
     assert (await ledger.reserve(sliding(60, first), 100)).count == 60
@@ -51,7 +51,7 @@ async def test_full_hour_opens_when_its_oldest_minute_expires(ledger: Ledger, cl
 
 @pytest.mark.promise("limits-sliding-hour")
 async def test_concurrent_reservations_share_the_sliding_hour(ledger: Ledger, clock: ManualClock) -> None:
-    """Two workers whose clocks differ by a little open two counters at once; neither sees the other's yet."""
+    """Two workers with slightly different clocks open two counters at once, and neither sees the other's counter."""
     now = clock.now() + HOUR
     asked = [ledger.reserve(sliding(50, now + (number % 3 - 1) * MINUTE), 3) for number in range(40)]
     assert sum(grant.count for grant in await asyncio.gather(*asked)) == 50

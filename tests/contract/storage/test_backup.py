@@ -4,14 +4,13 @@ import asyncio
 import errno
 import gzip
 import os
-import signal
+import resource
 import sqlite3
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
 from mailwright.app.backups import Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
@@ -25,10 +24,11 @@ from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
 from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaign_attachments, metadata, sessions, workers
+from mailwright.storage.tables import workers
 from tests.builders import a_bench, a_message, settings_for
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
+from tests.faults.backups import RESTORE_POINTS, RESTORED, content, fill, killed
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("backup-restores")
@@ -36,31 +36,7 @@ pytestmark = pytest.mark.promise("backup-restores")
 
 async def filled(url: str, clock: ManualClock) -> None:
     async with a_bench(url, clock) as bench:
-        await bench.accept(*[a_message() for _ in range(7)])
-        await bench.drain(ScriptedProvider())
-        await bench.accept(*[a_message(to=f"zoë{number}@exämple.com") for number in range(3)])
-        async with bench.database.write() as tx:
-            attachment = {"attachment_id": "x", "tenant_id": 1, "campaign_key": 1, "filename": "a.bin", "created_at": 1}
-            attachment |= {"content_type": "application/octet-stream", "size_bytes": 256, "content": bytes(range(256))}
-            await tx.execute(insert(campaign_attachments).values(**attachment))
-
-
-_NOT_IN_THE_BACKUP = ("sending_hold", "sequence", "last_backup")
-
-
-async def content(url: str) -> dict[str, Any]:
-    """Return every row of every table that a backup holds, except what the backup and a restore add afterwards."""
-    database = Database(url)
-    found = {}
-    try:
-        async with database.read() as tx:
-            for table in metadata.sorted_tables:
-                if table is not sessions and table is not workers:
-                    rows = await tx.execute(select(table).order_by(*table.primary_key))
-                    found[table.name] = [tuple(row) for row in rows if row[0] not in _NOT_IN_THE_BACKUP]
-    finally:
-        await database.close()
-    return found
+        await fill(bench)
 
 
 async def backed_up(url: str, clock: ManualClock, target: Path, **options: Any) -> Backup:
@@ -309,7 +285,7 @@ async def test_encrypted_backup_needs_its_key(engine: DatabaseAddress, clock: Ma
     public = tmp_path / "public.txt"
     public.write_text(key.read_text().split("public key: ")[1].splitlines()[0])
     written = await backed_up(engine.url, clock, tmp_path / "public.mwbackup", key=public)
-    assert written.audit is None  # Nobody here can read it.
+    assert written.audit is None  # The key that is needed to read the backup is not available here.
     assert (await audit_of(tmp_path / "public.mwbackup", key)).ok
 
 
@@ -346,53 +322,53 @@ async def test_full_disk_leaves_no_file(
     assert [*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*")] == []
 
 
-# Runs a restore in a process that is killed at the given point: while loading, or before or while the file is replaced.
-KILLED = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from mailwright.app import backups, restoring
-from mailwright.domain.clock import SystemClock
-from mailwright.ops.settings import load
-
-url, file, point = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-die = lambda: os.kill(os.getpid(), signal.SIGKILL)
-load_tables = backups.load_tables
-
-def counted(connection, parts):
-    def until(parts):
-        for number, part in enumerate(parts):
-            yield part
-            number == point and die()
-    load_tables(connection, until(parts))
-    point == 100 and die()
-
-def replace(new, current, replace=Path.replace):
-    point == 101 and die()
-    replace(new, current)
-    point == 102 and die()
-
-backups.load_tables = counted
-Path.replace = replace
-settings = load(database_url=url, images=file.parent / "images")
-asyncio.run(restoring.restore(settings, SystemClock(), file, key=None, verify=False))
-"""
+async def test_full_disk_during_the_audit_leaves_no_file(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    await backed_up(engine.url, clock, tmp_path / "first.mwbackup")  # Gives the database an ID.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # Enough for the backup, not for its copy.
+    try:
+        with pytest.raises(BackupNotWritten, match="free space"):
+            await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each.name for each in (*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*"))] == ["first.mwbackup"]
 
 
+# Few points, because each starts a process. `make faults` runs all.
 async def test_killed_restore_leaves_one_whole_database(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:
+    file = tmp_path / "a.mwbackup"
     await filled(engine.url, clock)
-    await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    await backed_up(engine.url, clock, file)
     old = await content(engine.url)
     async with a_bench(engine.url, clock) as bench:
         await bench.accept(a_message())
     new = await content(engine.url)
-    points = (0, 3, 100, 101, 102) if engine.name == "sqlite" else (0, 3, 100)
-    for point in points:
-        arguments = (sys.executable, "-c", KILLED, engine.url, str(tmp_path / "a.mwbackup"), str(point))
-        process = await asyncio.create_subprocess_exec(*arguments)
-        assert await process.wait() == -signal.SIGKILL
-        assert await content(engine.url) == (old if point == 102 else new)
-    result = await restore(_settings(engine.url, tmp_path), clock, tmp_path / "a.mwbackup", key=None, verify=True)
+    points = RESTORE_POINTS[engine.name]
+    for point in points[1:5:3] + points[6:7]:
+        assert await killed("restore", engine.url, file, point), point
+        assert await content(engine.url) == (old if point in RESTORED else new)
+    async with a_bench(engine.url, clock) as bench:
+        await bench.accept(a_message())  # New rows still get new numbers.
+    result = await restore(_settings(engine.url, tmp_path), clock, file, key=None, verify=True)
     assert result.audit.ok
     assert await content(engine.url) == old
+
+
+async def test_killed_backup_leaves_no_half_file(engine: DatabaseAddress, clock: ManualClock, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    file = folder / "a.mwbackup"
+    await filled(engine.url, clock)
+    await backed_up(engine.url, clock, tmp_path / "first.mwbackup")  # Gives the database an ID.
+    before = await content(engine.url)
+    for point in ("table 20", "sqlite rows 2"):
+        assert await killed("backup", engine.url, file, point), point
+        assert not file.exists()
+        assert await content(engine.url) == before
+    other = folder / "b.mwbackup"
+    assert (await backed_up(engine.url, clock, other)).audit is not None
+    assert [each.name for each in folder.iterdir() if each.name.startswith(".")] == []

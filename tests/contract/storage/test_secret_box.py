@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
+from mailwright.access.second_factors import SecondFactors
 from mailwright.access.users import Users
 from mailwright.app.databases import open_database
 from mailwright.domain.clock import ManualClock
@@ -44,11 +45,12 @@ def users_of(database: Database, clock: ManualClock) -> Users:
 async def test_second_factor_is_encrypted_and_works(database: Database, clock: ManualClock) -> None:
     users = users_of(database, clock)
     ada = await users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-    secret = await users.begin_second_factor(ada)
-    assert await users.pending_secret(ada) == secret
-    assert await users.confirm_second_factor(ada, pyotp.TOTP(secret).at(clock.now() // 1000)) is not None
+    factors = SecondFactors(database, clock, FailedSignIns(database, clock))
+    secret = await factors.begin(ada)
+    assert await factors.pending_secret(ada) == secret
+    assert await factors.confirm(ada, pyotp.TOTP(secret).at(clock.now() // 1000)) is not None
     clock.advance(30_000)
-    assert await users.verify_code(ada, pyotp.TOTP(secret).at(clock.now() // 1000), "192.0.2.1")
+    assert await factors.verify(ada, pyotp.TOTP(secret).at(clock.now() // 1000), "192.0.2.1")
     [kept] = await stored(database, user_rows.c.totp_secret)
     assert secret not in kept
 

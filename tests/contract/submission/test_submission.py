@@ -18,12 +18,14 @@ from mailwright.access.roles import Scope
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.states import Status
 from mailwright.sources.smtp import connection
 from mailwright.sources.smtp.session import MAX_ERRORS
 from mailwright.storage.database import Database
 from tests.api import an_engine
 from tests.builders import Bench
 from tests.standins.provider import ScriptedProvider
+from tests.standins.smtp_sink import SmtpSink
 from tests.submission import (
     EMAIL,
     Submission,
@@ -34,6 +36,7 @@ from tests.submission import (
     credentials,
     server_tls,
 )
+from tests.unit.providers.smtp_builders import smtp_to
 
 
 @pytest.fixture
@@ -106,6 +109,36 @@ async def test_commands_can_be_pipelined(submission: Submission) -> None:
         replies = (await client.reader.read()).decode().splitlines()
     assert [line[:3] for line in replies] == ["250", "250", "354", "250"] * 50 + ["221"]
     assert await submission.stored() == [f"{number}@example.com" for number in range(50)]
+
+
+ENVELOPES = (
+    *[("MAIL FROM:<shop@example.com>", f"RCPT TO:<{to}>") for to in ("ada@example.com", "Ada+1@Example.COM", "a@b")],
+    *[(f"MAIL from:<{sender}>", "RCPT to:<ada@example.com>") for sender in ("a..b@example.com", "a@-b.example", "")],
+    *[(f"MAIL FROM:<a@b.example> {size}", "RCPT TO:<ada@b.example>") for size in ("SIZE=9", "SIZE=999999999", "SIZE=")],
+    ("MAIL FROM:<a@b.example> SIZE=9 BODY=8BITMIME", "RCPT TO:<a@b.example>", "RCPT TO:<ada@b.example>"),
+    ("MAIL FROM:<a@b.example>", "MAIL FROM:<a@b.example>", "RCPT TO:<ada@b.example>"),
+    ("RSET", "MAIL FROM:<a@b.example>", "RCPT TO:<ada@b.example> NOTIFY=NEVER"),
+)
+
+
+@pytest.mark.parametrize("is_signed_in", [True, False])
+async def test_pipelined_commands_get_the_replies_of_single_ones(submission: Submission, is_signed_in: bool) -> None:
+    for lines in ENVELOPES:
+        heard, stored = [], []
+        for is_pipelined in (False, True):
+            before = len(await submission.stored())
+            async with a_dialogue(submission, is_signed_in=is_signed_in) as client:
+                commands = (*lines, "DATA")
+                if is_pipelined:
+                    client.writer.write("".join([f"{line}\r\n" for line in commands]).encode())
+                    heard.append([await client.reply() for _ in commands])
+                else:
+                    heard.append(await client.say(*commands))
+                if heard[-1][-1].startswith("354"):
+                    assert (await client.ask(EMAIL + b".\r\n")).startswith("250")
+            stored.append((await submission.stored())[before:])
+        assert heard[0] == heard[1], lines
+        assert stored[0] == stored[1], lines
 
 
 async def test_email_arrives_in_any_pieces(submission: Submission) -> None:
@@ -242,9 +275,38 @@ async def test_bad_recipients_leave_the_others(submission: Submission) -> None:
     async with a_dialogue(submission) as client:
         bad = ["RCPT TO:<postmaster>", "RCPT TO:<jürgen@example.com>", "RCPT TO:<a@example.com> NOTIFY=NEVER"]
         replies = await client.say("MAIL FROM:<shop@example.com>", *bad, "RCPT TO:<ada@bücher.example>", "DATA")
-        assert [reply[:9] for reply in replies[1:4]] == ["553 5.1.3", "553 5.1.3", "555 5.5.4"]
+        assert [reply[:9] for reply in replies[1:4]] == ["553 5.1.3", "553 5.6.7", "555 5.5.4"]
         assert (await client.ask(EMAIL + b".\r\n")).startswith("250")
     assert await submission.stored() == ["ada@xn--bcher-kva.example"]
+
+
+async def test_international_address_is_sent_with_smtputf8(bench: Bench) -> None:
+    email = an_email()
+    email.replace_header("To", "Jürgen <jürgen@example.com>")
+
+    def send() -> None:
+        with smtplib.SMTP("127.0.0.1", submission.port) as client:
+            client.login("shop", submission.key)
+            client.send_message(email)
+
+    async with a_submission(bench.engine) as submission:
+        await asyncio.to_thread(send)
+        assert await submission.stored() == ["jürgen@example.com"]
+    async with SmtpSink() as sink, smtp_to(sink) as smtp:
+        await bench.drain(smtp)
+        [received] = await sink.received(1)
+    assert received.recipients == ("jürgen@example.com",)
+    assert "To: Jürgen <jürgen@example.com>".encode() in received.content
+
+
+async def test_international_address_fails_where_the_provider_refuses_it(bench: Bench) -> None:
+    async with a_submission(bench.engine) as submission, a_dialogue(submission) as client:
+        await client.say("MAIL FROM:<shop@example.com> SMTPUTF8", "RCPT TO:<jürgen@example.com>", "DATA")
+        accepted = await client.ask(EMAIL + b".\r\n")
+    async with SmtpSink(smtputf8=False) as sink, smtp_to(sink) as smtp:
+        await bench.drain(smtp)
+    record = await bench.record(accepted.split()[-1])
+    assert (record.summary.status, record.summary.error_code) == (Status.FAILED, "SMTP_UTF8_UNSUPPORTED")
 
 
 async def test_recipients_beyond_the_limit_are_deferred(submission: Submission) -> None:
@@ -335,6 +397,39 @@ async def test_stopping_server_finishes_what_it_stores(submission: Submission) -
         await submission.server.stop(5)
         assert (await busy.reply()).startswith("250")
         assert (await idle.reply()).startswith("421 4.3.2")
+
+
+@pytest.mark.promise("smtp-bad-input")
+async def test_client_that_half_closes_gets_every_reply(submission: Submission) -> None:
+    one = b"MAIL FROM:<shop@example.com>\r\nRCPT TO:<%d@example.com>\r\nDATA\r\n" + EMAIL + b".\r\n"
+    sign_in = f"EHLO app.example.com\r\nAUTH PLAIN {credentials('apikey', submission.key)}\r\n".encode()
+    async with a_dialogue(submission, is_signed_in=False) as client:
+        client.writer.write(sign_in + one % 1 + one % 2 + (one % 3)[:-3])
+        client.writer.write_eof()
+        replies = re.findall(r"^(\d+) ", (await client.reader.read()).decode(), re.MULTILINE)
+    assert replies == ["250", "235", *["250", "250", "354", "250"] * 2, "250", "250", "354"]
+    assert await submission.stored() == ["1@example.com", "2@example.com"]
+
+
+async def test_half_closed_connection_cannot_begin_tls(database: Database, clock: ManualClock, tmp_path: Path) -> None:
+    async with (
+        a_submission(an_engine(database, clock), server_tls(tmp_path)) as submission,
+        a_dialogue(submission, is_signed_in=False) as client,
+    ):
+        client.writer.write(b"EHLO app.example.com\r\nSTARTTLS\r\n")
+        client.writer.write_eof()
+        assert b"220 2.0.0" in await asyncio.wait_for(client.reader.read(), 60)
+
+
+async def test_early_close_does_not_reset_the_connection(submission: Submission) -> None:
+    """A reset would drop replies that the client has not read."""
+    async with a_dialogue(submission, is_signed_in=False) as client:
+        client.writer.write(b"WHAT\r\n" * MAX_ERRORS)
+        replies = [await client.reply() for _ in range(MAX_ERRORS + 1)]
+        assert replies[-1].startswith("421")
+        client.writer.write(b"NOOP\r\n" * 10_000)
+        await client.writer.drain()
+        assert await client.is_closed()
 
 
 async def test_tls_protects_password_and_email(database: Database, clock: ManualClock, tmp_path: Path) -> None:

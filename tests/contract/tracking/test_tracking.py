@@ -9,6 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import delete, select, update
 
+from mailwright.access.roles import Role
 from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
@@ -225,7 +226,7 @@ async def test_link_of_a_deleted_campaign_works_for_a_year(tracking: Tracking, m
     for days in (1, 364):
         tracking.clock.advance(days * DAY)
         assert (await tracking.request(link)).headers["location"] == SHOP
-        assert await tracking.drain() == 1  # It belongs to nothing, and nothing fails.
+        assert await tracking.drain() == 1  # The click belongs to no message, and nothing fails.
 
 
 async def test_transactional_message_is_tracked_only_on_request(tracking: Tracking) -> None:
@@ -373,8 +374,21 @@ async def test_check_shows_what_will_be_tracked(tracking: Tracking, mode: str, e
     ("mode", "tracked", "expected"),
     [
         ("individual", 1, ["those of the 1 recipient who consented.", "Clicked 1 100 %"]),
-        ("anonymous", 0, ["are counted without names.", "Clicks 1 in total", "does not show opens and clicks"]),
-        ("off", 0, ["Opens and clicks of this campaign were not tracked.", "Clicked 0 0 %"]),
+        (
+            "anonymous",
+            0,
+            [
+                "are counted without names.",
+                "Clicks 1 in total",
+                "does not show opens and clicks",
+                "Other 2 – – – 0 0 0",
+            ],
+        ),
+        (
+            "off",
+            0,
+            ["this campaign were not tracked.", "Opened – not tracked Clicked – not tracked", "Other 2 – – – 0 0 0"],
+        ),
     ],
 )
 async def test_report_page_says_what_was_tracked(
@@ -388,6 +402,29 @@ async def test_report_page_says_what_was_tracked(
         words = (await visit.open(f"/campaigns/{campaign_id}/report/figures")).words()
     assert [each for each in expected if each not in words] == []
     assert "Deliveries and bounces come from the provider." in words
+
+
+@pytest.mark.parametrize(
+    ("level", "reason"),
+    [
+        ("tenant", "tracking is off for this tenant"),
+        ("campaign", "tracking is off in this campaign"),
+        ("lists", "tracking is off for the chosen lists"),
+    ],
+)
+async def test_review_names_the_level_that_turned_tracking_off(
+    tracking: Tracking, tmp_path: Path, level: str, reason: str
+) -> None:
+    await join(tracking.bench.database, [ANN], consents_to_tracking=True)
+    campaign_id = await tracking.campaigns.create(**({"tracking": "off"} if level == "campaign" else {}))
+    if level != "campaign":
+        async with tracking.bench.database.write() as tx:
+            await tx.execute(update({"tenant": tenants, "lists": lists}[level]).values(tracking="off"))
+    async with a_tracking_dashboard(tracking, tmp_path, Role.ADMIN) as visit:
+        words = (await visit.open(f"/campaigns/{campaign_id}/checks")).words()
+        assert f"Opens and clicks are not tracked, because {reason}. Change tracking" in words
+        words = (await visit.open("/lists/~new")).words()
+    assert ("Tracking is off for this tenant" in words) is (level == "tenant")
 
 
 async def test_timeline_of_a_click_names_url_and_machine(tracking: Tracking) -> None:

@@ -160,7 +160,7 @@ async def test_deleted_rejection_does_not_count(bench: Bench) -> None:
     await newsletters(bench, 1, "bob@example.com")
     await bench.drain(ScriptedProvider())
     bench.clock.advance(40 * DAY)
-    await bench.accept(a_message())  # newer than what is deleted
+    await bench.accept(a_message())  # Newer than the rows that are deleted.
     rule = {"days": 30, "exports": False, "actor": "ada"}
     await set_rule(bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.MESSAGES, **rule)
     sweep = RetentionSweep(bench.engine.settings, bench.database, bench.clock)

@@ -1,4 +1,4 @@
-"""Messages of crashed workers, resends and probes hold up no other message, whatever hangs or was given back before."""
+"""Messages of crashed workers, resends and probes delay no other message, even if one of them hangs."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ DOWN = replace(FAULT, blames_provider=True)
 
 
 class HangingProvider(ScriptedProvider):
-    """The first message gets no response until `let_go`; the others get theirs at once."""
+    """The first message gets no response until `let_go`; all others get one at once."""
 
     def __init__(self, *answers: SendResult, capacity: int = 20) -> None:
         super().__init__(capacity=capacity)

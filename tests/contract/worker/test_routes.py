@@ -401,7 +401,7 @@ async def test_worker_reports_each_of_its_providers(bench: Bench, stage: Stage) 
                 await asyncio.sleep(0.01)
         found = await list_present(bench.database, bench.clock.now())
         until = bench.clock.now() + 5 * SECOND
-        assert [replace(each, seen_at=0, clock_skew=None) for each in found] == [
+        assert [replace(each, seen_at=0, clock_skew=None, settings_version=None) for each in found] == [
             WorkerPresence("ses", until, "AUTH_FAILED: wrong password", "worker-7"),
             WorkerPresence("smtp", None, None, "worker-7"),
         ]

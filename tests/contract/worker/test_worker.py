@@ -1,4 +1,4 @@
-"""The worker: whatever fails around it, no message is lost and none is sent without need."""
+"""The worker under failures: no message is lost, and none is sent twice without need."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -88,11 +88,11 @@ class Outage:
             monkeypatch.setattr(database, name, self._guarded(getattr(database, name)))
         monkeypatch.setattr(database, "transact", self._guarded_work(database.transact))
 
-    def _guarded(self, opened: Callable[[], Any]) -> Callable[[], Any]:
+    def _guarded(self, opened: Callable[..., Any]) -> Callable[..., Any]:
         @asynccontextmanager
-        async def guarded() -> AsyncIterator[Any]:
+        async def guarded(**options: Any) -> AsyncIterator[Any]:
             self._check()
-            async with opened() as tx:
+            async with opened(**options) as tx:
                 yield tx
 
         return guarded

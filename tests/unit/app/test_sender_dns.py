@@ -47,6 +47,12 @@ async def test_missing_and_duplicate_records_are_problems() -> None:
     assert (await verdicts(doubled))["spf"] is Verdict.PROBLEM
 
 
+async def test_advice_repeats_the_spf_record_to_publish() -> None:
+    [spf] = [each for each in await findings({}) if each.name == "spf"]
+    assert spf.publish is not None
+    assert spf.publish.value in (spf.advice or "")
+
+
 async def test_spf_is_checked_for_the_bounce_domain() -> None:
     bounces = {**GOOD, "bounce.example.net": ["v=spf1 -all"], "example.org": []}
     assert (await verdicts(bounces, bounce_address="b@bounce.example.net"))["spf"] is Verdict.OK

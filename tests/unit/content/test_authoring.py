@@ -359,3 +359,29 @@ def test_image_names_inside_urls_and_words_stay() -> None:
         compile_to_html(source, TemplateFormat.HTML, images={"logo.png": "https://mail.example/images/0a.png"})
         == source
     )
+
+
+MARKDOWN = "Hello\n\n- a\n\n> b\n\n| c | d |\n|---|---|\n| e | f |"
+MJML = "<mjml>{}<mj-body><mj-section><mj-column><mj-text>a</mj-text></mj-column></mj-section></mj-body></mjml>"
+
+
+@pytest.mark.parametrize(
+    ("format_", "source"),
+    [
+        (TemplateFormat.MARKDOWN, MARKDOWN),
+        *((TemplateFormat.MJML, MJML.format(head)) for head in ("", "<mj-head></mj-head>", "<mj-head />")),
+    ],
+)
+@pytest.mark.parametrize("locale", ["ar", "he-IL", "fa", "ur", "pt-BR"])
+def test_text_begins_at_the_side_of_its_language(format_: TemplateFormat, source: str, locale: str) -> None:
+    html = compile_to_html(source, format_, locale=locale)
+    is_right = locale != "pt-BR"
+    assert (re.search(r'<html[^>]* dir="rtl"', html) is not None) == is_right
+    body = html[html.index("<body") :]
+    assert (re.search(r"direction: ?rtl", body) is not None) == is_right
+    assert (re.search(r"text-align: ?left|padding-left: ?16px|border-left", body) is None) == is_right
+
+
+def test_author_decides_the_direction_of_mjml() -> None:
+    source = MJML.format("").replace("<mjml>", '<mjml dir="ltr">')
+    assert compile_to_html(source, TemplateFormat.MJML, locale="ar").count("rtl") == 0

@@ -61,3 +61,11 @@ def test_badge_has_the_clicks_of_its_link(links: list[tuple[str, int, int]], cha
     assert badge in shown
     assert shown.count("<span") == 1
     assert shown.endswith('<a href="https://mail.example/unsubscribe?t=1">Leave</a>')
+
+
+def test_badge_of_an_untracked_campaign_has_no_number() -> None:
+    nothing = EngagementCounts(0, 0, 0, 0)
+    html = '<a href="https://shop.example/">Shop</a>'
+    shown = click_map_html(html, CampaignEngagement(nothing, nothing, ()), a_definition(), OWN, is_tracked=False)
+    assert ">– not tracked<" in shown
+    assert ">0<" not in shown

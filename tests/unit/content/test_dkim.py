@@ -1,10 +1,7 @@
-from base64 import b64decode
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import dkim
 import pytest
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -15,6 +12,7 @@ from mailwright.content.dkim import DkimSigner, relaxed_body
 from mailwright.content.dkim_key import DkimKey
 from mailwright.content.mime import Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.errors import ConfigurationInvalid
+from tests.signatures import is_signed
 from tests.unit.content.emails import an_email
 
 
@@ -29,39 +27,12 @@ ED25519 = DkimKey.load(pem(ed25519.Ed25519PrivateKey.generate()), "example.com",
 BOTH = DkimSigner([RSA, ED25519])
 
 
-def dns(name: bytes, **_: object) -> bytes | None:
-    """dkimpy asks with and without the final dot, in either type."""
-    filter_ = name.decode().rstrip(".")
-    records = {f"{key.selector}._domainkey.{key.domain}": key.record().encode() for key in (RSA, ED25519)}
-    return records.get(filter_)
+def find_record(name: str) -> str | None:
+    return {f"{key.selector}._domainkey.{key.domain}": key.record() for key in (RSA, ED25519)}.get(name)
 
 
 def verifies(content: bytes, index: int = 0) -> bool:
-    try:
-        return bool(dkim.DKIM(content).verify(idx=index, dnsfunc=dns))
-    except dkim.DKIMException:
-        return False
-
-
-class VerifyKey:
-    """What dkimpy wants of PyNaCl, on `cryptography`."""
-
-    def __init__(self, key: bytes, encoder: object) -> None:
-        self._key = ed25519.Ed25519PublicKey.from_public_bytes(b64decode(key))
-
-    def verify(self, digest: bytes, signature: bytes) -> bytes:
-        self._key.verify(signature, digest)
-        return digest
-
-
-@pytest.fixture(autouse=True)
-def _nacl(monkeypatch: pytest.MonkeyPatch) -> None:
-    nacl = SimpleNamespace(
-        signing=SimpleNamespace(VerifyKey=VerifyKey),
-        encoding=SimpleNamespace(Base64Encoder=None),
-        exceptions=SimpleNamespace(BadSignatureError=InvalidSignature, ValueError=ValueError),
-    )
-    monkeypatch.setattr(dkim, "nacl", nacl, raising=False)
+    return is_signed(content, find_record, index)
 
 
 def a_signed_email() -> bytes:

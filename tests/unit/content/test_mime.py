@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from mailwright.content.headers import InvalidHeader, check_headers
 from mailwright.content.mime import EmailAttachment, Mailbox, UnsubscribeTargets, boundary, build_email, message_id
 from mailwright.domain.address import format_mailbox
-from mailwright.pipeline.compose import parse_mailbox
-from mailwright.providers.sendgrid import parse_own_mime
-from mailwright.providers.sendgrid.parsed_message import ParsedMailbox
+from mailwright.pipeline.senders import parse_mailbox
+from mailwright.providers.parsed_mime import parse_own_mime
+from mailwright.providers.parsed_mime.parsed_message import ParsedMailbox
 from tests.unit.content.emails import NOON, an_email, assert_is_clean, normal, part, read
 
 # Characters that a header can contain: all except control characters, line breaks and surrogates.

@@ -1,6 +1,7 @@
 """Pre-send checks: errors, warnings, and emails without issues."""
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from mailwright.content.presend_checks import (
     links_of,
     run_presend_checks,
 )
+from mailwright.domain.tracking_tokens import TrackingTokens, link_id_of
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.domain.web_view_tokens import WebViewTokens
 
 FOOTER = '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a> The Workshop, Rua do Ouro 1, 1100-060 Lisboa</p>'
 
@@ -66,6 +70,7 @@ def test_good_email_has_no_issues() -> None:
         ('<a href="https://elsewhere.example">www.bank.example</a>', "MISLEADING_LINK"),
         ('<img src="https://example.com/a.png">', "IMAGE_WITHOUT_ALT"),
         ('<img src="http://example.com/a.png" alt="">', "INSECURE_IMAGE"),
+        ('<img src="http://127.0.0.1:8025/images/a.png" alt="">', "LOCAL_IMAGE"),
         ('<img src="data:image/png;base64,AAAA" alt="">', "INLINE_IMAGE"),
         ('<img src="logo.png" alt="">', "BROKEN_IMAGE"),
         ('<img alt="">', "BROKEN_IMAGE"),
@@ -77,6 +82,57 @@ def test_good_email_has_no_issues() -> None:
 )
 def test_content_issues_are_found(html: str, code: str) -> None:
     assert codes(find_issues(html)) == [code]
+
+
+OUTBOX_ID = "0190a6c8-0000-7000-8000-000000000001"
+ADDRESS_TOKEN = UnsubscribeTokens("secret").make("u2@example.com", "news")
+TRACKING = TrackingTokens("secret")
+VIEW_TOKEN = WebViewTokens("secret").make(OUTBOX_ID)
+TRACKED = f"{TRACKING.link(20_000, 7, link_id_of(1, 'https://example.com'))}{TRACKING.recipient(OUTBOX_ID)}"
+PIXEL = f"{TRACKING.open(20_000, 7)}{TRACKING.recipient(OUTBOX_ID)}"
+
+
+@pytest.mark.promise("no-foreign-links")
+@pytest.mark.parametrize(
+    ("link", "advice"),
+    [
+        (f"https://mail.example.com/unsubscribe?token={ADDRESS_TOKEN}&message={OUTBOX_ID}", "{{ unsubscribe_url }}"),
+        (f"https://example.com/leave/?tenant=shop&token={ADDRESS_TOKEN}", "{{ unsubscribe_url }}"),
+        (f"https://mail.example.com/preferences?token={ADDRESS_TOKEN}", "{{ preferences_url }}"),
+        (f"https://mail.example.com/resubscribe?token={ADDRESS_TOKEN}", "the address"),
+        (f"https://mail.example.com/view/{VIEW_TOKEN}", "{{ web_view_url }}"),
+        (f"https://links.shop.example/t/{TRACKED}", "the address"),
+        (f"https://links.shop.example/t/{PIXEL}", "the address"),
+        (f"http://m.example/t/{TRACKING.link(20_000, 7, link_id_of(1, 'x'), is_anonymous=True)}", "the address"),
+        (f"http://m.example/t/{TRACKING.personal_link(20_000, 7, OUTBOX_ID, 'https://a.example/?x=1')}", "the address"),
+    ],
+)
+def test_personal_link_of_a_recipient_is_an_error(link: str, advice: str) -> None:
+    for issues in (
+        find_issues(f'<a href="{escape(link)}">Look</a>'),
+        find_issues(f"<table><tr><th style=\"background:url('{link}')\">Look</th></tr></table>"),
+        find_issues(text=f"Leave: {link}\n{{{{ unsubscribe_url }}}}"),
+    ):
+        [found] = [each for each in issues if each.code == "PERSONAL_LINK"]
+        assert found.level is IssueLevel.ERROR
+        assert advice in found.sentence
+        assert ADDRESS_TOKEN not in found.sentence
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://shop.example/unsubscribe?token={{ token }}",
+        "https://shop.example/reset?token=abcdefgh.abcdefghijklmnopqrstuvwxyz",
+        "https://shop.example/t/shirts",
+        f"https://shop.example/t/{'a' * 68}",
+        "https://shop.example/view/summer.2026",
+        "https://mail.example.com/preferences",
+        "https://[broken/unsubscribe?token=a",
+    ],
+)
+def test_link_without_a_personal_token_is_accepted(link: str) -> None:
+    assert "PERSONAL_LINK" not in codes(find_issues(f'<a href="{link}">Look</a>'))
 
 
 @pytest.mark.parametrize(
@@ -174,8 +230,9 @@ def test_every_code_has_a_level_and_is_used() -> None:
     source = Path(checks.__file__).read_text(encoding="utf-8")
     used = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', source.partition("def run_presend_checks")[2]))
     assert used <= ISSUE_LEVELS.keys()
-    # Found by requesting the link, and by comparing the schedule with the working hours.
-    assert ISSUE_LEVELS.keys() - used == {"DEAD_LINK", "OUTSIDE_HOURS"}
+    # Found by requesting the link, by comparing the schedule with the working hours, and in the blocks of a design.
+    elsewhere = {"DEAD_LINK", "OUTSIDE_HOURS", "UNFINISHED_BLOCK", "SAMPLE_TEXT", "SAMPLE_LINK"}
+    assert ISSUE_LEVELS.keys() - used == elsewhere
 
 
 def test_only_links_without_variables_are_checked() -> None:

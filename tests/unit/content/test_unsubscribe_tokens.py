@@ -160,7 +160,7 @@ def test_tenant_links_of_retired_secrets_stay_valid() -> None:
 
 
 def test_signature_is_never_a_secret_for_another_purpose() -> None:
-    """Whatever text is signed as a payload begins with a brace; what a purpose is made from does not."""
+    """Every signed payload begins with a brace, and no purpose does."""
     signature = TOKENS.make("jane@example.org").partition(".")[2]
     with pytest.raises(InvalidToken):
         TOKENS.for_tenant(2).parse(UnsubscribeTokens(signature).make("jane@example.org"))

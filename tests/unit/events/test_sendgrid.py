@@ -15,6 +15,7 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import sendgrid
+from mailwright.events.parsed_events import ParsedEvents
 from mailwright.events.rejected_events import EventRejected, ForgedEvent, MalformedEvent, StaleEvent
 from mailwright.events.sendgrid_signature import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridSignature
 from tests.standins.sendgrid import SendGridStandIn
@@ -41,7 +42,7 @@ def an_event(name: str, **fields: Any) -> dict[str, Any]:
     return {key: value for key, value in {**common, **fields}.items() if value is not None}
 
 
-def read(*events: Any) -> sendgrid.ParsedSendGridEvents:
+def read(*events: Any) -> ParsedEvents:
     return sendgrid.parse_events(json.dumps(events).encode(), NOW)
 
 

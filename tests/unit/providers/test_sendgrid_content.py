@@ -19,8 +19,8 @@ from mailwright.content.layout import Layout, RecipientHeaders, SharedHeaders
 from mailwright.content.mime import EmailAttachment, EmailParts, Mailbox, UnsubscribeTargets, build_email
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
-from mailwright.providers.sendgrid import parse_mime, parse_own_mime
-from mailwright.providers.sendgrid.parsed_message import ParsedMessage
+from mailwright.providers.parsed_mime import parse_mime, parse_own_mime
+from mailwright.providers.parsed_mime.parsed_message import ParsedMessage
 from tests.examples import examples
 from tests.standins.sendgrid import SendGridStandIn, complaints_about
 from tests.unit.content.emails import NOON, an_email, normal

@@ -7,9 +7,10 @@ import pytest
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
+from mailwright.providers.api_responses import LONGEST_PAUSE
 from mailwright.providers.http import HttpResponse
 from mailwright.providers.sendgrid import SendGridSettings
-from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, LONGEST_PAUSE, RESPONSE_RULES, interpret_response
+from mailwright.providers.sendgrid.responses import CREDITS_PAUSE, RESPONSE_RULES, interpret_response
 from tests.standins.http import EMPTY, GARBAGE, HTML, WRONG_JSON, Answer, a_large_answer
 from tests.standins.sendgrid import KEY, SendGridStandIn, refusal
 from tests.unit.providers.sendgrid_builders import a_mail, sendgrid_to
@@ -75,7 +76,7 @@ async def test_unknown_response_is_temporary(status: int) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:
         server.answer(refusal(status, "whatever", Location="/elsewhere"))
         result = await sendgrid.send(a_mail())
-        kind = DOUBT if status >= 500 else RETRIED  # It came from something in front of SendGrid, which cannot know.
+        kind = DOUBT if status >= 500 else RETRIED  # A proxy in front of SendGrid responded.
         assert (result.kind, result.code, result.category) == (kind, "SENDGRID_UNKNOWN_ANSWER", TRANSIENT)
         assert result.message == f"unknown response: {status} whatever"
         assert not result.definitely_not_sent

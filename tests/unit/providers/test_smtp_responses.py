@@ -165,7 +165,7 @@ def test_blanks_do_not_change_the_meaning(reply: str, code: str, blanks: str) ->
 def test_every_rule_of_the_table_is_tested() -> None:
     elsewhere = [
         row for row in RESPONSE_RULES if row.phases in ((SmtpPhase.STARTTLS,), (SmtpPhase.AUTH,))
-    ]  # in those of the login
+    ]  # In the replies to the login.
     decided = [deciding(PHASES[step], *reply.split(" ", 1)) for step, reply, *_ in ANSWERS]
     assert not [row for row in RESPONSE_RULES if row not in decided and row not in elsewhere]
     assert {code for _, _, code, _, _ in ANSWERS} >= {UNKNOWN.code}

@@ -23,7 +23,10 @@ def test_every_campaign_action_has_its_allowed_statuses() -> None:
     assert ALLOWED_STATUSES.keys() == set(CampaignAction)
     ended = {action for action, possible in ALLOWED_STATUSES.items() if CampaignStatus.CANCELLED in possible}
     # A cancelled campaign cannot be resumed.
-    assert ended == {CampaignAction.TEST, CampaignAction.RESOLVE_IN_DOUBT}
+    removal = {CampaignAction.ARCHIVE, CampaignAction.DELETE, CampaignAction.RESTORE}
+    # A request for approval that is still open can be closed.
+    requests = {CampaignAction.REJECT, CampaignAction.WITHDRAW_REQUEST}
+    assert ended == {CampaignAction.TEST, CampaignAction.RESOLVE_IN_DOUBT, *requests, *removal}
 
 
 @pytest.mark.parametrize(
@@ -31,8 +34,6 @@ def test_every_campaign_action_has_its_allowed_statuses() -> None:
     [
         {"name": "Two\r\nlines"},
         {"from": "nobody"},
-        {"content": {"subject": "No body"}},
-        {"content": {"body": "<p>No subject</p>"}},
         {"content": {"subject": "Both", "body": "<p></p>", "templateId": "welcome"}},
         {"lists": ["No Such Key"]},
         {"experiment": {"variants": [{"name": "alone"}]}},

@@ -15,7 +15,6 @@ from mailwright.content import html as html_rules
 from mailwright.sources.mailouts.notion import NotionBlock
 from mailwright.sources.mailouts.notion.pages import every
 from mailwright.sources.mailouts.rendering import ImageCopy, framed, render
-from mailwright.sources.mailouts.rendering.image_width import width_of
 from mailwright.sources.mailouts.rendering.numbering import numeral
 from mailwright.sources.mailouts.rendering.render import KNOWN_TYPES
 from mailwright.sources.mailouts.rendering.styles import (
@@ -244,26 +243,6 @@ def test_expiring_image_shows_copy_or_caption() -> None:
     assert "<img" not in lost.html
     assert lost.text == "[Image: A crane]\n"
     assert [each.code for each in lost.issues] == ["content_image_not_copied"]
-
-
-@pytest.mark.parametrize(
-    ("content", "width"),
-    [
-        (notion_golden.a_picture(640, 8), 640),
-        (b"GIF89a" + (300).to_bytes(2, "little") + b"\1\0", 300),
-        (b"\xff\xd8\xff\xe0\0\4ab\xff\xff\xc0\0\x11\x08\0\x10" + (320).to_bytes(2, "big") + b"\3", 320),
-        (b"\xff\xd8\xff\xe0\0\4ab\xff\xda", None),
-        (b"RIFF....WEBPVP8X\x0a\0\0\0\0\0\0\0" + (799).to_bytes(3, "little") + b"\1\0\0", 800),
-        (b"RIFF....WEBPVP8L....\x2f" + (0x4000 | 399).to_bytes(4, "little"), 400),
-        (b"RIFF....WEBPVP8 ...." + b"......" + (200).to_bytes(2, "little") + b"..", 200),
-        (b"RIFF....WEBPNEW ....", None),
-        (b"\x89PNG", None),
-        (b"GIF89a\0\0\0\0", None),
-        (b"", None),
-    ],
-)
-def test_image_has_its_width(content: bytes, width: int | None) -> None:
-    assert width_of(content) == width
 
 
 @pytest.mark.parametrize("kind", ["file", "video", "audio", "pdf"])

@@ -81,7 +81,7 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
         encoding = _eight_bit(sample)
-        return encoding, f"The text is not UTF-8; it is read as {encoding}. Check the preview, or set the encoding."
+        return encoding, f"The text is not UTF-8; it is read as {encoding}."
     return "utf-8", None
 
 

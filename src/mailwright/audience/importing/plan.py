@@ -2,7 +2,7 @@
 
 import codecs
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from mailwright.audience.importing import columns, file_format
 from mailwright.audience.importing.columns import ImportColumn
 from mailwright.audience.importing.file_format import FileFormat, FileUnreadable
 from mailwright.audience.importing.records import Record, RecordReader
+from mailwright.audience.importing.repeats import RowCounter
 from mailwright.audience.importing.rows import (
     ContactRow,
     RefusedRow,
@@ -40,6 +41,7 @@ class ImportOptions:
     encoding: str | None = None
     legal_basis: LegalBasisRecord | None = None  # for contacts who have not subscribed
     other_sheets: tuple[str, ...] = ()  # the sheets of a spreadsheet that are not imported
+    starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class ImportPlan:
     list_key: str | None
     tags: tuple[str, ...]
     legal_basis: LegalBasisRecord | None = None
-    notes: tuple[str, ...] = ()  # about the formats of values
+    notes: tuple[str, ...] = ()  # about the formats of values and repeated addresses
+    rows: int = 0  # in the file, without the header
+    starts_sequences: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -63,6 +67,8 @@ class ImportPlan:
             "tags": list(self.tags),
             "legalBasis": self.legal_basis,
             "notes": list(self.notes),
+            "rows": self.rows,
+            "startsSequences": self.starts_sequences,
         }
 
     @classmethod
@@ -70,7 +76,16 @@ class ImportPlan:
         file_format_ = FileFormat(**{**stored["form"], "warnings": tuple(stored["form"]["warnings"])})
         columns_ = tuple(ImportColumn(*column) for column in stored["columns"])
         basis, notes = _basis(stored["legalBasis"]), tuple(stored["notes"])
-        return cls(file_format_, columns_, stored["listKey"], tuple(stored["tags"]), basis, notes)
+        return cls(
+            file_format_,
+            columns_,
+            stored["listKey"],
+            tuple(stored["tags"]),
+            basis,
+            notes,
+            stored["rows"],
+            stored["startsSequences"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +106,15 @@ def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYT
     line, cells, problem = first
     if problem:
         raise FileUnreadable(f"Line {line}: {problem}.", field="file")
-    columns_, notes = detect_value_formats(path, format_, _columns(cells, format_, options))
+    columns_ = _columns(cells, format_, options)
+    counter = RowCounter(next(number for number, column in enumerate(columns_) if column.target == "email"))
+    columns_, notes = _detect_value_formats(path, format_, columns_, counter)
     tags = contact_fields.normalize_tags(options.tags)
-    notes = (*_sheet_notes(options.other_sheets), *notes)
-    return ImportPlan(format_, columns_, options.list_key, tags, options.legal_basis, notes)
+    repeats = counter.note()
+    notes = (*_sheet_notes(options.other_sheets), *((repeats,) if repeats else ()), *notes)
+    return ImportPlan(
+        format_, columns_, options.list_key, tags, options.legal_basis, notes, counter.rows, options.starts_sequences
+    )
 
 
 def _sheet_notes(others: Sequence[str]) -> Iterator[str]:
@@ -103,13 +123,13 @@ def _sheet_notes(others: Sequence[str]) -> Iterator[str]:
         yield f"Only the first sheet is imported. To import these sheets too, save each as a file: {names}."
 
 
-def detect_value_formats(
-    path: Path, format_: FileFormat, columns_: Sequence[ImportColumn]
+def _detect_value_formats(
+    path: Path, format_: FileFormat, columns_: Sequence[ImportColumn], counter: RowCounter
 ) -> tuple[tuple[ImportColumn, ...], tuple[str, ...]]:
     """Detect the number or date format of each attribute column from the whole file. Add a note if it is uncertain."""
     unknown = {number: column.title for number, column in enumerate(columns_) if _is_unknown(column)}
     with path.open("rb") as file, RecordReader(file, format_) as records:
-        values = judge_columns(unknown, _rows(records, format_))
+        values = judge_columns(unknown, _rows(counter.watch(_without_header(records, format_))))
     judged, notes = list(columns_), []
     for number, column in values.items():
         found, question = column.judge()
@@ -127,7 +147,7 @@ def _odd_cells(path: Path, format_: FileFormat, judged: Sequence[ImportColumn]) 
     if not odd:
         return []
     with path.open("rb") as file, RecordReader(file, format_) as records:
-        for line, cells in _rows(records, format_):
+        for line, cells in _rows(_without_header(records, format_)):
             for number, column in odd.items():
                 text = cells[number].strip() if number < len(cells) else ""
                 if text and (problem := _cell_problem(judged[number], unescape_formula(text))):
@@ -141,9 +161,12 @@ def _cell_problem(column: ImportColumn, text: str) -> str | None:
     return None if convert(text, column.format) is not None else f"read as {LABELS[ColumnFormat(column.format)]}"
 
 
-def _rows(records: RecordReader, format_: FileFormat) -> Iterator[tuple[int, list[str]]]:
-    rows = islice(records, 1 if format_.has_header else 0, None)
-    return ((line, cells) for line, cells, problem in rows if problem is None)
+def _rows(records: Iterable[Record]) -> Iterator[tuple[int, list[str]]]:
+    return ((line, cells) for line, cells, problem in records if problem is None)
+
+
+def _without_header(records: RecordReader, format_: FileFormat) -> Iterator[Record]:
+    return islice(records, 1 if format_.has_header else 0, None)
 
 
 def _is_unknown(column: ImportColumn) -> bool:
@@ -167,7 +190,7 @@ def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> Imp
 
 def data_records(records: RecordReader, plan: ImportPlan) -> Iterator[Record]:
     """Return the records without the header."""
-    return islice(records, 1 if plan.file_format.has_header else 0, None)
+    return _without_header(records, plan.file_format)
 
 
 def fingerprint(path: Path) -> tuple[str, int]:

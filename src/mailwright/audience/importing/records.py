@@ -48,7 +48,7 @@ class RecordReader:
     def __iter__(self) -> Iterator[Record]:
         lines = self._lines
         try:
-            while some := lines.some():
+            while some := lines.next_lines():
                 rows = self._rows_of(some)
                 if rows is None:
                     lines.put_back(some)
@@ -95,7 +95,7 @@ class RecordReader:
         self._open_quotes += is_open
         if self._open_quotes > MAX_OPEN_QUOTES:
             raise FileUnreadable(
-                f"Quotes stay open in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}. "
+                f"Quotes are not closed in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}. "
                 "Check the quote character.",
                 field="file",
             )
@@ -136,7 +136,7 @@ class _LineSource:
     def has_some_returned(self) -> bool:
         return bool(self._returned)
 
-    def some(self) -> list[str]:
+    def next_lines(self) -> list[str]:
         """Return the next lines without counting them. If invalid bytes follow, first return the lines before them."""
         if self._problem is not None:
             raise self._problem

@@ -8,15 +8,19 @@ import csv
 import io
 import mmap
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from mailwright.audience.csv_cells import escape_formula
+from mailwright.audience.csv_cells import escape_formula, unescape_formula
+from mailwright.audience.importing.store import RowOutcome
 
 HEADER: Final = ("line", "email", "outcome", "why")
 MAX_EMAIL_SHOWN: Final = 254
 ReportLine = tuple[int, str, str, str]
+# The number of the line in the imported file, the address as written, and the reason.
+RefusedLine = tuple[int, str, str]
 
 
 class ImportReport:
@@ -49,6 +53,19 @@ def format_report_lines(lines: Iterable[ReportLine]) -> bytes:
     ).encode("utf-8", "replace")
 
 
+def read_refused(path: Path, length: int, limit: int) -> list[RefusedLine]:
+    """Read the first refused rows from the valid part of a report."""
+    with path.open("rb") as file:
+        rows = csv.reader(_lines(file, length))
+        next(rows, None)
+        refused = (
+            (int(line), unescape_formula(email), why)
+            for line, email, outcome, why in rows
+            if outcome == RowOutcome.REFUSED
+        )
+        return list(islice(refused, limit))
+
+
 def report_path(folder: Path, import_id: str) -> Path:
     """Return the path of the report of an upload."""
     return folder / f"{import_id}.report.csv"
@@ -62,6 +79,14 @@ def redact_address(path: Path, address: str) -> None:
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         for begin, end in [match.span() for match in whole.finditer(content)]:
             content[begin:end] = b"*" * (end - begin)
+
+
+def _lines(file: BinaryIO, length: int) -> Iterator[str]:
+    for line in file:
+        length -= len(line)
+        if length < 0:
+            return
+        yield line.decode("utf-8", "replace")
 
 
 def _csv_line(cells: Iterable[object]) -> str:

@@ -67,7 +67,7 @@ class RowReader:
 
     def read(self, cells: list[str]) -> ContactRow:
         if len(cells) != self._width:
-            self._fit(cells)
+            self._fit_cells(cells)
         whole = "".join(cells)
         attributes: dict[str, Any] = {}
         if "'" in whole:
@@ -128,7 +128,7 @@ class RowReader:
                 attributes[target] = value
         return remarks
 
-    def _fit(self, cells: list[str]) -> None:
+    def _fit_cells(self, cells: list[str]) -> None:
         """Adjust the number of cells, because spreadsheets omit or add empty cells at the end of a row."""
         if any(cell.strip() for cell in cells[self._width :]):
             raise InvalidContact(f"The row has {len(cells)} cells, but the file has {self._width} columns.")

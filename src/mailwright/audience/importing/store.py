@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from mailwright.audience.contact_fields import merge_attributes
+from mailwright.audience.enrolments import enrol_subscribers
 from mailwright.audience.importing.rows import ContactRow
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.tracking_consent import REFUSED
@@ -55,8 +56,11 @@ class ImportTarget:
     source: str  # names the import in the source of subscriptions
     now: Instant
     legal_basis: LegalBasisRecord | None = None
+    starts_sequences: bool = False  # whether new subscribers enter the sequences that the list starts
 
 
+ERASED: Final = "erased on request; only the contact can subscribe again"
+DELETED: Final = "the contact was deleted and stays deleted"
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
 _ADDED: Final[RowResult] = (RowOutcome.ADDED, "")
@@ -111,6 +115,9 @@ async def store_batch(
             source=target.source,
             now=target.now,
         )
+        if target.starts_sequences:
+            joined = [email for (email,) in to_subscribe]
+            await enrol_subscribers(tx, target.tenant_id, joined, target.list_key, now=target.now)
     await _record_legal_basis(tx, contacts, results, target)
     await _record_consents(tx, contacts, results, target)
     return results
@@ -168,15 +175,14 @@ async def _update_known(
         erased = await tx.run(
             ERASED_IMPORTED, contacts=[row[1:] for row in addresses], tenant_id=target.tenant_id, erasure=ERASURE
         )
-        refused = (RowOutcome.REFUSED, "erased on request; only the contact can subscribe again")
-        results.update((row.email, refused) for row in erased)
+        results.update((row.email, (RowOutcome.REFUSED, ERASED)) for row in erased)
     settled = set(results)
     tags = await _known_tags(tx, [row for row in known if contacts[row.email].tags])
     changes = []
     for row in known:
         contact = contacts[row.email]
         if row.deleted_at is not None:
-            results[row.email] = (RowOutcome.REFUSED, "the contact was deleted and stays deleted")
+            results[row.email] = (RowOutcome.REFUSED, DELETED)
             settled.add(row.email)
             continue
         change = _change(row, contact)

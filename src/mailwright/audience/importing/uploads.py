@@ -10,6 +10,7 @@ from typing import Final
 from mailwright.audience.importing.file_format import FileUnreadable
 from mailwright.audience.importing.imports import Import, ImportRunsElsewhere, Imports
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview, read_column_titles
+from mailwright.audience.importing.report import RefusedLine, read_refused
 from mailwright.audience.importing.upload_folder import StagedFile, UploadFolder
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
@@ -56,8 +57,8 @@ class ImportUploads:
     async def preview_staged(self, tenant_id: int, token: str, options: ImportOptions) -> ImportPreview:
         return await self._imports.preview(tenant_id, await self._folder.find_staged(tenant_id, token), options)
 
-    async def staged_titles(self, tenant_id: int, token: str) -> tuple[str, ...]:
-        return await asyncio.to_thread(read_column_titles, await self._folder.find_staged(tenant_id, token))
+    async def staged_titles(self, tenant_id: int, token: str, encoding: str | None = None) -> tuple[str, ...]:
+        return await asyncio.to_thread(read_column_titles, await self._folder.find_staged(tenant_id, token), encoding)
 
     async def receive_staged(
         self, tenant_id: int, token: str, options: ImportOptions, *, file_name: str, actor: str | None = None
@@ -80,6 +81,14 @@ class ImportUploads:
         if not await asyncio.to_thread(path.exists):
             raise NotFound
         return path, found.report_bytes
+
+    async def refused_rows(self, tenant_id: int, import_id: str, *, limit: int) -> list[RefusedLine]:
+        """Return the first refused rows, or none if the report is on another machine or was deleted."""
+        try:
+            path, length = await self.report(tenant_id, import_id)
+        except NotFound:
+            return []
+        return await asyncio.to_thread(read_refused, path, length, limit)
 
     async def resume_interrupted(self) -> None:
         """Continue imports that a stopped process left unfinished, if their files are on this machine."""

@@ -1,4 +1,4 @@
--- The public lists, and those that this contact is or was subscribed to.
+-- The public lists that are not archived, and those that this contact is or was subscribed to.
 SELECT l.list_key, l.name, l.description, l.is_public, s.unsubscribed_at,
   CASE WHEN s.is_pending THEN NULL ELSE s.subscribed_at END AS subscribed_at,
   EXISTS (
@@ -8,5 +8,5 @@ SELECT l.list_key, l.name, l.description, l.is_public, s.unsubscribed_at,
 FROM lists AS l
 LEFT JOIN contacts AS c ON c.tenant_id = l.tenant_id AND c.email = :email
 LEFT JOIN subscriptions AS s ON s.contact_key = c.id AND s.list_key = l.list_key
-WHERE l.tenant_id = :tenant_id AND (l.is_public OR s.id IS NOT NULL)
+WHERE l.tenant_id = :tenant_id AND ((l.is_public AND l.archived_at IS NULL) OR s.id IS NOT NULL)
 ORDER BY l.name, l.list_key

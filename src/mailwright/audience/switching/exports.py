@@ -21,7 +21,7 @@ from mailwright.audience.importing.plan import ImportOptions, data_records, make
 from mailwright.audience.importing.records import RecordReader
 from mailwright.audience.importing.rows import RowReader
 from mailwright.audience.lists import KEY_PATTERN
-from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, status_of_file
+from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, status_of_file, strongest
 from mailwright.domain.address import split_mailbox
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
@@ -68,7 +68,7 @@ class ExportReader:
         self._email_title = "email"
 
     def _check_status_column(self) -> None:
-        """A missing column would subscribe people who unsubscribed."""
+        """Raise if the status column is missing, because contacts who unsubscribed would be subscribed."""
         has_status = STATUS in {title.lower() for title in self._titles}
         if self._format.statuses is not None and self._file.status is None and not has_status:
             raise InvalidInput(
@@ -108,20 +108,26 @@ class ExportReader:
         except InvalidContact as error:
             if status is MemberStatus.SUBSCRIBED:
                 return ExportedRow(line, email, {}, status, problem=str(error))
-            # Someone who left stays out even if the rest of the row cannot be stored.
+            # An unsubscribe is recorded even if the rest of the row cannot be stored.
             return ExportedRow(line, email, {self._email_title: email}, status, remark=f"Only the address: {error}")
 
     def _targets(self) -> dict[str, str]:
-        """Skip the columns that are of no use, and those that this module reads itself."""
+        """Skip the columns that are not imported, and those that this module reads itself."""
         format_ = self._format
         own = {format_.json_column, format_.lists_column, format_.snooze_column, STATUS if format_.statuses else None}
         skipped = {*self._format.ignored, *own}
         return {title: SKIPPED for title in self._titles if title.strip().lower() in skipped}
 
     def _status_of(self, named: Mapping[str, str]) -> MemberStatus | None:
-        if self._format.statuses is None or self._file.status is not None:
+        if self._format.statuses is None:
             return self._status
-        return self._format.statuses.get(_cell(named, STATUS).lower())
+        written = self._format.statuses.get(_cell(named, STATUS).lower())
+        if self._file.status is None:
+            return written
+        is_subscriber = written is MemberStatus.SUBSCRIBED
+        if is_subscriber and self._file.status is MemberStatus.UNSUBSCRIBED and self._format.hides_unsubscribed:
+            return MemberStatus.LEFT_LIST
+        return strongest([self._file.status, written or self._file.status])
 
     def _lists(self, named: Mapping[str, str]) -> tuple[str, ...]:
         if self._format.lists_column is None:

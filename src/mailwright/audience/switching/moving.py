@@ -1,12 +1,13 @@
 """Move the contacts of another product: first those who must not get email, then the subscribers.
 
-Every row of the files is counted once, as subscribed, unsubscribed, bounced or refused. Run it again after an
-interruption: it changes nothing that is already right.
+Every row of the files is counted once, by what is stored in the end. Run it again after an interruption: it changes
+nothing that is already right.
 """
 
 import asyncio
 import csv
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -15,21 +16,20 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from mailwright.audience import lists
-from mailwright.audience.csv_cells import escape_formula
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.plan import ImportOptions
+from mailwright.audience.importing.report import HEADER
+from mailwright.audience.importing.store import RowOutcome
 from mailwright.audience.snooze import MAX_DAYS, snooze
 from mailwright.audience.status import StatusFact, apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
 from mailwright.audience.switching.exports import ExportedRow, ExportFile, ExportReader
-from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor
+from mailwright.audience.switching.results import SwitchCounts, SwitchReport, Tally, load_stored
+from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor, strongest
 from mailwright.domain.clock import DAY, Clock, Instant
-from mailwright.domain.errors import InvalidInput
+from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.storage.database import Database
 
-REFUSED: Final = "refused"
-REPORT_TITLES: Final = ("file", "line", "email", "result", "remark")
 _BATCH: Final = 1_000
-_ORDER: Final = list(MemberStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +41,33 @@ class SwitchOver:
     files: Sequence[ExportFile]
     list_key: str | None = None
     is_confirmed: bool = False
-    is_filtered: bool = False  # the exports contain nobody who left a list
+    is_filtered: bool = False  # the exports contain no unsubscribed contacts
 
 
-@dataclass(slots=True)
-class SwitchCounts:
-    """The number of rows by result. They add up to `rows`. `complained` is a part of `unsubscribed`."""
+@dataclass(frozen=True, slots=True)
+class _ImportFile:
+    """Rows for the importer, with the number of their export file and the lines that they have there."""
 
-    rows: int = 0
-    subscribed: int = 0
-    unsubscribed: int = 0
-    bounced: int = 0
-    refused: int = 0
-    complained: int = 0
-
-    @property
-    def adds_up(self) -> bool:
-        return self.rows == self.subscribed + self.unsubscribed + self.bounced + self.refused
+    list_key: str | None
+    path: Path
+    number: int
+    lines: list[int]
 
 
 @dataclass(slots=True)
 class _Prepared:
     """The result of reading all files.
 
-    `restricted` are the people who must not get email, with all statuses of their rows. `unclear` are those with an
-    unknown status. `imports` are files to import by list.
+    `restricted` are the contacts who must not get email, with all statuses of their rows. `unclear` are those with an
+    unknown status. `refusals` are the rows that the importer refused, by file and line, with the reason.
     """
 
-    counts: SwitchCounts = field(default_factory=SwitchCounts)
+    readers: Sequence[ExportReader]
     restricted: dict[str, set[MemberStatus]] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
     snoozed: dict[str, Instant] = field(default_factory=dict)
-    imports: list[tuple[str | None, Path]] = field(default_factory=list)
+    imports: list[_ImportFile] = field(default_factory=list)
+    refusals: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def note(self, row: ExportedRow) -> None:
         if row.status is None:
@@ -80,27 +75,22 @@ class _Prepared:
         elif row.status is not MemberStatus.SUBSCRIBED and row.problem is None:
             self.restricted.setdefault(row.email, set()).add(row.status)
 
-    def judge(self, row: ExportedRow) -> ExportedRow:
-        """Count a row by the strongest status of its address, and return the row with this status."""
-        counts = self.counts
-        counts.rows += 1
-        is_restricted = row.email in self.restricted and row.problem is None
-        if row.problem is None and row.email in self.unclear and not is_restricted:
-            row = replace(row, problem="Another row of this address has an unknown status.")
+    def decide(self, row: ExportedRow) -> ExportedRow:
+        """Return the row with the strongest status of its address, or with a problem."""
         if row.problem is not None:
-            counts.refused += 1
             return row
-        status = max(self.restricted.get(row.email, {MemberStatus.SUBSCRIBED}), key=_ORDER.index)
-        if status is MemberStatus.SUBSCRIBED:
-            counts.subscribed += 1
-            if row.snoozed_until is not None:
-                self.snoozed[row.email] = row.snoozed_until
-        elif status is MemberStatus.BOUNCED:
-            counts.bounced += 1
-        else:
-            counts.unsubscribed += 1
-            counts.complained += status is MemberStatus.COMPLAINED
-        return replace(row, status=status)
+        if row.email in self.restricted:
+            return replace(row, status=strongest(self.restricted[row.email]))
+        if row.email in self.unclear:
+            return replace(row, problem="Another row of this address has an unknown status.")
+        return row
+
+    def rows(self, number: int) -> Iterator[ExportedRow]:
+        """Yield the decided rows of a file."""
+        for row in map(self.decide, self.readers[number].rows()):
+            refusal = self.refusals.get((number, row.line))
+            is_refused = refusal is not None and row.status is MemberStatus.SUBSCRIBED
+            yield replace(row, problem=row.problem or refusal) if is_refused else row
 
 
 class SwitchOvers:
@@ -112,49 +102,67 @@ class SwitchOvers:
     async def preview(self, wanted: SwitchOver) -> SwitchCounts:
         """Return the counts. Nothing is stored."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
-            prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder), None)
-        return prepared.counts
+            prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder))
+            return await self._count(wanted, prepared, SwitchReport(None), is_preview=True)
 
     async def run(self, wanted: SwitchOver, *, actor: str, report: Path | None = None) -> SwitchCounts:
-        """Move everyone. The report gets a line for each row."""
+        """Move everyone, and count what is stored then. The report gets a line for each row."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
-            prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder), report)
+            prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder))
             missing = await self._check(wanted, prepared)
-            for missing_key in missing:
-                await lists.create(self._database, self._clock, wanted.tenant_id, missing_key, actor=actor)
-            await self._restrict(wanted, prepared.restricted)
-            for list_key, file in prepared.imports:
-                await self._import(wanted, list_key, file, actor)
-            await self._snooze(wanted, prepared.snoozed, actor)
-        return prepared.counts
+            with SwitchReport(report) as lines:
+                for missing_key in missing:
+                    await lists.create(self._database, self._clock, wanted.tenant_id, missing_key, actor=actor)
+                await self._restrict(wanted, prepared.restricted)
+                for file in prepared.imports:
+                    prepared.refusals |= await self._import(wanted, file, actor)
+                await self._snooze(wanted, prepared.snoozed, actor)
+                return await self._count(wanted, prepared, lines, is_preview=False)
 
-    def _prepare(self, wanted: SwitchOver, folder: Path, report: Path | None) -> _Prepared:
+    def _prepare(self, wanted: SwitchOver, folder: Path) -> _Prepared:
         _check_options(wanted)
         readers = [ExportReader(wanted.vendor, file, largest=self._largest) for file in wanted.files]
-        prepared = _Prepared()
+        prepared = _Prepared(readers)
         for reader in readers:
             for row in reader.rows():
                 prepared.note(row)
-        with _Report(report) as lines:
-            for number, (file, reader) in enumerate(zip(wanted.files, readers, strict=True), start=1):
-                split = _SplitFile(folder, number, _titles(reader.rows()))
-                for row in map(prepared.judge, reader.rows()):
-                    lines.add(file.path.name, row)
-                    if row.problem is None:
-                        split.write(_lists(wanted, row), row)
-                prepared.imports += split.close()
-        assert prepared.counts.adds_up
+        for number, reader in enumerate(readers):
+            split = _SplitFile(folder, number, _titles(reader.rows()))
+            for row in prepared.rows(number):
+                if row.problem is None:
+                    split.write(_lists(wanted, row), row)
+                    if row.status is MemberStatus.SUBSCRIBED and row.snoozed_until is not None:
+                        prepared.snoozed[row.email] = row.snoozed_until
+            prepared.imports += split.close()
         return prepared
+
+    async def _count(
+        self, wanted: SwitchOver, prepared: _Prepared, report: SwitchReport, *, is_preview: bool
+    ) -> SwitchCounts:
+        tally = Tally(is_preview=is_preview)
+        for number, file in enumerate(wanted.files):
+            rows = prepared.rows(number)
+            while batch := await asyncio.to_thread(list, islice(rows, _BATCH)):
+                emails = sorted({row.email for row in batch if row.problem is None})
+                async with self._database.read() as tx:
+                    stored = await load_stored(tx, wanted.tenant_id, emails)
+                for row in batch:
+                    list_keys = row.lists if wanted.list_key is None else (wanted.list_key,)
+                    report.add(file.path.name, row, tally.judge(row, list_keys, stored.get(row.email)))
+        assert tally.counts.adds_up
+        return tally.counts
 
     async def _check(self, wanted: SwitchOver, prepared: _Prepared) -> list[str]:
         """Raise the errors of all imports before anything is stored. Return the lists that do not exist yet."""
         imports = Imports(self._database, self._clock, largest=self._largest)
-        needed = sorted({list_key for list_key, _ in prepared.imports if list_key is not None})
+        has_left_list = any(MemberStatus.LEFT_LIST in statuses for statuses in prepared.restricted.values())
+        joined = {file.list_key for file in prepared.imports} | ({wanted.list_key} if has_left_list else set())
+        needed = sorted(list_key for list_key in joined if list_key is not None)
         async with self._database.read() as tx:
             known = await lists.existing_keys(tx, wanted.tenant_id, needed)
-        for list_key, file in prepared.imports:
-            options = _options(wanted, list_key if list_key in known else None)
-            await imports.preview(wanted.tenant_id, file, options)
+        for file in prepared.imports:
+            options = _options(wanted, file.list_key if file.list_key in known else None)
+            await imports.preview(wanted.tenant_id, file.path, options)
         return [list_key for list_key in needed if list_key not in known]
 
     async def _restrict(self, wanted: SwitchOver, restricted: dict[str, set[MemberStatus]]) -> None:
@@ -169,15 +177,19 @@ class SwitchOvers:
         for email, until in sorted(snoozed.items()):
             if until > now:
                 latest = now + MAX_DAYS * DAY
-                await snooze(self._database, self._clock, wanted.tenant_id, email, min(until, latest), actor=actor)
+                with suppress(NotFound):  # The contact was deleted or erased here, and stays so.
+                    await snooze(self._database, self._clock, wanted.tenant_id, email, min(until, latest), actor=actor)
 
-    async def _import(self, wanted: SwitchOver, list_key: str | None, file: Path, actor: str) -> None:
+    async def _import(self, wanted: SwitchOver, file: _ImportFile, actor: str) -> dict[tuple[int, int], str]:
+        """Import a file and return the rows that were refused, by file and line, with the reason."""
         imports = Imports(self._database, self._clock, largest=self._largest)
-        begun = await imports.begin(
-            wanted.tenant_id, file, _options(wanted, list_key), file_name=f"{wanted.vendor}: {file.name}", actor=actor
-        )
-        async for _ in imports.run(begun, file):
+        name = f"{wanted.vendor}: {file.path.name}"
+        options = _options(wanted, file.list_key)
+        begun = await imports.begin(wanted.tenant_id, file.path, options, file_name=name, actor=actor)
+        report = file.path.with_suffix(".report")
+        async for _ in imports.run(begun, file.path, report):
             pass
+        return await asyncio.to_thread(_refusals, file, report)
 
 
 class _SplitFile:
@@ -185,49 +197,41 @@ class _SplitFile:
 
     def __init__(self, folder: Path, number: int, titles: Sequence[str]) -> None:
         self._folder, self._number, self._titles = folder, number, titles
-        self._files: dict[str | None, tuple[Path, list[Sequence[str]]]] = {}
+        self._files: dict[str | None, tuple[_ImportFile, list[Sequence[str]]]] = {}
 
     def write(self, list_keys: Iterable[str | None], row: ExportedRow) -> None:
         cells = [row.cells.get(title, "") for title in self._titles]
         for list_key in list_keys:
-            path = self._folder / f"{self._number}-{len(self._files)}.csv"
-            _, waiting = self._files.setdefault(list_key, (path, [self._titles]))
+            path = self._folder / f"{self._number + 1}-{len(self._files)}.csv"
+            begun = (_ImportFile(list_key, path, self._number, []), [self._titles])
+            file, waiting = self._files.setdefault(list_key, begun)
+            file.lines.append(row.line)
             waiting.append(cells)
             if len(waiting) >= _BATCH:
                 self._flush(list_key)
 
-    def close(self) -> list[tuple[str | None, Path]]:
+    def close(self) -> list[_ImportFile]:
         for list_key in self._files:
             self._flush(list_key)
-        return [(list_key, path) for list_key, (path, _) in self._files.items()]
+        return [file for file, _ in self._files.values()]
 
     def _flush(self, list_key: str | None) -> None:
-        path, waiting = self._files[list_key]
-        with path.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows(waiting)
+        file, waiting = self._files[list_key]
+        with file.path.open("a", encoding="utf-8", newline="") as opened:
+            csv.writer(opened).writerows(waiting)
         waiting.clear()
 
 
-class _Report:
-    """Writes a line for each row, if there is a file."""
+def _refusals(file: _ImportFile, report: Path) -> dict[tuple[int, int], str]:
+    """Read the refused rows from the report of an import.
 
-    def __init__(self, path: Path | None) -> None:
-        self._file = None if path is None else path.open("w", encoding="utf-8", newline="")
-
-    def __enter__(self) -> "_Report":
-        if self._file is not None:
-            csv.writer(self._file).writerow(REPORT_TITLES)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, name: str, row: ExportedRow) -> None:
-        if self._file is not None:
-            result = row.status if row.problem is None else REFUSED
-            cells = (name, row.line, escape_formula(row.email), result, row.problem or row.remark)
-            csv.writer(self._file).writerow(cells)
+    The report of a continued import begins with a gap instead of the rows that were stored before, so the last lines
+    of both belong together.
+    """
+    with report.open(encoding="utf-8", newline="") as opened:
+        lines = [line for line in csv.reader(text.replace("\0", "") for text in opened) if tuple(line) != HEADER]
+    pairs = zip(reversed(file.lines), reversed(lines), strict=False)
+    return {(file.number, line): why for line, (_, _, outcome, why) in pairs if outcome == RowOutcome.REFUSED}
 
 
 def _check_options(wanted: SwitchOver) -> None:
@@ -236,10 +240,10 @@ def _check_options(wanted: SwitchOver) -> None:
         raise InvalidInput("The lists come from the files. Leave the option out.", field="--list")
     if format_.lists_column is None and wanted.list_key is None:
         raise InvalidInput("Choose the list that the subscribers join.", field="--list")
-    has_who_left = any(file.status is MemberStatus.UNSUBSCRIBED for file in wanted.files)
-    if format_.hides_who_left_a_list and not (has_who_left or wanted.is_filtered):
+    has_unsubscribed = any(file.status is MemberStatus.UNSUBSCRIBED for file in wanted.files)
+    if format_.hides_unsubscribed and not (has_unsubscribed or wanted.is_filtered):
         raise InvalidInput(
-            f"{wanted.vendor.title()} exports people who left a list like subscribers. Export those who left and pass "
+            f"{wanted.vendor.title()} exports contacts who unsubscribed as subscribers. Export them separately, pass "
             "them with --unsubscribed FILE, or export subscribers only and pass --filtered.",
             field="file",
         )
@@ -267,5 +271,7 @@ def _facts(wanted: SwitchOver, email: str, statuses: Collection[MemberStatus], n
         yield bounce_fact(wanted.tenant_id, email, source=source, at=now)
     if MemberStatus.COMPLAINED in statuses:
         yield complaint_fact(wanted.tenant_id, email, source=source, at=now)
+    if MemberStatus.LEFT_LIST in statuses and wanted.list_key is not None:
+        yield unsubscribe_fact(wanted.tenant_id, email, wanted.list_key, source=source, at=now)
     if MemberStatus.UNSUBSCRIBED in statuses or MemberStatus.COMPLAINED in statuses:
         yield unsubscribe_fact(wanted.tenant_id, email, lists.GENERAL, source=source, at=now)

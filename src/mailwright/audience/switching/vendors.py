@@ -1,4 +1,4 @@
-"""The export files of other products: which people they contain, and which columns are of no use here."""
+"""The export files of other products: which contacts they contain, and which columns are not imported."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -18,12 +18,17 @@ class Vendor(StrEnum):
 
 
 class MemberStatus(StrEnum):
-    """What a person is to the sender, from weak to strong: the strongest of several rows wins."""
+    """The status of a contact in another product, from weak to strong. The strongest of several rows counts."""
 
     SUBSCRIBED = "subscribed"
+    LEFT_LIST = "unsubscribed_from_list"  # only from the list that the files are about
     UNSUBSCRIBED = "unsubscribed"
     COMPLAINED = "complained"
     BOUNCED = "bounced"
+
+
+def strongest(statuses: Collection[MemberStatus]) -> MemberStatus:
+    return max(statuses, key=list(MemberStatus).index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,12 @@ class VendorFormat:
     json_column: str | None = None  # a JSON object whose members become attributes
     lists_column: str | None = None
     snooze_column: str | None = None
-    # Patterns in the file name and in the titles that tell what people a file contains.
+    # Patterns in the file name and in the titles that identify the status of the contacts in a file.
     names: Sequence[tuple[str, MemberStatus]] = ()
     titles: Mapping[str, MemberStatus] | None = None
-    # People who left one list look like subscribers, so they must come in a file of their own.
-    hides_who_left_a_list: bool = False
-    # File names of people who never agreed, and why they are not moved.
+    # Contacts who unsubscribed from one list look like subscribers, so they must be in a separate file.
+    hides_unsubscribed: bool = False
+    # Names of files with contacts who never subscribed, and why they are not imported.
     refused_names: Mapping[str, str] | None = None
 
 
@@ -54,7 +59,7 @@ FORMATS: Final = {
         },
         ignored=("uuid", "created_at", "updated_at", "id"),
         json_column="attributes",
-        hides_who_left_a_list=True,
+        hides_unsubscribed=True,
     ),
     Vendor.MAILCHIMP: VendorFormat(
         ignored=(
@@ -69,7 +74,7 @@ FORMATS: Final = {
             ("cleaned", MemberStatus.BOUNCED),
             ("subscribed", MemberStatus.SUBSCRIBED),
         ),
-        refused_names={"nonsubscribed": "These people never subscribed at Mailchimp."},
+        refused_names={"nonsubscribed": "These contacts never subscribed at Mailchimp."},
     ),
     Vendor.SENDGRID: VendorFormat(
         ignored=("contact_id", "created_at", "updated_at", "phone_number_id", "created", "reason", "ip"),
@@ -97,7 +102,7 @@ FORMATS: Final = {
 
 
 def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberStatus:
-    """Return what the people in a file are, if no column says so. Raise an error if it is unclear."""
+    """Return the status of all contacts in a file without a status column. Raise an error if it is unclear."""
     format_ = FORMATS[vendor]
     name, plain = _plain(file.stem), {title.strip().lower() for title in titles}
     for part, reason in (format_.refused_names or {}).items():
@@ -112,7 +117,7 @@ def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberS
     if format_.statuses is not None:
         return MemberStatus.SUBSCRIBED
     raise InvalidInput(
-        f"{file.name}: it is not clear whether these people may get email. Pass the file with --subscribed, "
+        f"{file.name}: it is not clear whether these contacts may get email. Pass the file with --subscribed, "
         "--unsubscribed, --bounced or --complained.",
         field="file",
     )

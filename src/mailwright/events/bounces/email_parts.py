@@ -50,17 +50,20 @@ class EmailPart:
     depth: int  # levels of enclosing emails: 0 is the email itself, 1 an email attached to it
 
     @property
+    def content(self) -> bytes:
+        return _decode(self.headers.first("content-transfer-encoding"), self.body)
+
+    @property
     def text(self) -> str:
-        content = _decode(self.headers.first("content-transfer-encoding"), self.body)
         charset = _CHARSET.search(self.headers.first("content-type"))
-        return decode_text(content, charset[1] if charset else "").replace("\r\n", "\n")
+        return decode_text(self.content, charset[1] if charset else "").replace("\r\n", "\n")
 
 
-def split_parts(email: bytes) -> list[EmailPart]:
+def split_parts(email: bytes, max_bytes: int = MAX_BYTES) -> list[EmailPart]:
     """Return the email and all its parts, in order."""
     parts: list[EmailPart] = []
     # A stack of parts to parse: (content, default type, levels of emails, levels of any nesting).
-    pending = [(email[:MAX_BYTES].lstrip(b"\r\n"), "text/plain", 0, 0)]
+    pending = [(email[:max_bytes].lstrip(b"\r\n"), "text/plain", 0, 0)]
     while pending and len(parts) < MAX_PARTS:
         content, default_type, depth, level = pending.pop()
         head, body = _head_and_body(content)
@@ -75,8 +78,7 @@ def split_parts(email: bytes) -> list[EmailPart]:
             inner = [(each, inner_type, depth, level + 1) for each in _split(body, boundary.encode("utf-8", "replace"))]
             pending.extend(reversed(inner))
         elif content_type in ("message/rfc822", "message/global"):
-            raw = _decode(part.headers.first("content-transfer-encoding"), body)
-            pending.append((raw.lstrip(b"\r\n"), "text/plain", depth + 1, level + 1))
+            pending.append((part.content.lstrip(b"\r\n"), "text/plain", depth + 1, level + 1))
     return parts
 
 

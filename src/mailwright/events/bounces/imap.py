@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from mailwright.events.bounces.mailbox import MAX_READ_BYTES, MailboxEmail, MailboxUnavailable
+from mailwright.providers.tokens import TokenSource, TokenUnavailable, oauthbearer, xoauth2
 
 TIMEOUT_SECONDS = 30.0
 # Maximum number of emails per pass, to limit the length of the session and of the UID list. The next pass continues.
@@ -22,23 +23,35 @@ class ImapSettings:
     host: str
     port: int
     user: str
-    password: str = field(repr=False)
+    password: str | None = field(default=None, repr=False)  # None: an access token of `tokens` is used.
     folder: str = "INBOX"
     move_to: str | None = None  # the folder for processed emails; None keeps them in place
     ca: Path | None = None
     is_encrypted: bool = True
     timeout_seconds: float = TIMEOUT_SECONDS
+    tokens: TokenSource | None = field(default=None, repr=False)
+
+
+class _TokenRejected(Exception):
+    """The server does not accept the access token."""
 
 
 class ImapMailbox:
     def __init__(self, settings: ImapSettings) -> None:
         self._settings = settings
 
+    @property
+    def needs_token(self) -> bool:
+        return self._settings.password is None
+
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         session = _ImapSession(self._settings)
         lock = asyncio.Lock()  # Allows one command at a time, because `mark_done` may be called concurrently.
         try:
-            await asyncio.to_thread(session.open)
+            if self._settings.password is None:
+                session = await self._open_with_token(session)
+            else:
+                await asyncio.to_thread(session.open)
             for uid in await asyncio.to_thread(session.unseen):
                 async with lock:
                     content = await asyncio.to_thread(session.fetch, uid)
@@ -50,6 +63,27 @@ class ImapMailbox:
                     yield MailboxEmail(identity, content, mark_done, flag)
         finally:
             await asyncio.to_thread(session.close)
+
+    async def _open_with_token(self, session: "_ImapSession") -> "_ImapSession":
+        """Open a session with an access token. A rejected token is replaced once, for a second session."""
+        tokens = self._settings.tokens
+        if tokens is None:
+            raise MailboxUnavailable("auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL")
+        for is_last in (False, True):
+            try:
+                token = await tokens.token()
+                await asyncio.to_thread(session.open, token)
+            except TokenUnavailable as error:
+                raise MailboxUnavailable(str(error)) from None
+            except _TokenRejected as error:
+                await asyncio.to_thread(session.close)
+                tokens.forget(token)
+                if is_last:
+                    raise MailboxUnavailable(f"could not log in at {self._settings.host}: {error}") from None
+                session = _ImapSession(self._settings)
+            else:
+                break
+        return session
 
 
 async def _run_locked(lock: asyncio.Lock, command: Callable[[str], None], uid: str) -> None:
@@ -66,7 +100,7 @@ class _ImapSession:
         self._is_closed = False
         self.uid_validity = "0"
 
-    def open(self) -> None:
+    def open(self, token: str | None = None) -> None:
         settings = self._settings
         with self._translate_errors("connect"):
             self._imap = imap = self._connect()
@@ -74,7 +108,9 @@ class _ImapSession:
             self.close()
             raise MailboxUnavailable("the connection was closed while it was being opened")
         with self._translate_errors("log in"):
-            if "AUTH=PLAIN" in imap.capabilities:  # Unlike LOGIN, AUTHENTICATE PLAIN supports every character.
+            if settings.password is None:
+                self._authenticate(imap, token or "")
+            elif "AUTH=PLAIN" in imap.capabilities:  # Unlike LOGIN, AUTHENTICATE PLAIN supports every character.
                 credentials = f"\0{settings.user}\0{settings.password}".encode()
                 imap.authenticate("PLAIN", lambda _challenge: credentials)
             else:
@@ -84,6 +120,22 @@ class _ImapSession:
             self.uid_validity = _text(imap.response("UIDVALIDITY")[1]) or "0"
             if settings.move_to is not None and "MOVE" not in _text(imap.capability()[1]).upper().split():
                 raise MailboxUnavailable("the IMAP server cannot move emails; remove `move` from the mailbox URL")
+
+    def _authenticate(self, imap: imaplib.IMAP4, token: str) -> None:
+        settings = self._settings
+        if "AUTH=XOAUTH2" in imap.capabilities or "AUTH=OAUTHBEARER" not in imap.capabilities:
+            name, response, rejection = "XOAUTH2", xoauth2(settings.user, token), b""
+        else:
+            response = oauthbearer(settings.user, token, settings.host, settings.port)
+            name, rejection = "OAUTHBEARER", b"\x01"
+        # After a rejection the server sends its reason and waits for another response.
+        responses = iter((response,))
+        try:
+            imap.authenticate(name, lambda _challenge: next(responses, rejection))
+        except imaplib.IMAP4.abort:
+            raise
+        except imaplib.IMAP4.error:
+            raise _TokenRejected("the server does not accept the access token of this user") from None
 
     def unseen(self) -> list[str]:
         with self._translate_errors("search"):

@@ -3,6 +3,7 @@
 A URL is `maildir:/path` or `imaps://user:password@host/INBOX`.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -10,20 +11,24 @@ from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
 from mailwright.events.bounces.mailbox import BounceMailbox
 from mailwright.events.bounces.maildir import MaildirMailbox
+from mailwright.providers.tokens import TokenSource
 
 IMAPS_PORT = 993
 IMAP_PORT = 143
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_OPTIONS = ("move", "ca")
+_OPTIONS = ("move", "ca", "auth")
 
 
-def open_mailbox(url: str) -> BounceMailbox:
-    """Create the mailbox for a URL. The connection is opened only when emails are read."""
+def open_mailbox(url: str, tokens: TokenSource | None = None) -> BounceMailbox:
+    """Create the mailbox for a URL. The connection is opened only when emails are read.
+
+    `tokens` is the source of access tokens for `auth=xoauth2`.
+    """
     scheme = url.partition(":")[0].lower()
     if scheme == "maildir":
         return MaildirMailbox(_maildir_path(url))
     if scheme in ("imap", "imaps"):
-        return ImapMailbox(parse_imap_url(url))
+        return ImapMailbox(replace(parse_imap_url(url), tokens=tokens))
     raise ConfigurationInvalid("the bounce mailbox URL must begin with maildir: or imaps://")
 
 
@@ -34,14 +39,19 @@ def parse_imap_url(url: str) -> ImapSettings:
         raise ConfigurationInvalid("the IMAP URL has no host; example: imaps://user:password@mail.example.com/INBOX")
     if not is_encrypted and host not in _LOOPBACK:
         raise ConfigurationInvalid("imap:// sends the password unencrypted; use imaps://")
-    if parts.username is None or parts.password is None:
-        raise ConfigurationInvalid("the IMAP URL needs a user and a password, percent-encoded")
     options = _parse_options(parts.query)
+    uses_token = options.get("auth", "password") == "xoauth2"
+    if options.get("auth", "password") not in ("password", "xoauth2"):
+        raise ConfigurationInvalid("auth in the IMAP URL must be password or xoauth2")
+    if uses_token and (parts.username is None or parts.password is not None):
+        raise ConfigurationInvalid("auth=xoauth2 needs a user and no password: imaps://user@host/INBOX?auth=xoauth2")
+    if parts.username is None or (parts.password is None and not uses_token):
+        raise ConfigurationInvalid("the IMAP URL needs a user and a password, percent-encoded")
     return ImapSettings(
         host=host,
         port=port or (IMAPS_PORT if is_encrypted else IMAP_PORT),
         user=_decode("user", parts.username),
-        password=_decode("password", parts.password),
+        password=None if parts.password is None else _decode("password", parts.password),
         folder=_check_folder_name(_decode("folder", parts.path.removeprefix("/")) or "INBOX"),
         move_to=_check_folder_name(options["move"]) if "move" in options else None,
         ca=Path(options["ca"]) if "ca" in options else None,

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.ids import uuid7s
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.horizon import EventHorizon, event_horizon
+from mailwright.storage.horizon import Horizon, read_horizon
 from mailwright.storage.tables import events, webhook_cursor, webhook_deliveries, webhook_endpoints
 
 CURSOR: Final = "events"
@@ -36,11 +36,11 @@ async def derive_deliveries(database: Database, clock: Clock) -> bool:
     """Process one batch of events, and return whether there may be more. Several processes may call this at once."""
     async with database.read() as tx:
         filters = await _endpoint_filters(tx)
-        now_visible = await event_horizon(tx) if filters else None
-    if now_visible is None:
+        newest = (await read_horizon(tx, events)).newest if filters else 0
+    if not filters:
         return False
     begins = min(endpoint_filter.since for each in filters.values() for endpoint_filter in each)
-    if now_visible.newest <= begins:
+    if newest <= begins:
         return False
     await _create_cursor(database, begins)
     async with database.write() as tx:
@@ -48,29 +48,23 @@ async def derive_deliveries(database: Database, clock: Clock) -> bool:
         [cursor] = await tx.execute(select(webhook_cursor).where(mine).with_for_update())
         # The cursor does not move while no endpoint is active.
         position = max(cursor.position, begins)
-        reach = _reach(cursor, position, now_visible)
+        # Read the horizon after the cursor, because another process may have stored younger writers in it.
+        seen = await read_horizon(tx, events)
+        reach = seen.reach(Horizon(cursor.seen, frozenset(cursor.writers.split()))) or position
         end = min(reach, position + BATCH_SIZE)
         if end > position:
             await _insert_deliveries(tx, filters, position, end, clock.now())
-        changes = {"position": max(position, end), **(_next_wait(cursor, reach, now_visible) if end >= reach else {})}
+        changes = {"position": max(position, end), **(_next_wait(cursor, reach, seen) if end >= reach else {})}
         if any(getattr(cursor, name) != value for name, value in changes.items()):
             await tx.execute(update(webhook_cursor).where(mine).values(**changes))
         return bool(position < end < reach)
 
 
-def _reach(cursor: Row[Any], position: int, visible: EventHorizon) -> int:
-    """Return the highest event key up to which no transaction can still insert an event."""
-    if visible.is_quiet:
-        return visible.newest
-    is_over = visible.oldest_running >= cursor.seen_before
-    return cursor.seen if is_over else position
-
-
-def _next_wait(cursor: Row[Any], reach: int, visible: EventHorizon) -> dict[str, int]:
+def _next_wait(cursor: Row[Any], reach: int, seen: Horizon) -> dict[str, int | str]:
     """Return the transactions that the cursor must wait for next, after the previous wait is over."""
-    if cursor.seen > reach or visible.newest <= reach:
+    if cursor.seen > reach or seen.newest <= reach:
         return {}
-    return {"seen": visible.newest, "seen_before": visible.next_to_run}
+    return {"seen": seen.newest, "writers": " ".join(sorted(seen.writers))}
 
 
 async def _endpoint_filters(tx: Transaction) -> dict[int, list[_EndpointFilter]]:
@@ -92,7 +86,7 @@ async def _create_cursor(database: Database, position: int) -> None:
             return
     try:
         async with database.write() as tx:
-            values = {"name": CURSOR, "position": position, "seen": 0, "seen_before": 0}
+            values = {"name": CURSOR, "position": position, "seen": 0, "writers": ""}
             await tx.execute(insert(webhook_cursor).values(**values))
     except IntegrityError:
         pass  # Another process created the cursor at the same time.

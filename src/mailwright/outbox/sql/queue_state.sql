@@ -2,7 +2,6 @@
 SELECT
   count(*) AS waiting,
   CAST(COALESCE(sum(CASE WHEN claimable_at <= :now THEN 1 ELSE 0 END), 0) AS bigint) AS due,
-  min(claimable_at) AS earliest,
   (SELECT count(*) FROM deliveries WHERE locked_by IS NOT NULL) AS sending,
   (SELECT count(*) FROM deliveries WHERE status = 'IN_DOUBT') AS in_doubt,
   (SELECT count(*) FROM dead_letters) AS dead_letters

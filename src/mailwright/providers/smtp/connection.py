@@ -250,7 +250,7 @@ class SmtpConnection:
         self.transport.close()
 
     def _on_unsolicited_reply(self, reply: SmtpReply) -> None:
-        """End the session. Usually it was idle too long.
+        """End the session, which the server has usually closed because it was idle.
 
         An unsolicited reply during the content rejects it early; one right after a message retracts its acceptance.
         """

@@ -13,12 +13,15 @@ from mailwright.providers.smtp.responses import (
     AUTH_UNSUPPORTED,
     ENDED_BEFORE,
     TLS_FAILED,
+    TOKEN_REFUSED,
+    TOKEN_UNAVAILABLE,
     UNKNOWN,
     SessionEnd,
     interpret_rejection,
 )
-from mailwright.providers.smtp.settings import SmtpSettings, Timeouts, Tls
+from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings, Timeouts, Tls
 from mailwright.providers.smtp.transport import SmtpTransport
+from mailwright.providers.tokens import TokenUnavailable, oauthbearer, xoauth2
 
 
 class LoginFailed(Exception):
@@ -52,7 +55,7 @@ class ServerFeatures:
 
 
 class LoginConversation:
-    """The dialogue before any message is sent: one command and one reply at a time."""
+    """A dialogue of one command and one reply at a time: before any message is sent, and of shadow mode."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.transport = SmtpTransport(self)
@@ -61,6 +64,11 @@ class LoginConversation:
             SmtpPhase.HELLO: timeouts.hello,
             SmtpPhase.STARTTLS: timeouts.starttls,
             SmtpPhase.AUTH: timeouts.auth,
+            SmtpPhase.MAIL: timeouts.mail,
+            SmtpPhase.RCPT: timeouts.rcpt,
+            SmtpPhase.DATA: timeouts.data,
+            SmtpPhase.DOT: timeouts.dot,
+            SmtpPhase.RESET: timeouts.reset,
             SmtpPhase.QUIT: timeouts.quit,
         }
         self._phase = SmtpPhase.GREETING
@@ -68,11 +76,11 @@ class LoginConversation:
         self._failure: SendResult | None = None
         self._waiter: asyncio.Future[None] | None = None
 
-    async def ask(self, phase: SmtpPhase, command: bytes) -> SmtpReply:
+    async def ask(self, phase: SmtpPhase, command: bytes, end: bytes = b"\r\n") -> SmtpReply:
         if self._heard:
             raise LoginFailed(UNKNOWN.result("the server sent an unexpected reply"))
         if self._failure is None:
-            self.transport.write(command + b"\r\n")
+            self.transport.write(command + end)
         return await self.hear(phase)
 
     async def hear(self, phase: SmtpPhase) -> SmtpReply:
@@ -140,7 +148,9 @@ async def log_in(
             assert context is not None
             await _encrypt(conversation, settings, context, timeouts)
             features = await _greet(conversation, name)  # Features announced before TLS are not trusted.
-        if settings.user is not None and settings.password is not None:
+        if settings.auth is SmtpAuth.XOAUTH2:
+            await _authenticate_with_token(conversation, features, settings)
+        elif settings.user is not None and settings.password is not None:
             await _authenticate(conversation, features, settings.user, settings.password)
         conversation.finish()
     except BaseException:
@@ -209,6 +219,36 @@ async def _authenticate(conversation: LoginConversation, features: ServerFeature
     else:
         found = f"it offers {', '.join(offered)}" if offered else "it offers no AUTH"
         raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server supports neither AUTH PLAIN nor LOGIN: {found}"))
+
+
+async def _authenticate_with_token(
+    conversation: LoginConversation, features: ServerFeatures, settings: SmtpSettings
+) -> None:
+    """Sign in with an access token. A rejected token is replaced once, because it may have been revoked early."""
+    offered = features.offered.get("AUTH", "").split()
+    name = next((each for each in ("XOAUTH2", "OAUTHBEARER") if each in offered), None)
+    if name is None or settings.user is None:
+        found = f"it offers {', '.join(offered)}" if offered else "it offers no AUTH"
+        raise LoginFailed(AUTH_UNSUPPORTED.result(f"the server supports neither AUTH XOAUTH2 nor OAUTHBEARER: {found}"))
+    if settings.tokens is None:
+        raise LoginFailed(TOKEN_REFUSED.result("auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL"))
+    for is_last in (False, True):
+        try:
+            token = await settings.tokens.token()
+        except TokenUnavailable as error:
+            template = TOKEN_REFUSED if error.is_configuration else TOKEN_UNAVAILABLE
+            raise LoginFailed(template.result(str(error))) from None
+        if name == "XOAUTH2":
+            response = xoauth2(settings.user, token)
+        else:
+            response = oauthbearer(settings.user, token, settings.host, settings.port)
+        reply = await conversation.ask(SmtpPhase.AUTH, f"AUTH {name} ".encode() + b64encode(response))
+        if reply.code == 334:  # The reason in JSON; the server sends its rejection after any response.
+            reply = await conversation.ask(SmtpPhase.AUTH, b"AQ==" if name == "OAUTHBEARER" else b"")
+        if reply.code != 535 or is_last:
+            _require(reply, SmtpPhase.AUTH, 235)
+            return
+        settings.tokens.forget(token)
 
 
 def _require(reply: SmtpReply, phase: SmtpPhase, code: int) -> SmtpReply:

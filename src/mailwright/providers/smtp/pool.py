@@ -89,7 +89,7 @@ class SmtpPool:
             if connection.is_idle:
                 connection.quit()
             elif not connection.is_quitting:
-                connection.transport.end(SessionEnd.SHUT_DOWN, "the shutdown grace ended")
+                connection.transport.end(SessionEnd.SHUT_DOWN, "the grace period of the shutdown has ended")
         await self._wait_for_lines()
 
     # Called by connections.

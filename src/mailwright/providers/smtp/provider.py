@@ -35,7 +35,7 @@ class Smtp:
         self._settings = settings
         self._timeouts = timeouts or Timeouts()
         self._hostname = hostname or _own_name()
-        self._context = _tls_context(settings)
+        self._context = tls_context(settings)
         self._pool = SmtpPool(settings, self._context, clock or SystemClock(), self._timeouts, self._hostname)
 
     @property
@@ -94,7 +94,7 @@ def _own_name() -> str | None:
     return name if "." in name and name.isascii() else None
 
 
-def _tls_context(settings: SmtpSettings) -> ssl.SSLContext | None:
+def tls_context(settings: SmtpSettings) -> ssl.SSLContext | None:
     if settings.tls is Tls.NONE:
         return None
     try:

@@ -142,6 +142,9 @@ ENDED_AFTER = {
 # Errors that we detect without a reply about this message.
 TLS_FAILED = failed("SMTP_TLS_FAILED", CONFIGURATION)
 AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", CONFIGURATION)
+# No access token: a person must change something, or the token endpoint is unavailable.
+TOKEN_REFUSED = failed("SMTP_TOKEN_REFUSED", CONFIGURATION)
+TOKEN_UNAVAILABLE = retried("SMTP_TOKEN_UNAVAILABLE", blame=True)
 LOCK_EXPIRED = retried("LOCK_EXPIRED")
 INVALID_ADDRESS = failed("INVALID_ADDRESS", ErrorCategory.VALIDATION)
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)

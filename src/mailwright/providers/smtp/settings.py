@@ -6,12 +6,18 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.providers.tokens import TokenSource
 
 
 class Tls(StrEnum):
     NONE = "none"
     STARTTLS = "starttls"
     TLS = "tls"  # TLS from the first byte.
+
+
+class SmtpAuth(StrEnum):
+    PASSWORD = "password"  # noqa: S105 - the name of a mechanism
+    XOAUTH2 = "xoauth2"  # An access token; OAUTHBEARER if the server offers only that.
 
 
 DEFAULT_CONNECTIONS = 20
@@ -28,9 +34,14 @@ class SmtpSettings:
     connections: int | None = None  # The maximum number of connections for all messages.
     # Some servers close long connections during a transaction. Closing first costs a handshake, but risks no message.
     messages_per_connection: int = 1_000
+    auth: SmtpAuth = SmtpAuth.PASSWORD
+    tokens: TokenSource | None = field(default=None, repr=False)  # The source of access tokens for XOAUTH2.
 
     def __post_init__(self) -> None:
-        if (self.user is None) != (self.password is None):
+        if self.auth is SmtpAuth.XOAUTH2:
+            if self.user is None or self.password is not None:
+                raise ConfigurationInvalid("auth=xoauth2 needs a user and no password: smtp://user@host?auth=xoauth2")
+        elif (self.user is None) != (self.password is None):
             raise ConfigurationInvalid("SMTP needs both a user and a password, or neither")
         if self.user is not None and self.tls is Tls.NONE and not is_loopback(self.host):
             raise ConfigurationInvalid(

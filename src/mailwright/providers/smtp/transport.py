@@ -165,7 +165,7 @@ class SmtpTransport(asyncio.Protocol):
         if not self.has_ended:
             self.listener.writable_again()
 
-    def _look_at_the_clock(self) -> None:
+    def _check_timeout(self) -> None:
         self._timer = None
         # uvloop's clock has millisecond resolution and does not advance within an iteration.
         if self._deadline - self._loop.time() > 0.001:
@@ -175,7 +175,7 @@ class SmtpTransport(asyncio.Protocol):
 
     def _start_timer(self) -> None:
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._look_at_the_clock)
+        self._timer = self._loop.call_at(self._deadline, self._check_timeout)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.providers.smtp.settings import SmtpSettings, Tls, is_loopback
+from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings, Tls, is_loopback
 
 RELAY_PORT = 25
 SUBMISSION_PORT = 587
@@ -120,6 +120,7 @@ def _file(text: str) -> Path:
 _OPTIONS: dict[str, tuple[str, Callable[[str], object], str]] = {
     "tls": ("tls", Tls, "none, starttls or tls"),
     "ca": ("ca", _file, "the path of a PEM file"),
+    "auth": ("auth", SmtpAuth, "password or xoauth2"),
     "connections": ("connections", _positive, "a whole number from 1"),
     "messages": ("messages_per_connection", _positive, "a whole number from 1"),
 }

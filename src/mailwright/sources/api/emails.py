@@ -21,6 +21,7 @@ from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accept
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
+from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 # Fields of a payload that a raw message keeps for the dashboard and the API.
@@ -50,6 +51,11 @@ class AddressedEmail:
         return "templateId" in self.fields
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the email is written once for all recipients. Only the worker can fill a template."""
+        return not self.has_template and (len(self.recipients) > 1 or not self.to)
+
+    @property
     def size_bytes(self) -> int:
         """The approximate size of the content."""
         attached = sum(len(each.get("content") or "") for each in self.fields.get("attachments") or ())
@@ -60,7 +66,7 @@ class AddressedEmail:
 
         Only the worker can fill a template, so all recipients of an email with a template share one message.
         """
-        first = self.to[0]
+        first = next(iter(self.recipients.values()))
         named = {"recipient": {"name": first.name}} if first.name else {}
         copies = {"cc": [box.address for box in self.cc], "bcc": [box.address for box in self.bcc]}
         return {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
@@ -106,8 +112,15 @@ class ApiEmails:
 
     async def send(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> list[AcceptedEmail]:
         """Accept all emails in one commit, or raise and store nothing."""
-        prepared = [_require_valid(each) for each in await self._prepare(context, _bounded(emails))]
-        digest = digest_json([each.email.digest() for each in prepared])
+        wanted = _bounded(emails)
+        digest = digest_json([each.digest() for each in wanted])
+        try:
+            prepared = [_require_valid(each) for each in await self._prepare(context, wanted)]
+        except RequestInvalid:
+            earlier = await self._find_earlier(context, {index: (each, digest) for index, each in enumerate(wanted)})
+            if earlier is None:
+                raise
+            return earlier
         messages = list(_keyed(context, prepared, digest, prepared[0].messages[0].outbox_id))
         accepted = await self._accept(prepared, messages)
         if any(isinstance(each, RejectedItem) for each in accepted):
@@ -124,7 +137,12 @@ class ApiEmails:
         results = [each if isinstance(each, RejectedItem) else next(found) for each in emails]
         prepared = [each for each in results if isinstance(each, _Prepared)]
         accepted = iter(await self._accept(prepared, list(_keyed(context, results))))
-        return [each if isinstance(each, RejectedItem) else next(accepted) for each in results]
+        answers = [each if isinstance(each, RejectedItem) else next(accepted) for each in results]
+        for index, email in enumerate(emails):
+            if isinstance(answers[index], RejectedItem) and isinstance(email, AddressedEmail):
+                earlier = await self._find_earlier(context, {index: (email, email.digest())})
+                answers[index] = earlier[0] if earlier else answers[index]
+        return answers
 
     async def check(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> None:
         """Raise if `send` would refuse an email. Store nothing."""
@@ -142,17 +160,45 @@ class ApiEmails:
         ]
 
     def _prepared(self, email: AddressedEmail, first: NewMessage, now: Instant) -> _Prepared | RejectedItem:
-        if email.has_template and len(email.to) > 1:
+        if email.has_template and len(email.to) != 1:
             return RejectedItem("INVALID", _ONE_RECIPIENT, "to")
-        if email.has_template or len(email.recipients) == 1:
+        if not email.is_shared:
             return _Prepared(email, (first,))
         return _Prepared(email, tuple(_messages_to_all(email, first, now, self._raw_warnings)))
+
+    async def _find_earlier(
+        self, context: RequestContext, emails: Mapping[int, tuple[AddressedEmail, str]]
+    ) -> list[AcceptedEmail] | None:
+        """Return what was accepted for emails that are invalid now; None if not all were accepted.
+
+        `emails` are the emails with their digests, by their position in the request.
+        """
+        key = _hashed(context.idempotency_key)
+        if key is None:
+            return None
+        wanted = [
+            [_dedupe_key(key, index, place) for place in range(len(email.recipients) if email.is_shared else 1)]
+            for index, (email, _) in emails.items()
+        ]
+        digests = {each: digest for keys, (_, digest) in zip(wanted, emails.values(), strict=True) for each in keys}
+        found = await self._acceptor.find_accepted(context.caller.tenant_id, digests)
+        if found.keys() != digests.keys():
+            return None
+        return [
+            _accepted_email(email, [found[each] for each in keys])
+            for keys, (email, _) in zip(wanted, emails.values(), strict=True)
+        ]
 
     async def _accept(
         self, prepared: Sequence[_Prepared], messages: Sequence[NewMessage]
     ) -> list[AcceptedEmail | RejectedItem]:
         accepted = iter(await self._acceptor.accept(messages))
-        return [_accepted_email(each, [next(accepted) for _ in each.messages]) for each in prepared]
+        return [_accepted_or_conflict(each.email, [next(accepted) for _ in each.messages]) for each in prepared]
+
+
+_ERRORS: Final[Mapping[str, type[RequestInvalid]]] = {
+    each.code: each for each in (SenderNotAllowed, SenderDomainNotVerified)
+}
 
 
 def _bounded(emails: Iterable[AddressedEmail]) -> list[AddressedEmail]:
@@ -173,7 +219,8 @@ def _bounded(emails: Iterable[AddressedEmail]) -> list[AddressedEmail]:
 
 def _require_valid(result: _Prepared | RejectedItem) -> _Prepared:
     if isinstance(result, RejectedItem):
-        raise RequestInvalid([FieldError(result.field or "body", result.code, result.detail)])
+        error = _ERRORS.get(result.code, RequestInvalid)
+        raise error([FieldError(result.field or "body", result.code, result.detail)])
     return result
 
 
@@ -187,7 +234,7 @@ def _keyed(
 
     A key has the position in the request, which stays when another email of the request becomes valid.
     """
-    key = hashlib.sha256(context.idempotency_key.encode()).hexdigest()[:40] if context.idempotency_key else None
+    key = _hashed(context.idempotency_key)
     for index, each in enumerate(items):
         if isinstance(each, RejectedItem):
             continue
@@ -195,18 +242,30 @@ def _keyed(
         for place, message in enumerate(each.messages):
             yield replace(
                 message,
-                dedupe_key=f"api:emails:{key}:{index}:{place}" if key else None,
+                dedupe_key=_dedupe_key(key, index, place) if key else None,
                 body_digest=body_digest,
                 submission_id=submission_id or each.messages[0].outbox_id,
             )
 
 
-def _accepted_email(prepared: _Prepared, accepted: Sequence[Accepted]) -> AcceptedEmail | RejectedItem:
+def _hashed(idempotency_key: str | None) -> str | None:
+    return hashlib.sha256(idempotency_key.encode()).hexdigest()[:40] if idempotency_key else None
+
+
+def _dedupe_key(key: str, index: int, place: int) -> str:
+    return f"api:emails:{key}:{index}:{place}"
+
+
+def _accepted_or_conflict(email: AddressedEmail, accepted: Sequence[Accepted]) -> AcceptedEmail | RejectedItem:
     if any(one.is_conflict for one in accepted):
         return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
-    sender = _sender(prepared.messages[0])
-    is_shared = prepared.messages[0].raw is not None
-    return AcceptedEmail(tuple(accepted), _message_id(accepted[0].outbox_id, sender, is_shared=is_shared))
+    return _accepted_email(email, accepted)
+
+
+def _accepted_email(email: AddressedEmail, accepted: Sequence[Accepted]) -> AcceptedEmail:
+    name, sender_address = address.split_mailbox(email.fields["from"])
+    sender = Mailbox(address.deliverable(sender_address), name)
+    return AcceptedEmail(tuple(accepted), _message_id(accepted[0].outbox_id, sender, is_shared=email.is_shared))
 
 
 def _messages_to_all(
@@ -237,7 +296,7 @@ def _write(email: AddressedEmail, first: NewMessage, identity: str, now: Instant
         message_id=identity,
         date=now,
         sender=_sender(first),
-        to=email.to[0],
+        to=email.to[0] if email.to else None,
         further_to=email.to[1:],
         subject=first.subject,
         html=payload.get("html"),

@@ -173,16 +173,21 @@ def _metadata(data: dict[str, Any]) -> dict[str, Any]:
 
 def _free_json(data: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """Limit depth and size of the caller's own JSON, so that it can be stored and returned."""
-    level: list[Any] = [data]
-    for _ in range(MAX_DEPTH):
-        level = [child for node in level for child in _children(node)]
-        if not level:
-            break
-    else:
+    if is_deeper_than(data, MAX_DEPTH):
         raise invalid("too_deep", f"is nested more than {MAX_DEPTH} levels deep")
     if len(orjson.dumps(data)) > max_bytes:
         raise invalid("too_large", f"is larger than {max_bytes // 1024} KB")
     return data
+
+
+def is_deeper_than(data: Any, levels: int) -> bool:
+    """Return whether the values of nested objects and lists are on more than this many levels."""
+    level: list[Any] = [data]
+    for _ in range(levels):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return False
+    return True
 
 
 def _children(node: Any) -> Iterable[Any]:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
@@ -19,12 +19,15 @@ from mailwright.domain.lifetimes import LIFETIME_FIELD
 from mailwright.domain.message import WARNINGS, Accepted, NewMessage, Source
 from mailwright.domain.schedule import has_zone, is_past
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
+from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.requests import BatchRequest, ListNotFound, SendRequest, TemplateNotFound, parse_send
-from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplates, latest_templates
+from mailwright.sources.api.senders import require_domains, require_sender
+from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplate, RequestedTemplates, latest_templates
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.storage.database import Database
 
@@ -61,7 +64,7 @@ class RejectedItem:
     field: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Not declared frozen: one is created for each request, and that takes three times as long.
 class RequestContext:
     """The caller and the ids that all messages of one request share."""
 
@@ -78,6 +81,16 @@ class References:
 
     templates: RequestedTemplates
     list_keys: AbstractSet[str]
+    # Whether each recipient is in the segments that the templates ask about.
+    memberships: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
+
+    def members_of(self, template: RequestedTemplate, to_email: str) -> dict[str, bool]:
+        """Return the membership of a recipient, or raise if a segment of the template does not exist."""
+        known = self.memberships[to_email]
+        if missing := [key for key in template.segments if key not in known]:
+            message = f"has a condition for the segment {missing[0]}, which does not exist"
+            raise RequestInvalid([FieldError("templateId", "UNKNOWN_SEGMENT", message)])
+        return {key: known[key] for key in template.segments}
 
 
 class _Item(NamedTuple):
@@ -97,21 +110,30 @@ class ApiMessages:
         acceptor: Acceptor,
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
+        *,
+        directory: SenderDirectory | None = None,
     ) -> None:
-        """`domains` are the installation's own. A message from another domain is accepted with a warning."""
+        """`domains` are the installation's own. A message from another domain is accepted with a warning.
+
+        `directory` knows the sender domains of the tenants. Without it, tenants are not restricted.
+        """
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
+        self._directory = directory
 
     async def send(self, context: RequestContext, body: Any) -> Accepted:
         """Accept one message. When this returns, the message is stored durably."""
-        request = parse_send(body, await self._zone(context.caller, [body]))
-        references = await self._references(context.caller, [request])
         key = f"send:{context.idempotency_key}" if context.idempotency_key else None
-        now = self._clock.now()
-        message = self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body, now), now))
+        try:
+            message = await self._prepare(context, key, body)
+        except RequestInvalid:
+            [earlier] = await self._find_earlier(context.caller, [(key, body)])
+            if earlier is None:
+                raise
+            return earlier
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -119,10 +141,18 @@ class ApiMessages:
 
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
         """Accept all valid items in one commit. Results have the order of the items."""
-        messages = await self.prepare(context, parse(BatchRequest, body).messages)
+        items = parse(BatchRequest, body).messages
+        messages = await self.prepare(context, items)
         accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
+        keyed = [
+            (_item_key(context, index), item)
+            for index, (item, one) in enumerate(zip(items, messages, strict=True))
+            if isinstance(one, RejectedItem)
+        ]
+        earlier = iter(await self._find_earlier(context.caller, keyed))
         return [
-            one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one) for one in messages
+            next(earlier) or one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one)
+            for one in messages
         ]
 
     async def prepare(
@@ -132,8 +162,8 @@ class ApiMessages:
 
         `written_at` are the times at which requests were written that waited: a send time since then is not too late.
         """
-        zone = await self._zone(context.caller, items)
-        requests = [_parse_item(item, zone) for item in items]
+        zone, policy = await self._zone(context.caller, items), await self._sender_policy()
+        requests = [_parse_item(context.caller, item, zone, policy) for item in items]
         references = await self._references(
             context.caller, [request for request in requests if isinstance(request, SendRequest)]
         )
@@ -150,6 +180,23 @@ class ApiMessages:
             )
         ]
         return [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
+
+    async def _prepare(self, context: RequestContext, key: str | None, body: Any) -> NewMessage:
+        zone = await self._zone(context.caller, [body])
+        request = _parse(context.caller, body, zone, await self._sender_policy())
+        references = await self._references(context.caller, [request])
+        now = self._clock.now()
+        return self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body, now), now))
+
+    async def _find_earlier(self, caller: Caller, requests: Sequence[tuple[str | None, Any]]) -> list[Accepted | None]:
+        """Return, for requests that are invalid now, the messages that were accepted for them earlier."""
+        keys = [_dedupe_key(key) for key, _ in requests]
+        digests = {key: digest_json(body) for key, (_, body) in zip(keys, requests, strict=True) if key}
+        found = await self._acceptor.find_accepted(caller.tenant_id, digests)
+        return [found.get(key) if key else None for key in keys]
+
+    async def _sender_policy(self) -> SenderPolicy:
+        return UNRESTRICTED if self._directory is None else await self._directory.current()
 
     def _with_warnings(self, message: NewMessage) -> NewMessage:
         """Store the warnings of a message with it, and log them."""
@@ -176,16 +223,41 @@ class ApiMessages:
         if not templates and not list_keys:
             return References(NO_TEMPLATES, frozenset())
         recipients = {one.to.lower() for one in requests if one.template_id is not None and one.locale is None}
+        tenant_id = caller.tenant_id
         async with self._database.read() as tx:
-            return References(
-                await latest_templates(tx, caller.tenant_id, templates, recipients) if templates else NO_TEMPLATES,
-                await lists.existing_keys(tx, caller.tenant_id, list_keys),
-            )
+            found = await latest_templates(tx, tenant_id, templates, recipients) if templates else NO_TEMPLATES
+            keys = await lists.existing_keys(tx, tenant_id, list_keys)
+            if not (segments := found.segments):
+                return References(found, keys)
+            from mailwright.audience.segments import load_memberships  # noqa: PLC0415 - few requests need filters
+
+            emails = {one.to.lower() for one in requests if one.template_id is not None}
+            now = self._clock.now()
+            return References(found, keys, await load_memberships(tx, tenant_id, segments, emails, now))
+
+
+def _parse(caller: Caller, body: Any, zone: tzinfo | None, policy: SenderPolicy) -> SendRequest:
+    request = parse_send(body, zone)
+    sender = request.sender or policy.default_sender(caller.tenant_id)
+    require_sender(caller, sender)
+    require_domains(policy, caller.tenant_id, [split_mailbox(sender)[1]])
+    return request
+
+
+def _parse_item(caller: Caller, item: Any, zone: tzinfo | None, policy: SenderPolicy) -> SendRequest | RejectedItem:
+    try:
+        return _parse(caller, item, zone, policy)
+    except RequestInvalid as error:
+        return _rejected_item(error)
 
 
 def _item_key(context: RequestContext, index: int) -> str | None:
     """Return the deduplication key of an item. Its prefix separates it from the keys of single sends."""
     return f"batch:{index}:{context.idempotency_key}" if context.idempotency_key else None
+
+
+def _dedupe_key(key: str | None) -> str | None:
+    return f"api:{key}" if key else None
 
 
 def _message_or_rejection(
@@ -209,6 +281,9 @@ def _message(
             raise TemplateNotFound
     if request.list_key is not None and request.list_key not in references.list_keys:
         raise ListNotFound(request.list_key)
+    content = payload(request)
+    if template is not None and template.segments:
+        content["inSegments"] = references.members_of(template, request.to.lower())
     is_bulk = request.list_key is not None
     recipient = request.recipient
     return NewMessage(
@@ -219,11 +294,11 @@ def _message(
         # The domain is normalised already; addresses are compared without regard to case.
         to_email=request.to.lower(),
         subject=request.subject or (template.subject if template else ""),
-        payload=payload(request),
+        payload=content,
         recipient_id=recipient.recipient_id if recipient else None,
         external_id=recipient.external_id if recipient else None,
         contact_name=recipient.name if recipient else None,
-        dedupe_key=f"api:{item.key}" if item.key else None,
+        dedupe_key=_dedupe_key(item.key),
         body_digest=digest_json(item.body) if item.key else None,
         template_key=template.key if template else None,
         on_doubt=OnDoubt.HOLD if is_bulk else OnDoubt.RESEND,
@@ -268,13 +343,6 @@ def _has_local_time(body: Any) -> bool:
         return False
     times = (body.get(name) for name in ("scheduledAt", "expiresAt"))
     return any(isinstance(time, str) and not has_zone(time) for time in times)
-
-
-def _parse_item(item: Any, zone: tzinfo | None) -> SendRequest | RejectedItem:
-    try:
-        return parse_send(item, zone)
-    except RequestInvalid as error:
-        return _rejected_item(error)
 
 
 def _rejected_item(error: RequestInvalid) -> RejectedItem:

@@ -30,13 +30,16 @@ from mailwright.domain.message import (
 )
 from mailwright.domain.schedule import has_zone
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
+from mailwright.domain.sender_policy import UNRESTRICTED
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
 from mailwright.sources.api.messages import RequestContext, check_schedule
 from mailwright.sources.api.requests import ListNotFound
+from mailwright.sources.api.senders import require_domains, require_senders
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.storage.database import Database
 
@@ -76,16 +79,25 @@ class RawOptions(RequestModel):
     idempotency_key: Annotated[Identifier, Field(max_length=255)] | None = None
 
 
-CHANGED_BY_PROVIDER: Final = AcceptWarning(
-    "RAW_CHANGED_BY_PROVIDER",
-    "SendGrid's API does not take raw email: recipients see only their own address in To, and parts other than text "
-    "and HTML become attachments. To send the bytes unchanged, use SendGrid's SMTP server or another provider.",
-)
 NO_OPTIONS: Final = RawOptions()
 _CONFLICT: Final = "This Message-ID or idempotency key was already used for a different email to the same recipient."
 
 
-@dataclass(frozen=True, slots=True)
+def changed_by_provider(name: str) -> AcceptWarning:
+    """Return the warning for a provider whose API takes fields instead of the original bytes."""
+    label = {"sendgrid": "SendGrid", "postmark": "Postmark", "resend": "Resend"}[name]
+    return AcceptWarning(
+        "RAW_CHANGED_BY_PROVIDER",
+        f"{label}'s API does not take raw email: recipients see only their own address in To, and parts other than "
+        f"text and HTML become attachments. To send the bytes unchanged, use {label}'s SMTP server or another "
+        "provider.",
+    )
+
+
+# These values are immutable, but not declared frozen: they are created for each email, and that takes longer.
+
+
+@dataclass(slots=True)
 class Envelope:
     """The SMTP sender and recipients, which may differ from the headers. Automatic replies have an empty sender."""
 
@@ -93,7 +105,7 @@ class Envelope:
     recipients: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AcceptedRaw:
     """The messages of one raw email, one for each recipient, in their order."""
 
@@ -106,7 +118,7 @@ class AcceptedRaw:
         return all(message.is_replay for message in self.messages)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Submission:
     """A parsed email with its author, envelope, options and warnings."""
 
@@ -128,10 +140,11 @@ class RawMessages:
         domains: SenderDomains | None = None,
         *,
         warnings: tuple[AcceptWarning, ...] = (),
+        directory: SenderDirectory | None = None,
     ) -> None:
         """`domains` are the installation's own. An email from another domain is accepted with a warning.
 
-        `warnings` are added to every email.
+        `warnings` are added to every email. `directory` knows the sender domains of the tenants.
         """
         self._database = database
         self._clock = clock
@@ -139,6 +152,7 @@ class RawMessages:
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
         self._warnings = warnings
+        self._directory = directory
 
     async def send(
         self,
@@ -158,10 +172,20 @@ class RawMessages:
         email = parse_raw(content)
         author = email.sender
         envelope = _envelope(email, author, sender, recipients)
-        options = await self._options(context.caller, email, list_key)
+        await self._require_senders(context.caller, email, envelope)
+        given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
+        options = NO_OPTIONS
+        if given or list_key is not None:
+            options = await self._options(context.caller, given, list_key)
         warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
         submission = _Submission(email, author, envelope, options, warnings, metadata)
-        accepted = await self._acceptor.accept(_messages(context, submission, self._clock.now()))
+        now = self._clock.now()
+        messages = _messages(context, submission, now)
+        accepted = None
+        if options.send_at is not None:
+            accepted = await self._find_earlier(context.caller, messages, options.send_at, now)
+        if accepted is None:
+            accepted = await self._acceptor.accept(messages)
         if any(one.is_conflict for one in accepted):
             has_own_key = context.idempotency_key and not context.is_derived_key
             raise IdempotencyConflict(None if has_own_key else _CONFLICT)
@@ -170,8 +194,35 @@ class RawMessages:
             log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
         return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
 
-    async def _options(self, caller: Caller, email: RawEmail, list_key: str | None) -> RawOptions:
-        given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
+    async def _require_senders(self, caller: Caller, email: RawEmail, envelope: Envelope) -> None:
+        """Raise unless the caller may use every sender in the headers, and the envelope sender."""
+        policy = UNRESTRICTED if self._directory is None else await self._directory.current()
+        if caller.senders is None and policy.is_empty:
+            return
+        bounces_to = [Mailbox(envelope.sender, None)] if envelope.sender else []
+        senders = [*email.all_senders, *bounces_to]
+        require_senders(caller, senders)
+        require_domains(policy, caller.tenant_id, [sender.address for sender in senders])
+
+    async def _find_earlier(
+        self, caller: Caller, messages: Sequence[NewMessage], send_at: Instant, now: Instant
+    ) -> list[Accepted] | None:
+        """Return the messages of an email that was accepted before its send time; None if the send time is valid."""
+        try:
+            check_schedule(send_at, now, f"{HEADER_PREFIX}Send-At")
+        except RequestInvalid:
+            found = await self._find_all(caller, messages)
+            if found is None:
+                raise
+            return found
+        return None
+
+    async def _find_all(self, caller: Caller, messages: Sequence[NewMessage]) -> list[Accepted] | None:
+        digests = {message.dedupe_key or "": message.body_digest or "" for message in messages}
+        found = await self._acceptor.find_accepted(caller.tenant_id, digests)
+        return [found[key] for key in digests] if found.keys() == digests.keys() else None
+
+    async def _options(self, caller: Caller, given: Collection[HeaderField], list_key: str | None) -> RawOptions:
         options = NO_OPTIONS
         if given:
             options = parse(RawOptions, _option_values(given), await self._zone(caller, given))
@@ -201,15 +252,13 @@ class RawMessages:
 
 def _messages(context: RequestContext, submission: _Submission, now: Instant) -> list[NewMessage]:
     email, envelope, options = submission.email, submission.envelope, submission.options
-    if options.send_at is not None:
-        check_schedule(options.send_at, now, f"{HEADER_PREFIX}Send-At")
     outbox_ids = uuid7s(now, len(envelope.recipients))
     own_key = options.idempotency_key or email.identity
     key = own_key if own_key and context.is_derived_key else context.idempotency_key or own_key
     raw = _raw_content(email, submission.author, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)
-    body_digest = hashlib.sha256(email.untraced).hexdigest() if key else None
+    body_digest = _body_digest(email, raw) if key else None
     return [
         NewMessage(
             outbox_id=outbox_id,
@@ -258,15 +307,14 @@ def parse_sender(text: str) -> str:
 
 
 def parse_recipient(text: str, field: str) -> str:
-    """Return a recipient address as it is written to the envelope."""
+    """Return a recipient address as it is written to the envelope.
+
+    It may have non-ASCII characters before the @: whether it can be delivered depends on the provider.
+    """
     try:
-        found = address.deliverable(text)
+        return address.deliverable(text)
     except address.InvalidAddress as error:
         raise RequestInvalid([FieldError(field, "INVALID_EMAIL", f"{text[:80]!r} is not valid: {error}")]) from error
-    if not found.isascii():
-        reason = f"{text[:80]!r} has characters before the @ that not all mail servers accept"
-        raise RequestInvalid([FieldError(field, "INVALID_EMAIL", reason)])
-    return found
 
 
 def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
@@ -290,14 +338,26 @@ def _raw_content(email: RawEmail, author: Mailbox, now: Instant) -> RawContent:
     if not email.first("date"):
         added.append(date_line(now))
         kept = [field for field in kept if field.name != "date"]
-    content = b"".join([*[f"{line}\r\n".encode() for line in added], email.to_bytes(kept)])
+    content = email.to_bytes(kept)
+    if added:
+        content = b"".join([*[f"{line}\r\n".encode() for line in added], content])
     return RawContent(hashlib.sha256(content).hexdigest(), content)
+
+
+def _body_digest(email: RawEmail, raw: RawContent) -> str:
+    """Return the digest that tells a repeated submission from a different email with the same key."""
+    untraced = email.untraced
+    # Most emails are sent as they came, so their digest is known.
+    return raw.digest if untraced is raw.content else hashlib.sha256(untraced).hexdigest()
 
 
 def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
     """Return the fields that the pipeline and the dashboard need in addition to the raw bytes."""
     author, options = submission.author, submission.options
     sender = {"email": author.address, "name": author.name} if author.name else {"email": author.address}
+    fixed = {"from": sender, ENVELOPE_FROM: submission.envelope.sender, RAW_BYTES: len(raw.content)}
+    if options is NO_OPTIONS and not submission.metadata and not submission.warnings:
+        return fixed
     campaign = {"campaign": options.campaign} if options.campaign else {}
     values = {
         "tags": options.tags,
@@ -306,5 +366,4 @@ def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
         LIFETIME_FIELD: options.lifetime_minutes,
         WARNINGS: [{"code": each.code, "detail": each.detail} for each in submission.warnings],
     }
-    fixed = {"from": sender, ENVELOPE_FROM: submission.envelope.sender, RAW_BYTES: len(raw.content)}
     return {**fixed, **{name: value for name, value in values.items() if value}}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain import locales
@@ -14,6 +15,7 @@ from mailwright.storage.tables import contacts, templates
 class RequestedTemplate:
     key: int
     subject: str
+    segments: tuple[str, ...] = ()  # The segments whose members see other content.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,12 @@ class RequestedTemplates:
         """Return the version in the request's locale, else in the contact's locale, else the default version."""
         versions = self.by_locale.get(template_id)
         return locales.best(versions, locale or self.recipient_locales.get(to_email)) if versions else None
+
+    @property
+    def segments(self) -> frozenset[str]:
+        return frozenset(
+            key for versions in self.by_locale.values() for template in versions.values() for key in template.segments
+        )
 
 
 NO_TEMPLATES = RequestedTemplates({}, {})
@@ -42,16 +50,18 @@ async def latest_templates(
     t = templates.c
     newest = (
         select(t.template_id, func.max(t.version).label("version"))
-        .where(t.tenant_id == tenant_id, t.template_id.in_(list(template_ids)))
+        .where(t.tenant_id == tenant_id, t.template_id.in_(list(template_ids)), t.deleted_at.is_(None))
         .group_by(t.template_id, t.locale)
         .subquery()
     )
-    query = select(t.id, t.template_id, t.locale, t.subject).join(
+    query = select(t.id, t.template_id, t.locale, t.subject, t.segments).join(
         newest, (newest.c.template_id == t.template_id) & (newest.c.version == t.version)
     )
     found: dict[str, dict[str, RequestedTemplate]] = {}
     for row in await tx.execute(query.where(t.tenant_id == tenant_id)):
-        found.setdefault(row.template_id, {})[row.locale] = RequestedTemplate(row.id, row.subject)
+        found.setdefault(row.template_id, {})[row.locale] = RequestedTemplate(
+            row.id, row.subject, tuple(orjson.loads(row.segments))
+        )
     has_choice = any(len(versions) > 1 for versions in found.values())
     return RequestedTemplates(found, await _locales(tx, tenant_id, emails) if has_choice else {})
 

@@ -128,7 +128,9 @@ class ArticleScheduler:
             return False
         if self._held_until.get(run.id, 0) > now:
             return True
-        unmet = await self._rules.unmet(recipients, has_postal_address=bool(self._rules.postal_address))
+        sender = await self._rules.sender_of(run.tenant_id)
+        has_postal_address = bool(self._rules.postal_address)
+        unmet = await self._rules.unmet(recipients, sender=sender, has_postal_address=has_postal_address)
         if unmet:
             log.warning("article_run_held", run_id=run.run_id, reason=SENDER_RULES, unmet=list(unmet))
             self._held_until[run.id] = now + RECHECK_EVERY

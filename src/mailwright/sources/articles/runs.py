@@ -15,6 +15,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.sender_policy import SENDER_DOMAIN_NOT_VERIFIED
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import audit_log
 from mailwright.outbox.search import newest_message_key
@@ -61,6 +62,12 @@ class SenderRulesUnmet(InvalidInput):
     def __init__(self, reason: str) -> None:
         next_step = "After that, send the article again, or override the rules now."
         super().__init__(f"{reason} {next_step}", field="override_sender_rules")
+
+
+class SenderRefused(InvalidInput):
+    """The tenant may not send from this domain."""
+
+    code = SENDER_DOMAIN_NOT_VERIFIED
 
 
 class BatchIdReused(IdempotencyConflict):
@@ -146,7 +153,9 @@ class ArticleRuns:
             if not number:
                 raise EmptyAudience(field="audience_filter")
         await self._check_content(tenant_id, published_slices)
-        decision = await self._decide(number, overrides_rules=overrides_rules)
+        if (refusal := await self._rules.refusal(tenant_id)) is not None:
+            raise SenderRefused(refusal)
+        decision = await self._decide(tenant_id, number, overrides_rules=overrides_rules)
         try:
             async with self._database.write() as tx:
                 return await self._insert(
@@ -209,13 +218,15 @@ class ArticleRuns:
             raise BatchIdReused
         return runs[0] if runs else None
 
-    async def _decide(self, recipients: int, *, overrides_rules: bool) -> SenderRulesDecision | None:
+    async def _decide(self, tenant_id: int, recipients: int, *, overrides_rules: bool) -> SenderRulesDecision | None:
         """Decide about the rules of the large mailbox providers, or raise if they are not met."""
         if overrides_rules:
             return SenderRulesDecision.OVERRIDDEN
         if not self._rules.apply_to(recipients):
             return None
-        unmet = await self._rules.unmet(recipients, has_postal_address=bool(self._rules.postal_address))
+        sender = await self._rules.sender_of(tenant_id)
+        has_postal_address = bool(self._rules.postal_address)
+        unmet = await self._rules.unmet(recipients, sender=sender, has_postal_address=has_postal_address)
         if unmet:
             raise SenderRulesUnmet(refusal_text(unmet, self._rules.limit))
         return SenderRulesDecision.MET

@@ -82,7 +82,7 @@ async def announce_warning(
 async def announce_queue(database: Database, now: Instant) -> None:
     """Publish which queued campaigns are held by limits, providers or tests, and which are being sent again."""
     async with database.read() as tx:
-        changed = [position for position in await list_positions(tx, now, tenant_id=None) if _is_other(position)]
+        changed = [position for position in await list_positions(tx, now, tenant_id=None) if _has_changed(position)]
         moving = {position.lane for position in changed if await send_rate(tx, position, now) > 0}
     for position in changed:
         campaign = AnnouncedCampaign(position.campaign_key, position.campaign_id, position.name, position.tenant_id)
@@ -96,7 +96,7 @@ async def announce_queue(database: Database, now: Instant) -> None:
                 await announce(tx, campaign, EventType.CAMPAIGN_RESUMED, now)
 
 
-def _is_other(position: QueuePosition) -> bool:
+def _has_changed(position: QueuePosition) -> bool:
     """Return whether the campaign is in another state than the one that was published."""
     reason, announced = _hold(position), position.announced or ""
     return announced.startswith(_HELD) if reason is None else announced != f"{_HELD}{reason}"

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import and_, select, update
 
 from mailwright.audience.lists import list_all
+from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.domain import locales
@@ -38,7 +39,7 @@ class ArchivedCampaign:
     tenant: str
     name: str
     sent_at: Instant
-    archived_at: Instant | None
+    published_at: Instant | None
     content: CampaignSnapshot
 
     @property
@@ -70,14 +71,14 @@ class Archive:
             raise NotPublishable(
                 f"The campaign cannot be published without recipient data: {error}. Give its variables default values."
             ) from error
-        if campaign.archived_at is not None:
+        if campaign.published_at is not None:
             return campaign
         return await self._change(actor, campaign, self._clock.now(), "publish")
 
     async def withdraw(self, actor: Actor, campaign_id: str) -> ArchivedCampaign:
         """Remove the campaign from the archive. Its recipients can still read it through their own links."""
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
-        return campaign if campaign.archived_at is None else await self._change(actor, campaign, None, "withdraw")
+        return campaign if campaign.published_at is None else await self._change(actor, campaign, None, "withdraw")
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> ArchivedCampaign:
         """Return the campaign, whether it is published or not."""
@@ -100,13 +101,13 @@ class Archive:
             campaign = await self.find(campaign_id, tenant_id=tenant_id)
         except NotPossibleNow as error:
             raise NotFound from error
-        if campaign.archived_at is None or list_key not in campaign.lists:
+        if campaign.published_at is None or list_key not in campaign.lists:
             raise NotFound
         return campaign
 
     async def public_lists(self, campaign: ArchivedCampaign) -> list[str]:
         """Return the lists in whose archive the campaign is shown now."""
-        if campaign.archived_at is None:
+        if campaign.published_at is None:
             return []
         public = {each.list_key for each in await list_all(self._database, campaign.tenant_id) if each.is_public}
         return [list_key for list_key in campaign.lists if list_key in public]
@@ -130,6 +131,7 @@ class Archive:
         stored = await self._template(campaign, locale)
         template = Template(subject=stored.subject, html=stored.html, text=stored.text)
         values: dict[str, Any] = dict.fromkeys(template.variables, "")
+        values[IN_SEGMENTS] = dict.fromkeys(campaign.content.segments, False)
         variables: Mapping[str, Any] = campaign.content.payload.get("variables", {})
         return template.render(
             {
@@ -154,11 +156,11 @@ class Archive:
         return stored
 
     async def _change(
-        self, actor: Actor, campaign: ArchivedCampaign, archived_at: Instant | None, action: str
+        self, actor: Actor, campaign: ArchivedCampaign, published_at: Instant | None, action: str
     ) -> ArchivedCampaign:
         async with self._database.write() as tx:
             condition = campaigns.c.id == campaign.key
-            await tx.execute(update(campaigns).where(condition).values(archived_at=archived_at))
+            await tx.execute(update(campaigns).where(condition).values(published_at=published_at))
             await audit_log.record(
                 tx,
                 self._clock.now(),
@@ -172,14 +174,14 @@ class Archive:
 
 async def _read_batch(tx: Transaction, tenant_id: int, before: int) -> list[Any]:
     c = campaigns.c
-    is_public = and_(c.tenant_id == tenant_id, c.archived_at.is_not(None), c.id < before)
+    is_public = and_(c.tenant_id == tenant_id, c.published_at.is_not(None), c.id < before)
     return list(await tx.execute(_archived_campaigns().where(is_public).order_by(c.id.desc()).limit(_BATCH_SIZE)))
 
 
 def _archived_campaigns() -> Any:
     c, q = campaigns.c, queue_entries.c
     joined = campaigns.join(queue_entries, q.campaign_key == c.id).join(tenants, tenants.c.id == c.tenant_id)
-    columns = (c.id, c.campaign_id, c.tenant_id, c.name, c.archived_at, q.created_at, q.content)
+    columns = (c.id, c.campaign_id, c.tenant_id, c.name, c.published_at, q.created_at, q.content)
     return select(*columns, tenants.c.name.label("tenant")).select_from(joined)
 
 
@@ -191,6 +193,6 @@ def _archived_campaign(row: Any) -> ArchivedCampaign:
         tenant=row.tenant,
         name=row.name,
         sent_at=row.created_at,
-        archived_at=row.archived_at,
+        published_at=row.published_at,
         content=CampaignSnapshot.read(row.content),
     )

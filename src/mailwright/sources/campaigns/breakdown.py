@@ -54,7 +54,7 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DelayInterval:
-    """How many people first opened and first clicked in this time after their email was sent. Milliseconds."""
+    """How many recipients first opened and first clicked in this time after their email was sent. Milliseconds."""
 
     begins: Instant
     ends: Instant | None  # None: there is no end

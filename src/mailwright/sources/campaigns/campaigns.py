@@ -12,6 +12,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    AWAITS_APPROVAL,
     CANCELLED,
     GUARD_RAILS,
     INDEFINITELY,
@@ -29,6 +30,7 @@ from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted
+from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import EventType, Priority
 from mailwright.outbox import defer
@@ -37,16 +39,18 @@ from mailwright.outbox.retention_rules import has_deleted_messages
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import announce, announce_hold
+from mailwright.sources.campaigns.approval_gate import digests_of, load_gate, recording_void
 from mailwright.sources.campaigns.attachments import (
     copy_attachments,
     delete_attachment,
     insert_attachments,
     list_attachments,
 )
-from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, filter_with_segment
+from mailwright.sources.campaigns.checks import SEND_NOW_ADVICE, check_sender_domain
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.sources.campaigns.enqueue import count_new_recipients
+from mailwright.sources.campaigns.enqueue import count_members
 from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, QueueEntry, update_entry
+from mailwright.sources.campaigns.extension import extended_audience
 from mailwright.sources.campaigns.guard_rails import accept_incidents, is_stopped
 from mailwright.sources.campaigns.records import (
     Actor,
@@ -58,12 +62,15 @@ from mailwright.sources.campaigns.records import (
     check_status,
     entry_of,
     find_campaign,
+    is_in_state,
     lock_campaign,
     require_own_draft,
 )
 from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
-from mailwright.sources.campaigns.snapshot import freeze
+from mailwright.sources.campaigns.review import require_reviewed, review_extension, review_started
+from mailwright.sources.campaigns.snapshot import FrozenCampaign, freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
@@ -97,7 +104,7 @@ class Campaigns:
         """Create a draft with new attachments, or with those of another campaign."""
         now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await _insert_draft(tx, tenant_id, definition, now)
+            campaign = await _insert_draft(tx, actor, tenant_id, definition, now)
             await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
             if copy_of is not None:
                 await copy_attachments(tx, copy_of.key, campaign.key, now)
@@ -108,9 +115,16 @@ class Campaigns:
         async with self._database.read() as tx:
             return await find_campaign(tx, campaign_id, tenant_id)
 
-    async def list_page(self, *, tenant_id: int | None, limit: int, before: int = 2**63 - 1) -> list[Campaign]:
+    async def list_page(
+        self,
+        *,
+        tenant_id: int | None,
+        limit: int,
+        before: int = 2**63 - 1,
+        state: RecordState = RecordState.ACTIVE,
+    ) -> list[Campaign]:
         """Return a page of campaigns, newest first."""
-        query = select(campaigns).where(campaigns.c.id < before)
+        query = select(campaigns).where(campaigns.c.id < before, is_in_state(state))
         if tenant_id is not None:
             query = query.where(campaigns.c.tenant_id == tenant_id)
         async with self._database.read() as tx:
@@ -131,7 +145,7 @@ class Campaigns:
                 "definition": as_text(definition),
                 "scheduled_at": definition.scheduled_at,
             }
-            await self._changes.change(tx, campaign, **changes)
+            await self._changes.edit(tx, actor, campaign, **changes)
             await self._changes.record(tx, actor, CampaignAction.EDIT, campaign)
             return await find_campaign(tx, campaign_id, actor.tenant_id)
 
@@ -148,7 +162,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.ATTACH)
             await insert_attachments(tx, campaign.tenant_id, campaign.key, added, now)
-            await self._changes.change(tx, campaign)
+            await self._changes.edit(tx, actor, campaign)
             files = [each.filename for each in added]
             await self._changes.record(tx, actor, CampaignAction.ATTACH, campaign, files=files)
             return await find_campaign(tx, campaign_id, actor.tenant_id)
@@ -158,7 +172,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.DETACH)
             removed = await delete_attachment(tx, campaign.key, attachment_id)
-            await self._changes.change(tx, campaign)
+            await self._changes.edit(tx, actor, campaign)
             await self._changes.record(tx, actor, CampaignAction.DETACH, campaign, files=[removed.filename])
             return await find_campaign(tx, campaign_id, actor.tenant_id)
 
@@ -170,11 +184,18 @@ class Campaigns:
         overrides_rules: bool = False,
         send_now: bool = False,
         send_at: Instant | None = None,
+        reviewed: str | None = None,
     ) -> Campaign:
         """Freeze the content and join the queue, or raise an error with all problems at once and change nothing."""
         facts = PresendContext(postal_address=self.rules.postal_address)
         started, _ = await self.start_with_warnings(
-            actor, campaign_id, facts, overrides_rules=overrides_rules, send_now=send_now, send_at=send_at
+            actor,
+            campaign_id,
+            facts,
+            overrides_rules=overrides_rules,
+            send_now=send_now,
+            send_at=send_at,
+            reviewed=reviewed,
         )
         return started
 
@@ -187,11 +208,13 @@ class Campaigns:
         overrides_rules: bool = False,
         send_now: bool = False,
         send_at: Instant | None = None,
+        reviewed: str | None = None,
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
         """Start the campaign, and return the warnings of the pre-send checks.
 
         `send_now` drops its send time, and `send_at` replaces it. `overrides_rules` sends even if the rules of
-        the large mailbox providers are not met. The audit log records this.
+        the large mailbox providers are not met. The audit log records this. `reviewed` are the digests of what a
+        user reviewed: a campaign that was changed since then does not start.
         """
         draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
         check_status(draft, CampaignAction.START)
@@ -208,28 +231,27 @@ class Campaigns:
             rules=self.rules,
             overrides_rules=overrides_rules,
             attachments=draft.attachments,
+            reviewed=None if reviewed is None else (reviewed, draft.definition),
         )
-        async with self._database.write() as tx:
+        async with recording_void(self._database, self._clock), self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.START)
-            if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
-                raise NotPossibleNow("The campaign was edited during its start. Start it again.")
+            await _require_approval(tx, draft, campaign, frozen, now)
             await find_resent(tx, campaign.tenant_id, definition, now)  # The original may have been extended.
             if definition.scheduled_at != draft.definition.scheduled_at:
                 await self._changes.set_send_time(tx, actor, campaign, definition.scheduled_at)
-            entry_id = await _insert_entry(tx, campaign, frozen.content.as_text(), frozen.planned, now)
-            lane = lane_number(Priority.BULK, campaign.tenant_id, entry_id)
-            await tx.execute(update(queue_entries).where(queue_entries.c.id == entry_id).values(lane=lane))
+            lane = await _insert_entry(tx, campaign, frozen, now)
+            noted = _noted_exemption(definition)
             if definition.scheduled_at is not None and definition.scheduled_at > now:
                 await defer.record_lane_deferral(tx, lane, SCHEDULED, definition.scheduled_at)
+                noted["scheduledAt"] = definition.scheduled_at
             await self._changes.change(
                 tx,
                 campaign,
                 status=CampaignStatus.READY,
                 started_at=now,
+                archived_at=None,
                 messages_after_key=await newest_message_key(tx),
             )
-            exempt = definition.limits.ignore_frequency_cap
-            noted = {} if exempt is None else {"ignoreFrequencyCap": exempt}
             await self._changes.record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned, **noted)
             if overrides_rules:
                 unmet = list(frozen.unmet_rules)
@@ -237,13 +259,17 @@ class Campaigns:
             await announce(tx, announced(campaign), EventType.CAMPAIGN_STARTED, now)
             return await find_campaign(tx, campaign_id, actor.tenant_id), frozen.warnings
 
-    async def reschedule(self, actor: Actor, campaign_id: str, scheduled_at: Instant | None) -> Campaign:
+    async def reschedule(
+        self, actor: Actor, campaign_id: str, scheduled_at: Instant | None, *, reviewed: str | None = None
+    ) -> Campaign:
         """Change the send time of a campaign that has not begun to send. None means now."""
         now = self._clock.now()
         if scheduled_at is not None and is_past(scheduled_at, now):
-            raise InvalidInput(f"is in the past; {SEND_NOW_ADVICE}", field="scheduledAt")
+            raise InvalidInput(f"the send time is in the past; {SEND_NOW_ADVICE}", field="scheduledAt")
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESCHEDULE)
+            if reviewed is not None:
+                require_reviewed(reviewed, review_started(campaign))
             if campaign.status is not CampaignStatus.DRAFT:
                 entry = await entry_of(tx, campaign)
                 if entry.recipients or entry.processed:
@@ -277,10 +303,12 @@ class Campaigns:
             await announce_hold(tx, announced(campaign), PAUSED, self._clock.now())
             return await self._changes.move_to(tx, actor, CampaignAction.PAUSE, campaign, CampaignStatus.PAUSED)
 
-    async def resume(self, actor: Actor, campaign_id: str) -> Campaign:
+    async def resume(self, actor: Actor, campaign_id: str, *, reviewed: str | None = None) -> Campaign:
         now = self._clock.now()
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESUME)
+            if reviewed is not None:
+                require_reviewed(reviewed, review_started(campaign))
             entry = await entry_of(tx, campaign)
             if await is_stopped(tx, entry.lane):
                 await accept_incidents(tx, entry, self.rails, now)
@@ -313,7 +341,7 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EDIT_LIMITS)
             definition = campaign.definition.model_copy(update={"limits": limits})
-            await self._changes.change(tx, campaign, definition=as_text(definition))
+            await self._changes.edit(tx, actor, campaign, definition=as_text(definition))
             await update_entry(tx, campaign.key, limits=limits.model_dump_json(by_alias=False))
             if campaign.status is not CampaignStatus.DRAFT:
                 lane = (await entry_of(tx, campaign)).lane
@@ -321,42 +349,44 @@ class Campaigns:
             if campaign.status in (CampaignStatus.READY, CampaignStatus.SENDING):
                 # An old limit may have deferred the campaign. If a new limit applies, the next claim defers it again.
                 kept = (SCHEDULED, SCHEDULE_OVERDUE, AWAITING_WINNER, UNDECIDED, GUARD_RAILS, NEXT_WAVE)
-                await defer.end_lane_deferral(tx, (await entry_of(tx, campaign)).lane, but=kept)
+                await defer.end_lane_deferral(tx, (await entry_of(tx, campaign)).lane, but=(*kept, AWAITS_APPROVAL))
             changed = limits.model_dump(mode="json", exclude_defaults=True)
             await self._changes.record(tx, actor, CampaignAction.EDIT_LIMITS, campaign, limits=changed)
             return replace(campaign, definition=definition)
 
-    async def choose_winner(self, actor: Actor, campaign_id: str, version: str) -> Campaign:
+    async def choose_winner(
+        self, actor: Actor, campaign_id: str, version: str, *, reviewed: str | None = None
+    ) -> Campaign:
         """Choose the winner of the A/B test, instead of letting its results decide."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.CHOOSE_WINNER)
+            if reviewed is not None:
+                require_reviewed(reviewed, review_started(campaign))
             entry = await entry_of(tx, campaign)
             if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The messages of the test group are still being created. Try again in a moment.")
             await decide_winner(tx, entry, self._clock.now(), actor=actor.name, name=version)
             return campaign
 
-    async def extend(self, actor: Actor, campaign_id: str, *, segment: str | None = None) -> tuple[Campaign, int]:
+    async def extend(
+        self, actor: Actor, campaign_id: str, *, segment: str | None = None, reviewed: str | None = None
+    ) -> tuple[Campaign, int]:
         """Send also to new subscribers, and to another segment if given. Nobody gets the campaign twice."""
         now = self._clock.now()
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EXTEND)
-            entry = await entry_of(tx, campaign)
-            if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
-                raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
+            entry, added = await extended_audience(tx, campaign, segment, now)
             if await has_deleted_messages(tx, entry.tenant_id, entry.lane):
                 raise NotPossibleNow(
                     "Retention has deleted messages of the campaign, so nobody knows who received it. "
                     "Duplicate the campaign and choose its audience."
                 )
-            if segment is not None and campaign.definition.resend_of is not None:
-                raise NotPossibleNow("The campaign goes only to those who did not open another one.")
-            if segment is not None:
-                wider = await filter_with_segment(tx, campaign.tenant_id, entry.content.filter, segment)
-                entry = replace(entry, content=replace(entry.content, filter=wider))
-            if not (added := await count_new_recipients(tx, entry, now)):
-                raise NotPossibleNow("Everyone in the audience already has a message of the campaign.")
+            if reviewed is not None:
+                require_reviewed(reviewed, review_extension(campaign, entry.content.filter))
             planned = entry.recipients + added
+            gate = await load_gate(tx, campaign.tenant_id, campaign.key)
+            if not gate.is_open:
+                gate.require(await digests_of(tx, entry, entry.content.filter), planned)
             await update_entry(tx, campaign.key, content=entry.content.as_text(), planned=planned, **ENQUEUE_AGAIN)
             await self._changes.change(tx, campaign, status=CampaignStatus.SENDING, finished_at=None)
             await announce(tx, announced(campaign), EventType.CAMPAIGN_RESUMED, now)
@@ -371,7 +401,7 @@ class Campaigns:
             content = replace(entry.content, sender_rules=SenderRulesDecision.OVERRIDDEN)
             await update_entry(tx, campaign.key, content=content.as_text())
             await defer.end_lane_deferral(
-                tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE)
+                tx, entry.lane, but=(PAUSED, SCHEDULED, AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE, AWAITS_APPROVAL)
             )
             await self._changes.record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign)
             return campaign
@@ -384,6 +414,8 @@ class Campaigns:
         `as_contact` is the address of the contact whose name and attributes fill the email. Without it, samples do.
         """
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
+        if problems := await check_sender_domain(self.rules, campaign.tenant_id, campaign.definition):
+            raise CampaignNotStartable(problems)
         now = self._clock.now()
         attached = tuple(each.attachment_id for each in campaign.attachments)
         test = CampaignTestSend(campaign_id, campaign.tenant_id, campaign.definition, addresses, as_contact, attached)
@@ -403,7 +435,9 @@ def with_send_time(
     return definition.model_copy(update={"scheduled_at": None if send_now else send_at})
 
 
-async def _insert_draft(tx: Transaction, tenant_id: int, definition: CampaignDefinition, now: Instant) -> Campaign:
+async def _insert_draft(
+    tx: Transaction, actor: Actor, tenant_id: int, definition: CampaignDefinition, now: Instant
+) -> Campaign:
     values = {
         "campaign_id": uuid7(now),
         "tenant_id": tenant_id,
@@ -413,6 +447,7 @@ async def _insert_draft(tx: Transaction, tenant_id: int, definition: CampaignDef
         "scheduled_at": definition.scheduled_at,
         "created_at": now,
         "updated_at": now,
+        "changed_by": actor.name,
         "resend_of": await find_resent(tx, tenant_id, definition, now),
     }
     try:
@@ -429,16 +464,32 @@ def _with_same_original(definition: CampaignDefinition, saved: CampaignDefinitio
     return definition.model_copy(update={"resend_of": saved.resend_of})
 
 
-async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, planned: int, now: Instant) -> int:
+async def _require_approval(
+    tx: Transaction, draft: Campaign, campaign: Campaign, frozen: FrozenCampaign, now: Instant
+) -> None:
+    """Raise if the draft was edited during its start, or if a second person must approve it first.
+
+    The audience is counted again, because it may have grown.
+    """
+    if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
+        raise NotPossibleNow("The campaign was edited during its start. Start it again.")
+    gate = await load_gate(tx, campaign.tenant_id, campaign.key)
+    if not gate.is_open:
+        gate.require(frozen.digests, await count_members(tx, campaign.tenant_id, frozen.content, now))
+
+
+async def _insert_entry(tx: Transaction, campaign: Campaign, frozen: FrozenCampaign, now: Instant) -> int:
+    """Add the campaign to the queue, and return its lane."""
     rows = await tx.execute(
         insert(queue_entries)
         .values(
             campaign_key=campaign.key,
             tenant_id=campaign.tenant_id,
             lane=0,
-            content=content,
+            content=frozen.content.as_text(),
+            digests=frozen.digests,
             limits=campaign.definition.limits.model_dump_json(by_alias=False),
-            planned=planned,
+            planned=frozen.planned,
             processed=0,
             recipients=0,
             enqueued_to="",
@@ -447,7 +498,16 @@ async def _insert_entry(tx: Transaction, campaign: Campaign, content: str, plann
         )
         .returning(queue_entries.c.id)
     )
-    return int(rows[0].id)
+    entry_id = int(rows[0].id)
+    lane = lane_number(Priority.BULK, campaign.tenant_id, entry_id)
+    await tx.execute(update(queue_entries).where(queue_entries.c.id == entry_id).values(lane=lane))
+    return lane
+
+
+def _noted_exemption(definition: CampaignDefinition) -> dict[str, Any]:
+    """Return what the audit log records about a campaign that ignores the frequency cap."""
+    exempt = definition.limits.ignore_frequency_cap
+    return {} if exempt is None else {"ignoreFrequencyCap": exempt}
 
 
 async def _open_entries(tx: Transaction, tenant_id: int) -> Sequence[Any]:

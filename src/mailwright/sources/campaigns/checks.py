@@ -1,26 +1,30 @@
 """Check a campaign before it starts: its content, its audience and the variables that recipients must have."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import ColumnElement, Select, case, func, or_, select, true
+from sqlalchemy import ColumnElement, Select, case, false, func, or_, select, true
 
 from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.eligibility import Exclusion, is_known
 from mailwright.audience.exclusions import NamedAudience, count_excluded
-from mailwright.audience.segments import audience_query, lacks_attribute
+from mailwright.audience.filter_references import UNKNOWN_CAMPAIGN, UNKNOWN_LIST, find_missing, find_unused_tags
+from mailwright.audience.segments import audience_query, lacks_attribute, load_filters, membership
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
+from mailwright.content.segments_used import segments_used
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
-from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.permits import LimitLevel
 from mailwright.domain.schedule import is_past
+from mailwright.domain.sender_policy import SENDER_DOMAIN_NOT_VERIFIED
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox.limits import load_tenant_limits, parse_campaign_limits
 from mailwright.policies.hours import lane_outside_hours
@@ -29,6 +33,7 @@ from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.held_recipients import NOBODY_HELD, HeldRecipients, count_held
 from mailwright.sources.campaigns.tracking_plan import NOT_TRACKED, TrackingPlan, check_metric, plan_tracking
+from mailwright.sources.campaigns.unfinished_content import find_block_warnings, find_sample_links, find_unfinished
 from mailwright.sources.campaigns.variants import (
     UNKNOWN_TEMPLATE,
     CampaignProblem,
@@ -42,10 +47,14 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, lists, segments
 
 NO_FACTS = PresendContext()
-UNKNOWN_LIST = "UNKNOWN_LIST"
+ARCHIVED_LIST = "ARCHIVED_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
 SEND_NOW_ADVICE = "choose a later time, or confirm that you want to send it now"
 PAST_SEND_TIME_WARNING = "The send time is in the past. Choose a later time, or send the campaign now."
+# The variable with the name of the recipient.
+NAME: Final = "name"
+_PRINTED_NAME: Final = re.compile(r"\{\{-?\s*name\b(?![^}]*\b(?:or|else|true)\b)[^}]*\}\}")
+_NAME_CONDITION: Final = re.compile(r"\{%-?\s*if\b[^%]*\bname\b")
 # Databases limit the number of columns of a query.
 _MAX_COUNTED_VARIABLES = 100
 # With fewer recipients, a variant that is twice as good usually has no clear lead.
@@ -69,6 +78,15 @@ class LackingRecipients:
 
 
 @dataclass(frozen=True, slots=True)
+class ReviewedContent:
+    """The content of a campaign with the filter of its audience and those of the segments that the content names."""
+
+    drafts: tuple[VariantDraft, ...]
+    filter: dict[str, Any] | None
+    segments: Mapping[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignCheck:
     """The problems and warnings of a campaign, with its content and the number of its recipients."""
 
@@ -82,6 +100,11 @@ class CampaignCheck:
     has_postal_address: bool = True
     tracking: TrackingPlan = NOT_TRACKED
     held: HeldRecipients = NOBODY_HELD
+    segments: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # the filters that the content asks about
+
+    @property
+    def content(self) -> ReviewedContent:
+        return ReviewedContent(self.drafts, self.filter, self.segments)
 
 
 async def check_campaign(
@@ -104,9 +127,13 @@ async def check_campaign(
         audience_problems: list[CampaignProblem] = []
         filter_ = await _load_filter(tx, tenant_id, definition, audience_problems)
         await _check_lists(tx, tenant_id, definition, audience_problems)
+        await _check_references(tx, tenant_id, definition, audience_problems)
         members = _audience_query(tenant_id, definition, filter_, now, audience_problems)
         found.problems += audience_problems
         drafts = await build_drafts(tx, tenant_id, definition, bodies, found.problems)
+        found.problems += [each async for each in find_unfinished(tx, tenant_id, definition)]
+        found.warn(await find_block_warnings(tx, tenant_id, definition))
+        known = await _load_content_segments(tx, tenant_id, drafts, now, found.problems)
         texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
         required = _required_variables(texts, definition.variables)
         planned, missing = await _count(tx, members, required)
@@ -115,29 +142,48 @@ async def check_campaign(
             found.problems += _check_size(definition, planned)
             found.problems += check_metric(definition, tracking, rules, planned)
             found.warn(_check_test_group(definition, planned))
-        checked = {
-            (text, draft.subject_field, draft.body_field): draft for draft in drafts for text in draft.texts.values()
-        }
-        for (text, *_), draft in checked.items():
-            found.sort(run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts), draft)
+        found.warn(find_sample_links(texts))
+        _check_texts(drafts, texts, facts, found)
         found.problems += await _variable_problems(tx, tenant_id, required, missing, planned)
+        found.warn(await _name_warnings(tx, members, texts, definition.variables, planned))
         if filter_ is not None and not audience_problems:
-            found.warn(await _attribute_warnings(tx, tenant_id, filter_))
-        excluded: Mapping[Exclusion, int] = {}
-        if counts_excluded and not audience_problems:
-            excluded = await count_excluded(tx, NamedAudience(tenant_id, definition.lists, filter_), now)
+            found.warn(await _filter_warnings(tx, tenant_id, filter_))
+        counts_excluded = counts_excluded and not audience_problems
+        excluded = await count_excluded(tx, _named(tenant_id, definition, filter_), now) if counts_excluded else {}
     found.warn(await _hours_warnings(database, definition, tenant_id, now, facts))
     found.warn(check_attachments(attachments, planned))
     held = await count_held(database, definition, members, planned, tenant_id=tenant_id, now=now, limits=facts.limits)
     found.warn(held.warnings)
     has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in found.warnings)
-    unmet = await rules.unmet(planned, sender=definition.sender, has_postal_address=has_postal)
+    found.problems += await check_sender_domain(rules, tenant_id, definition)
+    sender = await rules.sender_of(tenant_id, definition.sender)
+    unmet = await rules.unmet(planned, sender=sender, has_postal_address=has_postal)
     if unmet:
         found.add_unmet_rules(refusal_text(unmet, rules.limit), is_overridden=overrides_rules)
     problems, warnings = tuple(dict.fromkeys(found.problems)), tuple(found.warnings)
     return CampaignCheck(
-        problems, warnings, tuple(drafts), filter_, planned, excluded, unmet, has_postal, tracking, held
+        problems, warnings, tuple(drafts), filter_, planned, excluded, unmet, has_postal, tracking, held, known
     )
+
+
+def _check_texts(
+    drafts: Sequence[VariantDraft], texts: Mapping[LocalizedContent, str], facts: PresendContext, found: "_Findings"
+) -> None:
+    """Check each text of the drafts once. An issue knows its language."""
+    checked = {
+        (text, draft.subject_field, draft.body_field): draft for draft in drafts for text in draft.texts.values()
+    }
+    for (text, *_), draft in checked.items():
+        issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
+        found.sort([replace(issue, locale=texts[text]) for issue in issues], draft)
+
+
+async def check_sender_domain(
+    rules: SenderRules, tenant_id: int, definition: CampaignDefinition
+) -> list[CampaignProblem]:
+    """Return the problem of a sender that the tenant must not use, if there is one."""
+    refusal = await rules.refusal(tenant_id, definition.sender)
+    return [] if refusal is None else [CampaignProblem("sender", SENDER_DOMAIN_NOT_VERIFIED, refusal)]
 
 
 @dataclass(slots=True)
@@ -161,42 +207,99 @@ class _Findings:
             self.problems.append(CampaignProblem("from", CODE, text))
 
 
+async def load_content(
+    database: Database, store: TemplateStore, definition: CampaignDefinition, *, tenant_id: int
+) -> ReviewedContent:
+    """Return the content as `check_campaign` finds it, without counting the audience."""
+    ignored: list[CampaignProblem] = []
+    bodies = await compile_bodies(store, tenant_id, definition, ignored)
+    async with database.read() as tx:
+        filter_ = await _load_filter(tx, tenant_id, definition, ignored)
+        drafts = await build_drafts(tx, tenant_id, definition, bodies, ignored)
+        known = await _load_content_segments(tx, tenant_id, drafts, store.clock.now(), ignored)
+    return ReviewedContent(tuple(drafts), filter_, known)
+
+
 async def require_existing(database: Database, tenant_id: int, definition: CampaignDefinition) -> None:
     """Raise if the definition names a list, a segment or a template that does not exist."""
     problems: list[CampaignProblem] = []
     async with database.read() as tx:
         await _load_filter(tx, tenant_id, definition, problems)
         await _check_lists(tx, tenant_id, definition, problems)
+        await _check_references(tx, tenant_id, definition, problems)
         if definition.content.template_id is not None:
             await build_drafts(tx, tenant_id, definition, {}, problems)
     for problem in problems:
-        if problem.code in (UNKNOWN_LIST, UNKNOWN_SEGMENT, UNKNOWN_TEMPLATE):
+        if problem.code in (UNKNOWN_LIST, UNKNOWN_CAMPAIGN, UNKNOWN_SEGMENT, UNKNOWN_TEMPLATE):
             raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
+        if problem.code == ARCHIVED_LIST:
+            raise InvalidInput(f"{problem.message}.", field=problem.field)
+
+
+@dataclass(frozen=True, slots=True)
+class AudienceCount:
+    """How many contacts would receive a draft, and how many would not, by reason."""
+
+    planned: int
+    excluded: Mapping[Exclusion, int]
+    left_out: int  # members of excluded lists and segments
+    problems: tuple[CampaignProblem, ...] = ()
+
+
+async def count_audience(
+    database: Database, tenant_id: int, definition: CampaignDefinition, now: Instant
+) -> AudienceCount:
+    """Count the audience of a draft, whatever else is missing in it."""
+    everyone = definition.model_copy(update={"exclude_lists": (), "exclude_segments": ()})
+    problems: list[CampaignProblem] = []
+    async with database.read() as tx:
+        filter_ = await _load_filter(tx, tenant_id, definition, problems)
+        await _check_lists(tx, tenant_id, definition, problems)
+        await _check_references(tx, tenant_id, definition, problems)
+        members = _audience_query(tenant_id, definition, filter_, now, problems)
+        if problems:
+            return AudienceCount(0, {}, 0, tuple(problems))
+        planned, _ = await _count(tx, members, [])
+        excluded = await count_excluded(tx, _named(tenant_id, definition, filter_), now)
+        before = planned
+        if definition.exclude_lists or definition.exclude_segments:
+            wider = await _load_filter(tx, tenant_id, everyone, problems)
+            before, _ = await _count(tx, audience_query(tenant_id, definition.lists, wider, now), [])
+    return AudienceCount(planned, excluded, before - planned)
 
 
 async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:
     """Return the audience that the definition names, or raise if its segment does not exist."""
     problems: list[CampaignProblem] = []
     filter_ = await _load_filter(tx, tenant_id, definition, problems)
+    await _check_references(tx, tenant_id, definition, problems)
     if problems:
         raise InvalidInput(f"{problems[0].message}.", field=problems[0].field)
-    return NamedAudience(tenant_id, definition.lists, filter_)
+    return _named(tenant_id, definition, filter_)
+
+
+def _named(tenant_id: int, definition: CampaignDefinition, filter_: dict[str, Any] | None) -> NamedAudience:
+    return NamedAudience(tenant_id, definition.lists, filter_, is_narrowed=definition.is_narrowed)
 
 
 async def filter_with_segment(
-    tx: Transaction, tenant_id: int, filter_: dict[str, Any] | None, segment: str
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, filter_: dict[str, Any] | None, segment: str
 ) -> dict[str, Any]:
-    """Return the campaign's filter, widened by a segment."""
+    """Return the campaign's filter, widened by a segment. Its exclusions still apply."""
+    problems: list[CampaignProblem] = []
+    exclusions = await _load_exclusions(tx, tenant_id, definition, problems)
+    if problems:
+        raise InvalidInput(f"{problems[0].message}.", field=problems[0].field)
     saved = await _load_segment(tx, tenant_id, segment)
     if saved is None:
         raise InvalidInput(f"There is no segment {segment}", field="segment")
-    if filter_ is None:
+    if filter_ is None or not definition.is_narrowed:
         raise InvalidInput(
             "the campaign has no filter, so everyone on its lists is already in its audience; "
             "extend it without a segment, or start another campaign for the segment",
             field="segment",
         )
-    return {"any": [filter_, saved]}
+    return {"all": [{"any": [filter_, saved]}, *exclusions]} if exclusions else {"any": [filter_, saved]}
 
 
 # The send time.
@@ -204,7 +307,7 @@ async def filter_with_segment(
 
 def _check_schedule(definition: CampaignDefinition, now: Instant) -> Iterator[CampaignProblem]:
     if definition.scheduled_at is not None and is_past(definition.scheduled_at, now):
-        yield CampaignProblem("scheduledAt", "SCHEDULE_IN_PAST", f"is in the past; {SEND_NOW_ADVICE}")
+        yield CampaignProblem("scheduledAt", "SCHEDULE_IN_PAST", f"the send time is in the past; {SEND_NOW_ADVICE}")
 
 
 async def _hours_warnings(
@@ -233,6 +336,7 @@ async def _load_filter(
 ) -> dict[str, Any] | None:
     """Return the segment, the filter, and the condition of a resend, all of which must match."""
     conditions = [] if definition.filter is None else [definition.filter]
+    conditions += await _load_exclusions(tx, tenant_id, definition, problems)
     if definition.resend_of is not None:
         conditions.append({"didNotOpen": {"campaign": definition.resend_of}})
     if definition.segment is not None:
@@ -246,6 +350,39 @@ async def _load_filter(
     return {"all": conditions}
 
 
+async def _load_exclusions(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
+) -> list[dict[str, Any]]:
+    """Return a condition for each excluded list and segment."""
+    conditions: list[dict[str, Any]] = [{"not": {"list": list_key}} for list_key in definition.exclude_lists]
+    for segment in definition.exclude_segments:
+        saved = await _load_segment(tx, tenant_id, segment)
+        if saved is None:
+            problems.append(CampaignProblem("excludeSegments", UNKNOWN_SEGMENT, f"There is no segment {segment}"))
+        else:
+            conditions.append({"not": saved})
+    return conditions
+
+
+async def _check_references(
+    tx: Transaction,
+    tenant_id: int,
+    definition: CampaignDefinition,
+    problems: list[CampaignProblem],
+) -> None:
+    """Check that the filter and the segments name only lists and campaigns that exist."""
+    fields = dict.fromkeys(definition.exclude_segments, "excludeSegments")
+    if definition.segment is not None:
+        fields[definition.segment] = "segment"
+    saved = await load_filters(tx, tenant_id, fields.keys())
+    named = [(fields[key], f" The segment {key} names it", each) for key, each in saved.items()]
+    if definition.filter is not None:
+        named.append(("filter", "", definition.filter))
+    for field_, user, filter_ in named:
+        missing = await find_missing(tx, tenant_id, filter_)
+        problems += [CampaignProblem(field_, code, f"{text}.{user}".rstrip(".")) for code, text in missing.problems]
+
+
 async def _load_segment(tx: Transaction, tenant_id: int, segment: str) -> dict[str, Any] | None:
     condition = (segments.c.tenant_id == tenant_id) & (segments.c.segment_key == segment)
     rows = await tx.execute(select(segments.c.filter).where(condition))
@@ -253,18 +390,58 @@ async def _load_segment(tx: Transaction, tenant_id: int, segment: str) -> dict[s
     return saved
 
 
+async def _load_content_segments(
+    tx: Transaction,
+    tenant_id: int,
+    drafts: Sequence[VariantDraft],
+    now: Instant,
+    problems: list[CampaignProblem],
+) -> dict[str, dict[str, Any]]:
+    """Return the filters of the segments that the content asks about. A segment that was deleted is a problem."""
+    fields: dict[str, str] = {}
+    for draft in drafts:
+        for text in draft.texts.values():
+            try:
+                used = segments_used(text.subject, text.html, text.text)
+            except InvalidTemplate as error:
+                problems.append(CampaignProblem(draft.body_field, error.code, str(error)))
+                continue
+            fields |= dict.fromkeys(used, draft.body_field)
+    found = await load_filters(tx, tenant_id, fields.keys())
+    for key, body_field in fields.items():
+        if key not in found:
+            message = f"the content has a condition for the segment {key}, which does not exist; create it, or change"
+            problems.append(CampaignProblem(body_field, UNKNOWN_SEGMENT, f"{message} the condition"))
+            continue
+        missing = await find_missing(tx, tenant_id, found[key])
+        problems += [
+            CampaignProblem(body_field, code, f"{text}. The segment {key} of the content names it")
+            for code, text in missing.problems
+        ]
+        try:
+            membership(tenant_id, {key: found[key]}, now)
+        except InvalidInput as error:
+            problems.append(CampaignProblem(body_field, error.code, f"the segment {key} cannot be used: {error}"))
+    return found
+
+
 async def _check_lists(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> None:
-    narrowing = (definition.segment, definition.filter, definition.resend_of)
-    if not definition.lists and all(each is None for each in narrowing):
-        problems.append(CampaignProblem("lists", "NO_AUDIENCE", "choose a list, a segment or a filter"))
-    wanted = set(definition.lists) - {GENERAL}
-    known = await tx.execute(
-        select(lists.c.list_key).where(lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted))
+    if not definition.lists and not definition.is_narrowed:
+        problems.append(CampaignProblem("lists", "NO_AUDIENCE", "choose a list or a segment"))
+    named = dict.fromkeys(definition.exclude_lists, "excludeLists") | dict.fromkeys(definition.lists, "lists")
+    wanted = set(named) - {GENERAL}
+    rows = await tx.execute(
+        select(lists.c.list_key, lists.c.archived_at).where(
+            lists.c.tenant_id == tenant_id, lists.c.list_key.in_(wanted)
+        )
     )
-    for missing in sorted(wanted - {row.list_key for row in known}):
-        problems.append(CampaignProblem("lists", UNKNOWN_LIST, f"There is no list {missing}"))
+    for missing in sorted(wanted - {row.list_key for row in rows}):
+        problems.append(CampaignProblem(named[missing], UNKNOWN_LIST, f"There is no list {missing}"))
+    for archived in sorted(row.list_key for row in rows if row.archived_at is not None):
+        message = f"The list {archived} is archived. Restore it first"
+        problems.append(CampaignProblem(named[archived], ARCHIVED_LIST, message))
 
 
 def _audience_query(
@@ -274,18 +451,24 @@ def _audience_query(
     now: Instant,
     problems: list[CampaignProblem],
 ) -> Select[Any]:
+    """Select the recipients: none if the audience has a problem, so that nobody reads the number of other contacts."""
     try:
-        return audience_query(tenant_id, definition.lists, filter_, now)
+        members = audience_query(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
         problems.append(CampaignProblem(error.field or "filter", error.code, str(error)))
-        # Ignore the invalid filter, so that the other checks can still run.
-        return audience_query(tenant_id, definition.lists, None, now)
+        members = audience_query(tenant_id, definition.lists, None, now)
+    return members.where(false()) if problems else members
 
 
-async def _attribute_warnings(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> list[PresendIssue]:
+async def _filter_warnings(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> list[PresendIssue]:
     mistakes = await find_case_mistakes(tx, tenant_id, filter_)
     sentences = [case_mistake_sentence(name, existing) for name, existing in mistakes.items()]
-    return [PresendIssue(IssueLevel.WARNING, "ATTRIBUTE_CASE", sentence, "filter") for sentence in sentences]
+    tags = await find_unused_tags(tx, tenant_id, filter_)
+    unused = [f"No contact has the tag {tag}. Check its spelling in the filter or the segment." for tag in tags]
+    return [
+        *(PresendIssue(IssueLevel.WARNING, "ATTRIBUTE_CASE", sentence, "filter") for sentence in sentences),
+        *(PresendIssue(IssueLevel.WARNING, "UNUSED_TAG", sentence, "filter") for sentence in unused),
+    ]
 
 
 def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
@@ -329,7 +512,7 @@ def _required_variables(texts: Mapping[LocalizedContent, str], given: Mapping[st
             template = Template(subject=text.subject, html=text.html, text=text.text)
         except InvalidTemplate:
             continue  # the pre-send checks report it
-        names = sorted(template.required_variables - STANDARD_VARIABLES.keys() - given.keys())
+        names = sorted(template.required_variables - KNOWN_VARIABLES - given.keys())
         required.update(dict.fromkeys(RequiredVariable(name, locale) for name in names))
     return list(required)
 
@@ -364,6 +547,34 @@ async def _variable_problems(
     return [_unknown(each) for each in required if not await _has_any(tx, known, each)]
 
 
+async def _name_warnings(
+    tx: Transaction, members: Select[Any], texts: Mapping[LocalizedContent, str], given: Mapping[str, Any], planned: int
+) -> list[PresendIssue]:
+    """Warn about recipients without a name if the content shows it. Their emails would have a gap instead."""
+    locales = {locale for text, locale in texts.items() if _shows_name(text)}
+    if not locales or NAME in given:
+        return []
+    shows_name = or_(*(_has_locale(RequiredVariable(NAME, locale)) for locale in locales))
+    is_empty = func.coalesce(contacts.c.name, "") == ""
+    columns = (func.count(), func.min(contacts.c.email))
+    [row] = await tx.execute(members.where(shows_name, is_empty).add_columns(*columns))
+    number, example = list(row)
+    if not number:
+        return []
+    verb = "has" if number == 1 else "have"
+    sentence = (
+        f"{{{{ name }}}} is used, but {number:,} of {planned:,} recipient{'' if planned == 1 else 's'} {verb} no name, "
+        f'for example {example}; write what they see instead: {{{{ name|default("there", true) }}}}'
+    )
+    return [PresendIssue(IssueLevel.WARNING, "RECIPIENTS_WITHOUT_NAME", sentence, "subject")]
+
+
+def _shows_name(text: LocalizedContent) -> bool:
+    """Return whether an empty name leaves a gap: it is printed without an alternative or a condition."""
+    parts = [part for part in (text.subject, text.html, text.text) if part]
+    return any(_PRINTED_NAME.search(part) and not _NAME_CONDITION.search(part) for part in parts)
+
+
 async def _has_any(tx: Transaction, members: ColumnElement[bool], required: RequiredVariable) -> bool:
     has_attribute = ~lacks_attribute(required.variable)
     query = select(contacts.c.id).where(members, _has_locale(required), has_attribute).limit(1)
@@ -385,7 +596,7 @@ _FIELDS = {"text": "content.text", "sender": "from"}
 
 def _problem(issue: PresendIssue, draft: VariantDraft) -> CampaignProblem:
     fields = {**_FIELDS, "subject": draft.subject_field, "html": draft.body_field}
-    return CampaignProblem(fields[issue.where], issue.code, issue.sentence)
+    return CampaignProblem(fields[issue.where], issue.code, issue.sentence, issue.locale)
 
 
 def _missing(required: RequiredVariable, lacking: LackingRecipients, planned: int) -> CampaignProblem:
@@ -400,5 +611,5 @@ def _unknown(required: RequiredVariable) -> CampaignProblem:
 
 
 def _missing_variable(variable: str, why: str) -> CampaignProblem:
-    remedy = f"give it a value in the campaign, or a default in the text: {{{{ {variable}|default('…') }}}}"
+    remedy = f'give it a value in the campaign, or a default in the text: {{{{ {variable}|default("…", true) }}}}'
     return CampaignProblem("variables", "MISSING_VARIABLE", f"{{{{ {variable} }}}} is used, but {why}; {remedy}")

@@ -61,7 +61,7 @@ class DefinitionPart(BaseModel):
 
 
 class ContentDefinition(DefinitionPart):
-    """A body written here, or the ID of a template."""
+    """A body written here, or the ID of a template. A draft may have neither yet; it cannot start then."""
 
     subject: Subject | None = None
     format: TemplateFormat = TemplateFormat.HTML
@@ -72,11 +72,13 @@ class ContentDefinition(DefinitionPart):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> "ContentDefinition":
-        if (self.body is None) == (self.template_id is None):
+        if self.body is not None and self.template_id is not None:
             raise ValueError("give either a body or a templateId")
-        if self.body is not None and self.subject is None:
-            raise ValueError("a body needs a subject")
         return self
+
+    @property
+    def is_written(self) -> bool:
+        return self.body is not None or self.template_id is not None
 
 
 class CampaignLimits(DefinitionPart):
@@ -174,9 +176,12 @@ class CampaignDefinition(DefinitionPart):
     """Everything about a campaign except its state."""
 
     name: SingleLine
-    content: ContentDefinition
+    content: ContentDefinition = ContentDefinition()
     lists: tuple[ListKey, ...] = ()
     segment: ListKey | None = None
+    # Contacts who are subscribed to one of these lists, or match one of these segments, do not receive the campaign.
+    exclude_lists: tuple[ListKey, ...] = ()
+    exclude_segments: tuple[ListKey, ...] = ()
     filter: dict[str, Any] | None = None
     sender: Annotated[Sender | None, Field(alias="from")] = None
     reply_to: Sender | None = None
@@ -189,6 +194,11 @@ class CampaignDefinition(DefinitionPart):
     waves: Waves | None = None
     # The ID of an earlier campaign; this one goes to those who did not open it.
     resend_of: Annotated[str | None, Field(pattern=r"^[0-9a-f-]{36}$")] = None
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether a segment or a filter chooses the recipients. Exclusions only leave some out."""
+        return any(each is not None for each in (self.segment, self.filter, self.resend_of))
 
     @field_validator("waves")
     @classmethod

@@ -5,21 +5,22 @@ nobody is skipped and nobody gets two messages. A later pass, for example for ne
 message; a unique index of the database guarantees one message for each address.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import BigInteger, ColumnElement, Select, and_, case, func, literal, select, true, update
+from sqlalchemy import BigInteger, ColumnElement, Select, Text, and_, case, func, literal, select, true, update
 
-from mailwright.audience.segments import audience
+from mailwright.audience.segments import audience, membership
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Source
 from mailwright.domain.states import OnDoubt
 from mailwright.domain.unsubscribe_tokens import GENERAL
-from mailwright.ops import metrics
-from mailwright.outbox.accept import accept_select
-from mailwright.sources.campaigns.entries import CampaignVariant, QueueEntry, find_entry
+from mailwright.outbox.accept import accept_select, count_accepted
+from mailwright.sources.campaigns import approval_gate
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, QueueEntry, find_entry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import campaigns, contacts, messages, queue_entries
@@ -36,17 +37,50 @@ ENQUEUED_STATUSES = (CampaignStatus.READY, CampaignStatus.SENDING)
 async def enqueue_batch(database: Database, clock: Clock, campaign_key: int) -> QueueEntry | None:
     """Create one batch of messages. Return the entry afterwards, or None if there is nothing to enqueue."""
     now = clock.now()
-    async with database.write() as tx:
-        entry = await find_entry(tx, campaign_key, to_change=True)
-        if entry is None or entry.enqueue_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
-            return None
-        if entry.campaign_status is CampaignStatus.READY:
-            started = {"status": CampaignStatus.SENDING, "updated_at": now}
-            await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**started))
-        stored = await _enqueue(tx, entry, now)
-        after = await find_entry(tx, campaign_key)
-    metrics.ACCEPTED.labels(Source.CAMPAIGN).inc(stored)
+    try:
+        async with database.write() as tx:
+            entry = await _entry_to_enqueue(tx, campaign_key)
+            if entry is None:
+                return None
+            if entry.campaign_status is CampaignStatus.READY:
+                started = {"status": CampaignStatus.SENDING, "updated_at": now}
+                await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**started))
+            stored = await _enqueue_approved(tx, entry, now)
+            after = await find_entry(tx, campaign_key)
+    except AwaitsApproval as refused:
+        async with database.write() as tx:
+            entry = await _entry_to_enqueue(tx, campaign_key)
+            if entry is not None:
+                await approval_gate.hold(tx, entry, refused, now)
+        return None
+    count_accepted(Source.CAMPAIGN, stored)
     return after
+
+
+async def _entry_to_enqueue(tx: Transaction, campaign_key: int) -> QueueEntry | None:
+    """Lock the campaign, and return its entry if there is something to enqueue."""
+    entry = await find_entry(tx, campaign_key, to_change=True)
+    if entry is None or entry.enqueue_ended_at is not None or entry.campaign_status not in ENQUEUED_STATUSES:
+        return None
+    return None if await approval_gate.is_held(tx, entry.lane) else entry
+
+
+async def _enqueue_approved(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
+    """Create a batch, or raise if the campaign would have more messages than it may have without an approval."""
+    gate = await approval_gate.load_gate(tx, entry.tenant_id, entry.campaign_key)
+    if gate.is_open:
+        return await _enqueue(tx, entry, now)
+    digests = await approval_gate.digests_of(tx, entry, entry.content.filter)
+    if entry.enqueued_to == "":  # Before a pass, so that nobody gets a campaign that is not sent to the others.
+        gate.require(digests, entry.recipients + await count_new_recipients(tx, entry, now))
+    stored = await _enqueue(tx, entry, now)
+    gate.require(digests, entry.recipients + stored)  # The audience may grow during a pass.
+    return stored
+
+
+async def count_members(tx: Transaction, tenant_id: int, content: CampaignSnapshot, now: Instant) -> int:
+    """Count the audience of a campaign."""
+    return await _count(tx, audience(tenant_id, content.lists, content.filter, now))
 
 
 async def count_new_recipients(tx: Transaction, entry: QueueEntry, now: Instant) -> int:
@@ -109,6 +143,7 @@ def _messages(
     # One variant needs no numbering, and without numbering the database can read in index order.
     numbering = func.row_number(type_=BigInteger).over(order_by=contacts.c.email) - 1 + entry.processed
     number = numbering if len(variants) > 1 or entry.wave is not None else literal(0)
+    members_of = membership(entry.tenant_id, entry.content.segments, now)
     chosen = (
         select(
             contacts.c.id,
@@ -117,6 +152,7 @@ def _messages(
             contacts.c.locale,
             _list_of(entry, now).label("list_key"),
             number.label("number"),
+            *(case((clause, "true"), else_="false").label(f"in_{key}") for key, clause in members_of.items()),
         )
         .where(members)
         .subquery("chosen")
@@ -133,7 +169,7 @@ def _messages(
         "recipient_id": chosen.c.contact_id,
         "subject": _in_turn(turn, [literal(variant.subject) for variant in variants]),
         "template_key": _in_turn(turn, [_template_for(variant, chosen.c.locale) for variant in variants]),
-        "payload": literal(orjson.dumps(entry.content.payload).decode()),
+        "payload": _payload(entry, {key: chosen.c[f"in_{key}"] for key in members_of}),
         "retry_policy": literal(STANDARD_POLICY),
         "on_doubt": literal(OnDoubt.HOLD.value),
         "is_bulk": literal(True),
@@ -147,6 +183,17 @@ def _messages(
     if not _is_first_pass(entry):
         wanted = and_(wanted, ~_message_to(entry, chosen.c.email).exists())
     return values, select(*values.values()).where(wanted).order_by(chosen.c.email)
+
+
+def _payload(entry: QueueEntry, members_of: Mapping[str, ColumnElement[str]]) -> ColumnElement[str]:
+    """Return the payload as JSON, with the membership of the recipient if the content depends on it."""
+    shared = orjson.dumps(entry.content.payload).decode()
+    if not members_of:
+        return literal(shared)
+    text: ColumnElement[str] = literal(f'{shared[:-1]},"inSegments":{{', Text)
+    for number, (key, is_member) in enumerate(members_of.items()):
+        text = text + literal(f"{',' if number else ''}{orjson.dumps(key).decode()}:", Text) + is_member
+    return text + literal("}}", Text)
 
 
 def _is_first_pass(entry: QueueEntry) -> bool:

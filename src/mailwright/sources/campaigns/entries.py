@@ -1,6 +1,7 @@
 """Queue entries: the position of a campaign in the queue, with the content that was frozen when it started."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
@@ -93,6 +94,8 @@ class CampaignSnapshot:
     sender_rules: SenderRulesDecision | None = None  # None while the audience does not exceed the limit
     has_postal_address: bool = True
     waves: RunningWaves | None = None
+    # The filters of the segments whose members see other content, by key.
+    segments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     def as_text(self) -> str:
         """Serialize for `queue_entries.content`. Its keys must not change, because started campaigns use them."""
@@ -100,7 +103,8 @@ class CampaignSnapshot:
         rules = {"senderRules": self.sender_rules, "hasPostalAddress": self.has_postal_address}
         ab_test = {"contest": self.ab_test, "decision": self.decision}
         waves = {"waves": self.waves} if self.waves is not None else {}
-        return orjson.dumps({**stored, **ab_test, **rules, **waves}).decode()
+        segments = {"segments": self.segments} if self.segments else {}
+        return orjson.dumps({**stored, **ab_test, **rules, **waves, **segments}).decode()
 
     @classmethod
     def read(cls, text: str) -> "CampaignSnapshot":
@@ -118,6 +122,7 @@ class CampaignSnapshot:
             rules,
             stored.get("hasPostalAddress", True),
             _waves(stored.get("waves")),
+            stored.get("segments", {}),
         )
 
 

@@ -13,8 +13,10 @@ from sqlalchemy import func, select
 from mailwright.content.presend_checks import PresendContext as Known
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.actions import Action, ActionKind, campaign_actions, is_allowed
+from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
+    AWAITS_APPROVAL,
     GUARD_RAILS,
     NEXT_WAVE,
     PAUSED,
@@ -43,6 +45,8 @@ from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
+from mailwright.sources.campaigns.approval_gate import load_gate
+from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -68,6 +72,7 @@ class CampaignFacts:
     forecast: CampaignForecast | None
     message_deferral: Deferral | None = None  # the deferral of its messages while the campaign itself may send
     can_start: bool = False  # a draft that passed the pre-send checks
+    approval: PlanReport | None = None  # only if a second person may have to approve it
     hold: SendingHold | None = None
     lost: LostLeases | None = None
     failure_codes: tuple[tuple[str, int], ...] = ()  # only if nobody received it
@@ -83,11 +88,12 @@ async def explain_campaign(
     foreseen: Sequence[CampaignForecast] | None = None,
     store: TemplateStore | None = None,
     known: Known = NO_FACTS,
+    approvals: CampaignApprovals | None = None,
 ) -> CampaignExplanation:
     """Explain a campaign of the tenant. A `tenant_id` of None is an operator, who sees the campaigns of all tenants.
 
     A caller that already has a forecast passes it as `foreseen`, because a forecast is expensive. If `store` is
-    given, the pre-send checks run to find out whether a draft can start.
+    given, the pre-send checks run to find out whether a draft can start, and `approvals` whether it may.
     """
     if not is_uuid(campaign_id):
         raise NotFound
@@ -102,6 +108,7 @@ async def explain_campaign(
         lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
         is_deferred = row.deferred_until is not None
+        is_gated = row.defer_reason == AWAITS_APPROVAL or await _is_gated_draft(tx, row)
         levels = rules.levels(row.tenant_id, row.lane or 0)
         limit = await find_reached_limit(tx, row, levels, now) if is_deferred else None
         message_deferral = deferrals.get(row.lane)
@@ -110,11 +117,10 @@ async def explain_campaign(
     if is_queued and foreseen is None:
         foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).campaigns
     own_forecast = next((each for each in foreseen or () if each.campaign_id == campaign_id), None)
-    can_start = False
-    if store is not None and row.status == CampaignStatus.DRAFT:
-        definition = CampaignDefinition.model_validate(orjson.loads(row.definition))
-        check = await check_campaign(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
-        can_start = not check.problems
+    can_start = await _can_start(database, store, row, now, known) if store is not None else False
+    report = None
+    if approvals is not None and is_gated:
+        report = await approvals.report(campaign_id, tenant_id=row.tenant_id)
     return explanation(
         CampaignFacts(
             campaign=row,
@@ -126,6 +132,7 @@ async def explain_campaign(
             forecast=own_forecast if is_queued else None,
             message_deferral=message_deferral,
             can_start=can_start,
+            approval=report,
             hold=hold,
             lost=lost,
             failure_codes=failure_codes,
@@ -137,6 +144,8 @@ def explanation(facts: CampaignFacts) -> CampaignExplanation:
     """Return the explanation by the first rule that applies."""
     match CampaignStatus(facts.campaign.status):
         case CampaignStatus.DRAFT:
+            if facts.approval is not None and facts.approval.refusal is not None:
+                return _awaits_approval(facts, CampaignState.DRAFT)
             next_step = ActionKind.START_CAMPAIGN if facts.can_start else ActionKind.PREFLIGHT_CAMPAIGN
             actions = _allowed(facts, next_step)
             return _explain(facts, CampaignState.DRAFT, remedy=Remedy.START_CAMPAIGN, actions=actions)
@@ -146,6 +155,18 @@ def explanation(facts: CampaignFacts) -> CampaignExplanation:
             return _cancelled(facts)
         case CampaignStatus.READY | CampaignStatus.SENDING | CampaignStatus.PAUSED:
             return _unfinished(facts) if facts.campaign.completed_at is None else _completed(facts)
+
+
+def _awaits_approval(facts: CampaignFacts, state: CampaignState = CampaignState.HELD) -> CampaignExplanation:
+    """Explain a campaign that waits until a second person approves it. Nobody can approve it on the console."""
+    report, details = facts.approval, {}
+    remedy, kinds = Remedy.REQUEST_APPROVAL, [ActionKind.SHOW_PLAN, ActionKind.REQUEST_APPROVAL]
+    if report is not None:
+        details = {"approval": report.refusal, "changes": tuple(each.sentence for each in report.changes)}
+        if report.approval is not None and report.approval.status is ApprovalStatus.WAITING:
+            remedy, kinds = Remedy.APPROVE_CAMPAIGN, [ActionKind.SHOW_PLAN]
+    actions = _allowed(facts, *kinds)
+    return _explain(facts, state, reason=AWAITS_APPROVAL, remedy=remedy, actions=actions, **details)
 
 
 def _cancelled(facts: CampaignFacts) -> CampaignExplanation:
@@ -300,6 +321,7 @@ _DEFERRED: Mapping[str, Callable[[CampaignFacts], CampaignExplanation]] = {
     SCHEDULE_OVERDUE: _overdue,
     AWAITING_WINNER: _awaiting_winner,
     UNDECIDED: lambda facts: _deferred(facts, remedy=Remedy.CHOOSE_VARIANT, actions=_possible_winners(facts)),
+    AWAITS_APPROVAL: _awaits_approval,
     SENDER_RULES: lambda facts: _deferred(facts, remedy=Remedy.MEET_SENDER_RULES),
     QUOTA_EXHAUSTED: lambda facts: _deferred(
         facts, remedy=Remedy.MORE_QUOTA, limit=ReachedLimit(QUOTA_EXHAUSTED, LimitScope.PROVIDER)
@@ -369,6 +391,7 @@ def _explain(
             "forecast_end": facts.forecast.finishes_at,
             "forecast_messages": facts.forecast.remaining,
             "forecast_blocker": facts.forecast.blocker,
+            "is_rate_unknown": facts.forecast.is_rate_unknown,
             "has_worker": bool(facts.workers),
         }
     if facts.lost is not None:
@@ -405,6 +428,19 @@ def _is_allowed(facts: CampaignFacts, kind: ActionKind) -> bool:
 
 
 # Queries.
+
+
+async def _can_start(database: Database, store: TemplateStore, row: Any, now: Instant, known: Known) -> bool:
+    """Return whether a campaign is a draft that passes the pre-send checks."""
+    if row.status != CampaignStatus.DRAFT:
+        return False
+    definition = CampaignDefinition.model_validate(orjson.loads(row.definition))
+    check = await check_campaign(database, store, definition, tenant_id=row.tenant_id, now=now, facts=known)
+    return not check.problems
+
+
+async def _is_gated_draft(tx: Transaction, row: Any) -> bool:
+    return row.status == CampaignStatus.DRAFT and not (await load_gate(tx, row.tenant_id, row.id)).is_open
 
 
 async def _failure_codes(tx: Transaction, campaign: Any, counts: Any) -> tuple[tuple[str, int], ...]:

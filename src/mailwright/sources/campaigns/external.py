@@ -17,8 +17,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import EventType, Priority
-from mailwright.ops import metrics
-from mailwright.outbox.accept import ExternalMessage, accept_external, insert_contacts
+from mailwright.outbox.accept import ExternalMessage, accept_external, count_accepted, insert_contacts
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
@@ -132,7 +131,7 @@ async def add_recipients(
     if stored:
         counts = {"processed": entry.processed + stored, "recipients": entry.recipients + stored}
         await update_entry(tx, campaign_key, **counts, enqueued_to=recipients[-1].email)
-        metrics.ACCEPTED.labels(source).inc(stored)
+        count_accepted(source, stored)
     return True
 
 

@@ -5,13 +5,14 @@ The forecast reads the queue, the counters, the limits and the quota as they are
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 from sqlalchemy import select
 
-from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, CampaignStatus
-from mailwright.domain.clock import DAY, HOUR, Clock, Instant
+from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, SCHEDULED, CampaignStatus
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.permits import (
     PROVIDER_RATE,
     Deferral,
@@ -21,15 +22,18 @@ from mailwright.domain.permits import (
     split_defer_reason,
 )
 from mailwright.outbox.ledger import read_counters
-from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules, parse_campaign_limits
 from mailwright.outbox.sending_hold import load_hold
 from mailwright.outbox.workers import best_rate, find_lost_leases, learned_rate_of, list_present, sending_rate
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
+from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
 from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot, RunningWaves
 from mailwright.sources.campaigns.forecast_values import (
     ASSUMED_RATE,
+    LOW_RATE,
+    MAX_UNCERTAINTY,
     YEAR,
     CampaignForecast,
     ForecastAssumption,
@@ -47,6 +51,19 @@ from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries, 
 _OUTAGES = (DeferReason.PROVIDER_UNAVAILABLE, DeferReason.PROVIDER_THROTTLED)
 
 COUNT_UNSENT = statement(__package__, "count_unsent")
+
+
+# The campaign ID of a draft in a forecast.
+DRAFT_ID = "draft"
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastDraft:
+    """A campaign that is not started, with the number of its recipients."""
+
+    definition: CampaignDefinition
+    tenant_id: int
+    planned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +85,20 @@ async def forecast(
     tenant_id: int | None,
     measured_rate: float | None = None,
     horizon: Instant = YEAR,
+    draft: ForecastDraft | None = None,
 ) -> Forecast:
-    """Forecast the campaigns of one tenant, or of all. All are simulated, because they share workers and quota."""
+    """Forecast the campaigns of one tenant, or of all. All are simulated, because they share workers and quota.
+
+    A `draft` is simulated as if it were started now.
+    """
     now = clock.now()
     rules = await load_limit_rules(database, defaults)
     rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
         queue = await _load_queue(tx, rules, defaults.domains, now)
         is_held, lost = await load_hold(tx) is not None, await find_lost_leases(tx, now)
+        if draft is not None:
+            queue.append(_queued_draft(draft, rules, now))
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
@@ -87,7 +110,12 @@ async def forecast(
         rate, reason = min(rate, learned), DeferReason.PROVIDER_THROTTLED
     if rules.provider_rate is not None and rules.provider_rate < rate:
         rate, reason = rules.provider_rate, PROVIDER_RATE
-    result = simulate(queue, SimulationConditions(now, rate, used, rules.quota, horizon, reason))
+    conditions = SimulationConditions(now, rate, used, rules.quota, horizon, reason)
+    result = simulate(queue, conditions)
+    found = result.campaigns
+    if source is ForecastAssumption.ASSUMED_RATE:
+        slow = simulate(queue, replace(conditions, rate=min(rate, LOW_RATE)))
+        found = tuple(map(_without_uncertain_end, found, slow.campaigns))
     is_cut_off = any(campaign.finishes_at is None for campaign in result.campaigns)
     return Forecast(
         computed_at=now,
@@ -95,13 +123,22 @@ async def forecast(
         rate=rate,
         is_rate_measured=source is None,
         workers=len(workers),
-        campaigns=tuple(each for each in result.campaigns if tenant_id in (None, each.tenant_id)),
+        campaigns=tuple(each for each in found if tenant_id in (None, each.tenant_id)),
         assumptions=tuple(
             _assumptions(
                 queue, rules, source, has_worker=bool(workers), is_held=is_held, has_lost=bool(lost), learned=learned
             )
         ),
     )
+
+
+def _without_uncertain_end(forecast: CampaignForecast, slow: CampaignForecast) -> CampaignForecast:
+    """Remove an end that depends on the send rate, which nobody knows yet."""
+    if forecast.finishes_at is None:
+        return forecast
+    if slow.finishes_at is not None and slow.finishes_at - forecast.finishes_at <= MAX_UNCERTAINTY:
+        return forecast
+    return replace(forecast, finishes_at=None, is_rate_unknown=True)
 
 
 async def _full_rate(
@@ -169,6 +206,32 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         max_in_flight=row.max_in_flight,
         has_begun=row.recipients > unsent,
         follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
+    )
+
+
+def _queued_draft(draft: ForecastDraft, rules: LimitRules, now: Instant) -> QueuedCampaign:
+    definition, (tenant, *_) = draft.definition, rules.levels(draft.tenant_id, 0)
+    begins_at = definition.scheduled_at
+    text = definition.limits.model_dump_json(by_alias=False)
+    limits = parse_campaign_limits(text, tenant.limits, max(now, begins_at or now))
+    pauses: list[ForecastPause] = []
+    if (waves := definition.waves) is not None:
+        sizes = [0, *(size_of_waves(draft.planned, percent) for percent in waves.percents)]
+        pauses = [
+            ForecastPause(after - before, waves.wait_minutes * MINUTE, NEXT_WAVE) for before, after in pairwise(sizes)
+        ]
+    elif (test := definition.ab_test) is not None and test.test_percent < 100:
+        size = size_of_test_group(draft.planned, test.test_percent)
+        pauses = [ForecastPause(size, test.wait_minutes * MINUTE, AWAITING_WINNER)]
+    return QueuedCampaign(
+        campaign_id=DRAFT_ID,
+        name=definition.name,
+        tenant_id=draft.tenant_id,
+        remaining=draft.planned,
+        tenant=tenant,
+        own=_in_sender_zone(LimitLevel(DRAFT_ID, limits)),
+        deferral=Deferral(begins_at, SCHEDULED) if begins_at is not None and begins_at > now else None,
+        pauses=tuple(pauses),
     )
 
 

@@ -14,6 +14,9 @@ IN_LINE = "in_line"  # another campaign of the tenant is sent first
 YEAR: Instant = 365 * DAY
 # The send rate of a forecast if nothing was ever sent: ten connections, at a tenth of a second per message.
 ASSUMED_RATE = 100.0
+# As long as no rate is known, an end is shown only if it would be nearly the same at this low rate.
+LOW_RATE = 5.0
+MAX_UNCERTAINTY: Instant = 5 * MINUTE
 # Messages that are sent one at a time wait for each response of the provider, which takes an unknown time.
 ONE_AT_A_TIME_RATE = 10.0
 # A shorter turn of another campaign does not count as waiting for it.
@@ -112,11 +115,13 @@ class CampaignForecast:
     finishes_at: Instant | None
     segments: tuple[ForecastSegment, ...]
     has_begun: bool = False  # if true, `starts_at` is when it resumes
+    is_rate_unknown: bool = False  # if true, the end depends on a send rate that nobody has measured yet
 
     @property
     def blocker(self) -> str | None:
         """The limit that still defers the campaign at the end of the forecast."""
-        return self.segments[-1].reason if self.finishes_at is None and self.segments else None
+        is_blocked = self.finishes_at is None and not self.is_rate_unknown
+        return self.segments[-1].reason if is_blocked and self.segments else None
 
 
 def summarize_segments(segments: Sequence[ForecastSegment]) -> list[ForecastSegment]:

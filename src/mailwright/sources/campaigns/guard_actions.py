@@ -13,6 +13,7 @@ from mailwright.sources.campaigns.records import (
     find_campaign,
     lock_campaign,
 )
+from mailwright.sources.campaigns.review import require_reviewed, review_started
 from mailwright.sources.campaigns.waves import open_wave
 from mailwright.storage.database import Database
 
@@ -43,14 +44,23 @@ class CampaignGuardActions:
             await self._changes.record(tx, actor, CampaignAction.ACCEPT_INCIDENTS, campaign, accepted=accepted)
             return campaign
 
-    async def open_next_wave(self, actor: Actor, campaign_id: str) -> Campaign:
-        """Open the next wave now, also if guard rails hold it. Then only messages sent from now on count."""
+    async def open_next_wave(
+        self, actor: Actor, campaign_id: str, *, wave: int | None = None, reviewed: str | None = None
+    ) -> Campaign:
+        """Open the next wave now, also if guard rails hold it. Then only messages sent from now on count.
+
+        `wave` and `reviewed` are the open wave and the digests that a user saw: if they changed, nothing is sent.
+        """
         now = self._clock.now()
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.OPEN_WAVE)
+            if reviewed is not None:
+                require_reviewed(reviewed, review_started(campaign))
             entry = await entry_of(tx, campaign)
             if entry.wave is None or entry.content.waves is None:
                 raise NotPossibleNow("The campaign has no further wave.")
+            if wave is not None and wave != entry.wave:
+                raise NotPossibleNow(f"Wave {entry.wave} was opened meanwhile. Check its results, and confirm again.")
             if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The messages of the open wave are still being created. Try again in a moment.")
             await accept_incidents(tx, entry, self._rails, now)

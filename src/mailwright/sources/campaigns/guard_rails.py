@@ -181,7 +181,7 @@ async def is_stopped(tx: Transaction, lane: int) -> bool:
 
 
 async def accept_incidents(tx: Transaction, entry: QueueEntry, general: GuardRails, now: Instant) -> GuardState:
-    """Start counting again from now: a person has seen the incidents and lets the campaign continue."""
+    """Start counting again from now: an operator has seen the incidents and lets the campaign continue."""
     report = await load_guard(tx, entry.campaign_key, general)
     if report.state.finding is None:
         return report.state

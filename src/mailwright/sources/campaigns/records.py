@@ -1,23 +1,28 @@
 """Rows of campaigns: find and lock them, and change them with an entry in the audit log."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 import orjson
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.record_state import RecordState
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.announce import AnnouncedCampaign
+from mailwright.sources.campaigns.approval_records import void_if_changed
 from mailwright.sources.campaigns.attachments import CampaignAttachment, list_attachments
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import audit_log as audit_log_table
 from mailwright.storage.tables import campaigns
+
+# Actions of others after which a draft is still the proposal of its author.
+_DECISIONS = (CampaignAction.APPROVE, CampaignAction.REJECT, CampaignAction.WITHDRAW_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,9 @@ class Campaign:
     updated_at: Instant
     started_at: Instant | None
     finished_at: Instant | None
+    archived_at: Instant | None = None
+    deleted_at: Instant | None = None
+    changed_by: str | None = None  # who last changed what it sends, to whom, or when
     attachments: tuple[CampaignAttachment, ...] = ()  # empty in lists of campaigns
 
     @property
@@ -69,9 +77,17 @@ class CampaignChanges:
         self, tx: Transaction, actor: Actor, campaign: Campaign, scheduled_at: Instant | None
     ) -> None:
         definition = campaign.definition.model_copy(update={"scheduled_at": scheduled_at})
-        await self.change(tx, campaign, definition=as_text(definition), scheduled_at=scheduled_at)
+        await self.edit(tx, actor, campaign, definition=as_text(definition), scheduled_at=scheduled_at)
         before, after = isoformat(campaign.definition.scheduled_at), isoformat(scheduled_at)
-        await self.record(tx, actor, CampaignAction.RESCHEDULE, campaign, before=before, after=after)
+        # Without a send time, a scheduled campaign is sent at once. A draft and a paused campaign wait.
+        is_sent = scheduled_at is None and campaign.status is CampaignStatus.READY
+        action = CampaignAction.SEND_NOW if is_sent else CampaignAction.RESCHEDULE
+        await self.record(tx, actor, action, campaign, before=before, after=after)
+
+    async def edit(self, tx: Transaction, actor: Actor, campaign: Campaign, **changes: Any) -> None:
+        """Change what a campaign sends, to whom, or when. A different campaign makes its approval void."""
+        await self.change(tx, campaign, changed_by=actor.name, **changes)
+        await void_if_changed(tx, campaign.key, self._clock.now(), actor=actor.name)
 
     async def change(self, tx: Transaction, campaign: Campaign, **changes: Any) -> None:
         changes["updated_at"] = self._clock.now()
@@ -92,7 +108,11 @@ class CampaignChanges:
 async def require_own_draft(tx: Transaction, actor: Actor, campaign: Campaign) -> None:
     """Raise an error unless this actor created the draft and nobody else has touched it. Keys without a name fail."""
     a = audit_log_table.c
-    matching = (a.subject == campaign.campaign_id, a.tenant_id == campaign.tenant_id)
+    matching = (
+        a.subject == campaign.campaign_id,
+        a.tenant_id == campaign.tenant_id,
+        a.action.not_in([f"campaign.{action}" for action in _DECISIONS]),
+    )
     actors = {row.actor for row in await tx.execute(select(a.actor).distinct().where(*matching))}
     if actors != {actor.name} or actor.name == audit_log.API:
         raise NotPossibleNow(
@@ -114,17 +134,33 @@ def check_status(campaign: Campaign, action: CampaignAction) -> None:
 
 
 async def find_campaign(
-    tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_change: bool = False
+    tx: Transaction, campaign_id: str, tenant_id: int | None, *, to_change: bool = False, with_deleted: bool = False
 ) -> Campaign:
+    """Return a campaign. A deleted one is found only `with_deleted`."""
     if not is_uuid(campaign_id):
         raise NotFound
     query = select(campaigns).where(campaigns.c.campaign_id == campaign_id)
     if tenant_id is not None:
         query = query.where(campaigns.c.tenant_id == tenant_id)
+    if not with_deleted:
+        query = query.where(campaigns.c.deleted_at.is_(None))
     rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
     return replace(campaign_of_row(rows[0]), attachments=await list_attachments(tx, rows[0].id))
+
+
+def is_in_state(state: RecordState) -> ColumnElement[bool]:
+    """Match the campaigns that a list of this state shows."""
+    archived, deleted = campaigns.c.archived_at, campaigns.c.deleted_at
+    match state:
+        case RecordState.ACTIVE:
+            return archived.is_(None) & deleted.is_(None)
+        case RecordState.ARCHIVED:
+            return archived.is_not(None) & deleted.is_(None)
+        case RecordState.DELETED:
+            return deleted.is_not(None)
+    assert_never(state)
 
 
 async def entry_of(tx: Transaction, campaign: Campaign) -> QueueEntry:
@@ -153,4 +189,7 @@ def campaign_of_row(row: Any) -> Campaign:
         updated_at=row.updated_at,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        archived_at=row.archived_at,
+        deleted_at=row.deleted_at,
+        changed_by=row.changed_by,
     )

@@ -20,6 +20,7 @@ from mailwright.outbox import defer
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
+from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
@@ -63,10 +64,12 @@ class CampaignScheduler:
         clock: Clock,
         rules: SenderRules = NO_SENDER_RULES,
         rails: GuardRails = DEFAULT_GUARD_RAILS,
+        notices: ApprovalNotices | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._rules = rules
+        self._notices = notices
         self._guard = CampaignGuard(database, clock, rails)
         self._rechecked_at: Instant | None = None
 
@@ -81,6 +84,8 @@ class CampaignScheduler:
             except Exception:  # one campaign that fails must not stop the others
                 log.exception("campaign_step_failed", campaign=entry.campaign_id)
         await announce_queue(self._database, self._clock.now())
+        if self._notices is not None:
+            await self._notices.send()
         return has_progress
 
     async def _step(self, entry: OpenEntry) -> bool:

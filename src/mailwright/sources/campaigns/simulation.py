@@ -80,7 +80,7 @@ class _Simulation:
     def run(self) -> None:
         while self.steps < MAX_STEPS:
             self.queue.end_deferrals()
-            self._finish_done()
+            self._finish_completed()
             self._begin_pauses()
             sending = self._choose()
             if not any(tenant.runs for tenant in self.queue.tenants) or self.queue.now >= self.queue.ends:
@@ -193,7 +193,7 @@ class _Simulation:
         later = [instant for instant in times if instant > self.queue.now]
         return int(min(later, default=self.queue.now + 1))
 
-    def _finish_done(self) -> None:
+    def _finish_completed(self) -> None:
         for tenant in self.queue.tenants:
             run = tenant.current
             if run is not None and run.remaining < EPSILON:

@@ -13,6 +13,7 @@ from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest, RunningWaves
+from mailwright.sources.campaigns.review import digest_draft, require_reviewed
 from mailwright.sources.campaigns.variants import CampaignNotStartable, VariantDraft
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
@@ -22,6 +23,7 @@ from mailwright.storage.database import Database
 class FrozenCampaign:
     content: CampaignSnapshot
     planned: int
+    digests: str  # of everything that is sent
     warnings: tuple[PresendIssue, ...] = ()
     unmet_rules: tuple[str, ...] = ()  # rules that the start overrides
 
@@ -38,8 +40,13 @@ async def freeze(
     rules: SenderRules = NO_SENDER_RULES,
     overrides_rules: bool = False,
     attachments: Sequence[CampaignAttachment] = (),
+    reviewed: tuple[str, CampaignDefinition] | None = None,
 ) -> FrozenCampaign:
-    """Store the content of the campaign, or raise an error with all problems and store nothing."""
+    """Store the content of the campaign, or raise an error with all problems and store nothing.
+
+    With the digests of a review and the stored definition (`reviewed`), content that differs from the reviewed one is
+    an error. The start itself may change the send time.
+    """
     check = await check_campaign(
         database,
         store,
@@ -51,6 +58,10 @@ async def freeze(
         overrides_rules=overrides_rules,
         attachments=attachments,
     )
+    digests = await digest_draft(tenant_id, definition, check.content, attachments, rules)
+    if reviewed is not None:
+        seen, stored = reviewed
+        require_reviewed(seen, await digest_draft(tenant_id, stored, check.content, attachments, rules))
     if check.problems:
         raise CampaignNotStartable(list(check.problems))
     variants = [await _store_variant(store, tenant_id, campaign_id, draft) for draft in check.drafts]
@@ -63,8 +74,9 @@ async def freeze(
         sender_rules=_decision(check, rules, overrides_rules=overrides_rules),
         has_postal_address=check.has_postal_address,
         waves=_running_waves(definition),
+        segments=check.segments,
     )
-    return FrozenCampaign(content, check.planned, check.warnings, check.unmet_rules)
+    return FrozenCampaign(content, check.planned, digests, check.warnings, check.unmet_rules)
 
 
 def _decision(check: CampaignCheck, rules: SenderRules, *, overrides_rules: bool) -> SenderRulesDecision | None:

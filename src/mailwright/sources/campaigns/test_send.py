@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
+from mailwright.audience.segments import load_memberships
+from mailwright.content.segments_used import IN_SEGMENTS, segments_used
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.unsubscribe_footer import has_unsubscribe_link, with_unsubscribe_link
@@ -57,7 +59,7 @@ async def render_variants(database: Database, store: TemplateStore, test: Campai
     drafts, problems = await draft_variants(database, store, test.definition, tenant_id=test.tenant_id)
     if problems:
         raise CampaignNotStartable(problems)
-    recipient = await _sample_recipient(database, test)
+    recipient = await _sample_recipient(database, test, _segments(drafts), store.clock.now())
     return {draft.name: _rendered(draft, test.definition, recipient, store.standard) for draft in drafts}
 
 
@@ -75,17 +77,27 @@ def _address(text: str) -> str:
         raise InvalidInput(f"{text!r} is not a valid address: {error}", field="addresses") from error
 
 
-async def _sample_recipient(database: Database, test: CampaignTestSend) -> SampleRecipient:
+def _segments(drafts: Sequence[VariantDraft]) -> set[str]:
+    texts = [text for draft in drafts for text in draft.texts.values()]
+    return {key for text in texts for key in segments_used(text.subject, text.html, text.text)}
+
+
+async def _sample_recipient(
+    database: Database, test: CampaignTestSend, segments: set[str], now: Instant
+) -> SampleRecipient:
+    """Return the contact with its segments, or a member of every segment if no contact was chosen."""
     if test.as_contact is None:
-        return SampleRecipient()
+        return SampleRecipient(values={IN_SEGMENTS: dict.fromkeys(segments, True)})
     email = test.as_contact.strip().lower()
     is_contact = (contacts.c.tenant_id == test.tenant_id) & (contacts.c.email == email)
     async with database.read() as tx:
         rows = await tx.execute(select(contacts).where(is_contact, contacts.c.deleted_at.is_(None)))
+        members = await load_memberships(tx, test.tenant_id, segments, [email], now)
     if not rows:
         raise InvalidInput("There is no contact with this address", field="asContact")
     [row] = rows
-    return SampleRecipient(row.locale, {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)})
+    own = {"email": row.email, "name": row.name or "", **orjson.loads(row.attributes)}
+    return SampleRecipient(row.locale, {**own, IN_SEGMENTS: members[email]})
 
 
 def _rendered(

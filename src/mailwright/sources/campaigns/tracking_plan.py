@@ -1,6 +1,7 @@
 """Plan the tracking of a campaign, and check that its A/B test can be measured."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import Select, func, select
@@ -14,18 +15,41 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, lists, tenants
 
 
+class TrackingLevel(StrEnum):
+    """The levels that can turn tracking off, the most general first."""
+
+    INSTALLATION = "installation"
+    TENANT = "tenant"
+    CAMPAIGN = "campaign"
+    LISTS = "lists"
+
+
+_OFF_BECAUSE: Final = {
+    TrackingLevel.INSTALLATION: "tracking is off for this installation",
+    TrackingLevel.TENANT: "tracking is off for this tenant",
+    TrackingLevel.CAMPAIGN: "tracking is off in this campaign",
+    TrackingLevel.LISTS: "tracking is off for the chosen lists",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class TrackingPlan:
     """How opens and clicks will be recorded. `consenting` is the number of recipients who consented."""
 
     mode: TrackingMode
     consenting: int = 0
+    off_by: TrackingLevel | None = None  # the level that turned tracking off
+
+    @property
+    def records_nothing(self) -> bool:
+        return self.mode is TrackingMode.OFF or (self.mode is TrackingMode.INDIVIDUAL and not self.consenting)
 
     @property
     def sentence(self) -> str:
         match self.mode:
             case TrackingMode.OFF:
-                return "Opens and clicks are not tracked."
+                reason = f", because {_OFF_BECAUSE[self.off_by]}" if self.off_by is not None else ""
+                return f"Opens and clicks are not tracked{reason}."
             case TrackingMode.ANONYMOUS:
                 return (
                     "Opens and clicks are counted anonymously: links do not identify recipients. "
@@ -56,9 +80,9 @@ async def plan_tracking(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, members: Select[Any], installation: TrackingMode
 ) -> TrackingPlan:
     """Return the plan if the campaign started now. If its lists have different modes, the widest mode applies."""
-    mode = await _find_mode(tx, tenant_id, definition, installation)
+    mode, off_by = await _find_mode(tx, tenant_id, definition, installation)
     if mode is not TrackingMode.INDIVIDUAL:
-        return TrackingPlan(mode)
+        return TrackingPlan(mode, off_by=off_by)
     consenting = members.where(contacts.c.consents_to_tracking.is_(True)).add_columns(func.count())
     return TrackingPlan(mode, int((await tx.execute(consenting))[0][0]))
 
@@ -67,14 +91,27 @@ async def load_tracking(tx: Transaction, campaign: Campaign, installation: Track
     """Return how a started campaign was tracked. `tracked` is the number of its emails that identify a recipient."""
     if tracked:
         return TrackingPlan(TrackingMode.INDIVIDUAL, tracked)
-    return TrackingPlan(await _find_mode(tx, campaign.tenant_id, campaign.definition, installation))
+    mode, off_by = await _find_mode(tx, campaign.tenant_id, campaign.definition, installation)
+    return TrackingPlan(mode, off_by=off_by)
+
+
+async def find_off_level(tx: Transaction, tenant_id: int, installation: TrackingMode) -> TrackingLevel | None:
+    """Return whether the installation or the tenant turned tracking off for all lists and campaigns."""
+    if installation is TrackingMode.OFF:
+        return TrackingLevel.INSTALLATION
+    [tenant] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
+    return TrackingLevel.TENANT if parse_mode(tenant.tracking) is TrackingMode.OFF else None
 
 
 async def _find_mode(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, installation: TrackingMode
-) -> TrackingMode:
-    if installation is TrackingMode.OFF:
-        return TrackingMode.OFF
+) -> tuple[TrackingMode, TrackingLevel | None]:
+    """Return the mode, and the level that turned tracking off."""
+    off_by = await find_off_level(tx, tenant_id, installation)
+    if off_by is not None:
+        return TrackingMode.OFF, off_by
+    if definition.tracking is TrackingMode.OFF:
+        return TrackingMode.OFF, TrackingLevel.CAMPAIGN
     [tenant] = await tx.execute(select(tenants.c.tracking).where(tenants.c.id == tenant_id))
     mode = strictest(installation, parse_mode(tenant.tracking), definition.tracking)
     named = (lists.c.tenant_id == tenant_id, lists.c.list_key.in_(definition.lists))
@@ -82,7 +119,7 @@ async def _find_mode(
     if own:
         widest = [strictest(mode, each) for each in own]
         mode = next((each for each in (TrackingMode.INDIVIDUAL, TrackingMode.ANONYMOUS) if each in widest), widest[0])
-    return mode
+    return mode, TrackingLevel.LISTS if mode is TrackingMode.OFF else None
 
 
 def check_metric(

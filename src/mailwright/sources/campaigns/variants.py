@@ -1,5 +1,6 @@
 """Draft the variants of a campaign: the compiled content of each, by locale."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ class CampaignProblem:
     field: str
     code: str
     message: str
+    # The language of the template that has the problem. Not compared: a problem of many languages is reported once.
+    locale: str = dataclasses.field(default="", compare=False)
 
 
 class CampaignNotStartable(MailwrightError):
@@ -126,6 +129,10 @@ async def _base_content(
     problems: list[CampaignProblem],
 ) -> dict[str, LocalizedContent]:
     content = definition.content
+    if not content.is_written:
+        message = "write the email, or choose a template"
+        problems.append(CampaignProblem("content.body", "NO_CONTENT", message))
+        return {}
     if content.template_id is None:
         html = bodies["content.body"]
         return {} if html is None else {DEFAULT_LOCALE: LocalizedContent(content.subject or "", html, content.text)}

@@ -45,6 +45,7 @@ from mailwright.sources.mailouts.refusals import (
     no_test_emails,
     no_test_property,
     only_local_mailbox,
+    sender_refused,
     sender_rules_unmet,
 )
 from mailwright.sources.mailouts.rendering import ContentIssue, ImageCopier, framed, render
@@ -267,7 +268,10 @@ class MailoutPreparation:
             )
 
     async def _check_sender_rules(self, run: MailoutRun, planned: int) -> None:
-        """Check the rules of the large mailbox providers. The footer always has a postal address."""
+        """Check the sender's domain and the rules of the large mailbox providers. The footer has a postal address."""
+        refusal = await self._rules.refusal(run.tenant_id, self._setup.from_email)
+        if refusal is not None:
+            raise sender_refused(refusal)
         if run.overrides_rules:
             return
         unmet = await self._rules.unmet(planned, sender=self._setup.from_email, has_postal_address=True)

@@ -17,6 +17,7 @@ RECIPIENTS_EMPTY: Final = "recipients_empty"
 CONTENT_INVALID: Final = "content_invalid"
 LIST_NOT_FOUND: Final = "list_not_found"
 SENDER_RULES_UNMET: Final = "sender_rules"
+SENDER_DOMAIN: Final = "sender_domain_not_verified"
 NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
@@ -96,6 +97,10 @@ def unknown_list(list_key: str) -> MailoutRefused:
         LIST_NOT_FOUND,
         f"MAILWRIGHT_MAILOUT_LIST names the list {list_key}, which does not exist. Create it, or change the setting.",
     )
+
+
+def sender_refused(reason: str) -> MailoutRefused:
+    return MailoutRefused(SENDER_DOMAIN, f"{reason} After that, send the page again.")
 
 
 def sender_rules_unmet(reason: str) -> MailoutRefused:

@@ -140,13 +140,13 @@ async def inspect_tables(database: Database, schema: str | None) -> QueueTables:
     """Inspect the queue. Raises `ConfigurationInvalid` with everything that is missing."""
     found: dict[str, tuple[str, ...]] = {}
 
-    def look(connection: Any) -> None:
+    def inspect_schema(connection: Any) -> None:
         inspector = inspect(connection)
         names = set(inspector.get_table_names(schema=schema)) | set(inspector.get_view_names(schema=schema))
         for name in {*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS} & names:
             found[name] = tuple(column["name"] for column in inspector.get_columns(name, schema=schema))
 
-    await database.run_sync_ddl(look, read_only=True)
+    await database.run_sync_ddl(inspect_schema, read_only=True)
     if problems := _missing(REQUIRED_COLUMNS, found):
         raise ConfigurationInvalid(*(f"the queue at {redacted_url(database)} has no {problem}" for problem in problems))
     return QueueTables(

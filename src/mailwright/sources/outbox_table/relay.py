@@ -123,7 +123,7 @@ class OutboxRelay:
         # A row that was accepted and not marked can be invalid by now, for example because its template was deleted.
         earlier = await self._acceptor.find_accepted(self._caller.tenant_id, refused)
         return [
-            RowResult(row.id, outbox_id=earlier[row.dedupe_key])
+            RowResult(row.id, outbox_id=earlier[row.dedupe_key].outbox_id)
             if row.dedupe_key in earlier
             else _result(row, each if isinstance(each, RejectedItem) else next(accepted))
             for row, each in zip(rows, messages, strict=True)

@@ -18,6 +18,8 @@ SIGN_IN_SECONDS: Final = 30.0
 HANDSHAKE_SECONDS: Final = 15.0
 # A client that does not read its last replies is disconnected after this time.
 CLOSE_SECONDS: Final = 10.0
+# After an early close, bytes of the client are read and dropped for this time, unless it closes the connection first.
+LINGER_SECONDS: Final = 2.0
 # The longest silence between commands (RFC 5321, 4.5.3.2.7).
 IDLE_SECONDS: Final = 300.0
 # While an email arrives, at least this many bytes must come in every interval.
@@ -56,6 +58,7 @@ class SubmissionConnection(asyncio.Protocol):
         self._work: asyncio.Task[Step] | None = None
         self._is_blocked = False  # True while the client does not read its replies.
         self._is_stopping = False
+        self._has_eof = False  # True when the client sends nothing more. It may still wait for replies.
         self._received = 0  # Bytes since the timer was set.
         self._email_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -80,11 +83,11 @@ class SubmissionConnection(asyncio.Protocol):
             self._process()
 
     def eof_received(self) -> bool:
-        """Keep the connection until an email that is being stored has its reply."""
-        if self._work is None or self._transport is None:
+        """Keep the connection until every command that has arrived is answered."""
+        self._has_eof = True
+        if self._transport is None or not (self._work is not None or self._is_blocked):
             return False
-        self._is_stopping = True
-        return self._transport.get_extra_info("ssl_object") is None  # TLS has no half-open connections.
+        return self._transport.can_write_eof()  # TLS has no half-open connections.
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything. Called again if the event loop reports the end of an aborted connection."""
@@ -92,6 +95,8 @@ class SubmissionConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._framing.free()
+        if self._session is not None:
+            self._session.close()
         self._host.closed(self)
 
     def pause_writing(self) -> None:
@@ -113,9 +118,9 @@ class SubmissionConnection(asyncio.Protocol):
             self._abortable.abort()
         self.connection_lost(None)
 
-    def _process(self) -> None:
-        """Interpret the received bytes, and write the replies of all commands at once."""
-        written: list[bytes] = []
+    def _process(self, first: bytes = b"") -> None:
+        """Interpret the received bytes, and write the replies of all commands at once, after `first`."""
+        written = [first] if first else []
         while self._work is None and not self._is_blocked and self._mode is not Next.CLOSE:
             step = self._next_step()
             if step is None:
@@ -123,6 +128,8 @@ class SubmissionConnection(asyncio.Protocol):
             self._begin(step, written)
         if written:
             self._write(b"".join(written), closes=self._mode is Next.CLOSE)
+        if self._has_eof and self._work is None and not self._is_blocked:
+            self._write(b"", closes=True)
         self._limit_reading()
 
     def _next_step(self) -> Step | None:
@@ -133,6 +140,11 @@ class SubmissionConnection(asyncio.Protocol):
             case Next.CHUNK:
                 return self._take_chunk()
             case _:
+                assert self._session is not None
+                envelope = self._framing.find_envelope()
+                if envelope is not None and (step := self._session.begin_email(envelope)) is not None:
+                    self._framing.skip(envelope)
+                    return step
                 return self._take(self._framing.read_line())
 
     def _take(self, found: bytes | Refusal | None) -> Step | None:
@@ -190,13 +202,20 @@ class SubmissionConnection(asyncio.Protocol):
             self._write(step.reply + replies.STOPPING, closes=True)
             return
         self._mode = step.then
-        self._write(step.reply, closes=step.then is Next.CLOSE)
-        self._process()
+        if step.then is Next.DATA:
+            self._framing.begin()
+            self._email_since = self._loop.time()
+        if step.then is Next.CLOSE:
+            self._write(step.reply, closes=True)
+        else:
+            self._process(step.reply)
 
     async def _encrypt(self) -> Step:
         assert self._session is not None
         assert self._transport is not None
         assert self._host.tls is not None
+        if self._has_eof:
+            return Step(then=Next.CLOSE)
         if len(self._framing):  # Bytes before the TLS handshake may come from an attacker.
             return Step(replies.BAD_LINE_END, Next.CLOSE)
         try:
@@ -211,12 +230,12 @@ class SubmissionConnection(asyncio.Protocol):
 
     def _free(self) -> None:
         assert self._session is not None
-        if not self._session.draft.chunked_bytes:
+        if not self._session.draft.chunks:
             self._framing.free()
 
     def _limit_reading(self) -> None:
         """Pause reading while more than `MAX_AHEAD_BYTES` wait to be processed."""
-        if self._transport is None:
+        if self._transport is None or self._has_eof:
             return
         is_ahead = (self._work is not None or self._is_blocked) and len(self._framing) > MAX_AHEAD_BYTES
         if is_ahead and self._transport.is_reading():
@@ -240,14 +259,23 @@ class SubmissionConnection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._check_time)
 
     def _write(self, data: bytes, *, closes: bool = False) -> None:
-        if self._transport is None or self._transport.is_closing():
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
         if data:
-            self._transport.write(data)
-        if closes:
-            self._mode = Next.CLOSE
-            self._transport.close()
-            self._transport = None
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_later(CLOSE_SECONDS, self.abort)
+            transport.write(data)
+        if not closes:
+            return
+        self._mode, self._transport = Next.CLOSE, None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(CLOSE_SECONDS, self.abort)
+        if self._has_eof or data.endswith(replies.BYE):
+            transport.close()
+            return
+        # Bytes that arrive at a closed socket reset the connection, and the client would lose replies.
+        if transport.can_write_eof():
+            transport.write_eof()
+        if not transport.is_reading():
+            transport.resume_reading()
+        self._loop.call_later(LINGER_SECONDS, transport.close)

@@ -1,5 +1,6 @@
 """Split a client's byte stream into command lines, emails and chunks."""
 
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -13,6 +14,12 @@ MAX_DISCARDED_BYTES: Final = 100 * 1024 * 1024
 SMALL_BYTES: Final = 256 * 1024
 
 _END: Final = b"\r\n.\r\n"
+# Matches the pipelined commands before nearly every email. Addresses of this form are certainly valid.
+_ENVELOPE: Final = re.compile(
+    rb"MAIL FROM:<([a-z0-9_.+-]{1,64}@[a-z0-9.-]{1,189})>(?: SIZE=([0-9]{1,9}))?(?: BODY=8BITMIME)?\r\n"
+    rb"RCPT TO:<([a-z0-9_.+-]{1,64}@[a-z0-9.-]{1,189})>\r\nDATA\r\n",
+    re.IGNORECASE,
+)
 
 
 class Memory(Protocol):
@@ -29,6 +36,16 @@ class Memory(Protocol):
 class Refusal:
     reply: bytes
     closes: bool = False  # True if the start of the next command is unknown.
+
+
+@dataclass(slots=True)
+class PipelinedEnvelope:
+    """MAIL, RCPT and DATA for an email to one recipient, which arrived together."""
+
+    sender: str
+    recipient: str
+    size: int  # What the client announced; 0 if it announced nothing.
+    length: int  # The bytes of the three commands.
 
 
 class Framing:
@@ -56,6 +73,17 @@ class Framing:
             self._memory.release(self._reserved)
             self._reserved = 0
 
+    def find_envelope(self) -> PipelinedEnvelope | None:
+        """Return the next three commands if they begin an email, without consuming them."""
+        found = _ENVELOPE.match(self._buffer)
+        if found is None:
+            return None
+        sender, size, recipient = found.groups()
+        return PipelinedEnvelope(sender.decode(), recipient.decode(), int(size or 0), found.end())
+
+    def skip(self, envelope: PipelinedEnvelope) -> None:
+        del self._buffer[: envelope.length]
+
     def read_line(self) -> bytes | Refusal | None:
         """Return a command line without its end; None if it has not arrived."""
         end = self._buffer.find(b"\n", 0, MAX_LINE_BYTES)
@@ -72,7 +100,7 @@ class Framing:
 
         Only CRLF ends a line: with other line endings, the text of an email could pass for commands (SMTP smuggling).
         """
-        if not self._searched and not self._discarded and self._buffer.startswith(_END[2:]):
+        if not self._discarded and self._buffer.startswith(_END[2:]):
             self._cut(3)
             return b""
         end = self._buffer.find(_END, max(self._searched - 4, 0))

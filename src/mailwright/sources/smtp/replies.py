@@ -6,6 +6,7 @@ from typing import Final
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.domain.errors import MailwrightError, NotDurable, Unauthorized
+from mailwright.sources.api.senders import SenderNotAllowed
 
 MAX_SENTENCE: Final = 400
 
@@ -33,6 +34,7 @@ START_DATA: Final = reply(354, "", "End the email with a line that has only a do
 BYE: Final = reply(221, "2.0.0", "Bye")
 BAD_LINE_END: Final = reply(500, "5.5.2", "Lines must end in CRLF, without any other CR, LF or NUL")
 LINE_TOO_LONG: Final = reply(500, "5.5.2", "The command is too long")
+NEEDS_UTF8: Final = reply(553, "5.6.7", "Add SMTPUTF8 to MAIL FROM to use addresses with non-ASCII characters")
 NOT_UTF8: Final = reply(500, "5.5.2", "The command is not UTF-8")
 UNKNOWN: Final = reply(500, "5.5.1", "Unknown command")
 NO_ARGUMENT: Final = reply(501, "5.5.4", "This command takes no argument")
@@ -61,6 +63,8 @@ def reply_to_error(error: Exception) -> bytes | None:
             found = (535, "5.7.8", sentence)
         case Forbidden():
             found = (535, "5.7.8", str(error))
+        case SenderNotAllowed():
+            found = (553, "5.7.1", str(error))
         case TooManyFailedSignIns():
             found = (454, "4.7.0", f"Too many failed sign-ins; wait {error.retry_after_seconds} seconds")
         case NotDurable():

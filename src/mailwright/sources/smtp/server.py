@@ -6,7 +6,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from mailwright.access.api_keys import ApiKeys, Caller
 from mailwright.access.failed_sign_ins import FailedSignIns
@@ -21,7 +21,10 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.raw import AcceptedRaw, Envelope, RawMessages
 from mailwright.sources.smtp import replies
 from mailwright.sources.smtp.connection import SubmissionConnection
+from mailwright.sources.smtp.relay import Relay
 from mailwright.sources.smtp.session import SubmissionSession
+from mailwright.sources.smtp.shadow import ShadowRecorder
+from mailwright.sources.smtp.shadow_session import ShadowSession
 from mailwright.sources.smtp.steps import Client
 
 log = logger(__name__)
@@ -32,6 +35,8 @@ KEY_USER: Final = "apikey"
 _ACCOUNT: Final = "smtp"
 # Memory for large emails that are arriving, on all connections together.
 MAX_BUFFERED_BYTES: Final = 256 * 1024 * 1024
+# The largest email that shadow mode passes on. It is held in memory until the relay has it.
+MAX_PASSED_BYTES: Final = 64 * 1024 * 1024
 
 
 class SmtpServer:
@@ -46,7 +51,9 @@ class SmtpServer:
         *,
         max_connections: int,
         tls: ssl.SSLContext | None = None,
+        shadow: tuple[Relay, ShadowRecorder] | None = None,
     ) -> None:
+        """`shadow` passes all email on to a relay, instead of storing it in the outbox."""
         self._keys = keys
         self._sign_ins = sign_ins
         self._raw_messages = raw_messages
@@ -61,7 +68,8 @@ class SmtpServer:
         self._is_empty = asyncio.Event()  # Set while there is no connection.
         self._is_empty.set()
         self.tls = tls
-        self.max_bytes = MAX_RAW_BYTES
+        self.max_bytes = MAX_RAW_BYTES if shadow is None else MAX_PASSED_BYTES
+        self._shadow = shadow
         self.greeting = replies.reply(220, "", f"{self._name} Mailwright ESMTP")
 
     async def serve(self, listeners: Mapping[socket.socket, bool]) -> None:
@@ -83,6 +91,8 @@ class SmtpServer:
                 await self._is_empty.wait()
         for connection in list(self._connections):
             connection.abort()
+        if self._shadow is not None:
+            await self._shadow[1].close()
 
     # Called by connections.
 
@@ -97,14 +107,17 @@ class SmtpServer:
         self._connections[connection] = network
         self._is_empty.clear()
         self._per_network[network] += 1
-        return SubmissionSession(
-            self,
-            request_id=uuid7(self._clock.now()),
-            name=self._name,
-            address=address,
-            can_start_tls=self.tls is not None and not is_encrypted,
-            needs_tls=not is_encrypted and not is_loopback_address(address),
-        )
+        options: dict[str, Any] = {
+            "request_id": uuid7(self._clock.now()),
+            "name": self._name,
+            "address": address,
+            "can_start_tls": self.tls is not None and not is_encrypted,
+            "needs_tls": not is_encrypted and not is_loopback_address(address),
+        }
+        if self._shadow is None:
+            return SubmissionSession(self, **options)
+        relay, recorder = self._shadow
+        return ShadowSession(self, relay=relay, recorder=recorder, **options)
 
     def closed(self, connection: SubmissionConnection) -> None:
         network = self._connections.pop(connection, None)
@@ -135,9 +148,11 @@ class SmtpServer:
             raise Unauthorized
         caller.require(Scope.SEND)
 
+    async def find_caller(self, client: Client) -> Caller:
+        return await self._keys.authenticate_key(client.key)
+
     async def submit(self, client: Client, envelope: Envelope, content: bytes) -> bytes:
-        caller = await self._keys.authenticate_key(client.key)  # The key may have been revoked since.
-        context = RequestContext(caller, client.request_id)
+        context = RequestContext(await self.find_caller(client), client.request_id)
         return _accepted(await self._raw_messages.send(context, content, envelope.sender, envelope.recipients))
 
     async def _find(self, user: str, key: str) -> Caller | None:

@@ -1,13 +1,14 @@
 """One client's dialogue: commands and their replies, without any I/O."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from mailwright.sources.api.raw import MAX_RECIPIENTS, Envelope, parse_recipient, parse_sender
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.smtp import replies
+from mailwright.sources.smtp.framing import PipelinedEnvelope
 from mailwright.sources.smtp.replies import reply
 from mailwright.sources.smtp.sign_in import SignIn
 from mailwright.sources.smtp.steps import Client, Next, Step, Submitter
@@ -18,6 +19,10 @@ _FROM: Final = re.compile(r"FROM: ?<([^<>\s]*)>(?: (.*))?", re.IGNORECASE)
 _TO: Final = re.compile(r"TO: ?<([^<>\s]+)>(?: (.*))?", re.IGNORECASE)
 _CHUNK: Final = re.compile(r"([0-9]{1,12})( LAST)?", re.IGNORECASE)
 _PARAMETERS: Final = frozenset({"BODY=7BIT", "BODY=8BITMIME", "SMTPUTF8"})
+_OK: Final = Step(replies.OK)
+_NEEDS_UTF8: Final = Step(replies.NEEDS_UTF8)
+_START_DATA: Final = Step(replies.START_DATA, Next.DATA)
+_START_EMAIL: Final = Step(replies.OK + replies.OK + replies.START_DATA, Next.DATA)
 
 
 @dataclass(slots=True)
@@ -25,6 +30,7 @@ class Draft:
     """The email that a client is submitting, until its content is complete."""
 
     sender: str | None = None
+    is_international: bool = False  # Whether addresses may have non-ASCII characters before the @ (SMTPUTF8).
     recipients: list[str] = field(default_factory=list)
     chunks: list[bytes] = field(default_factory=list)
     is_last_chunk: bool = False
@@ -35,6 +41,9 @@ class Draft:
         """The size of the chunks that are kept until the last one."""
         return sum(map(len, self.chunks))
 
+    def allows(self, address: str) -> bool:
+        return self.is_international or address.isascii()
+
     def refuse_content(self) -> bytes | None:
         if self.sender is None:
             return replies.MAIL_FIRST
@@ -42,6 +51,8 @@ class Draft:
 
 
 class SubmissionSession:
+    _needs_single_commands: ClassVar[bool] = False  # True if each command is interpreted elsewhere.
+
     def __init__(
         self, submitter: Submitter, *, request_id: str, name: str, address: str, can_start_tls: bool, needs_tls: bool
     ) -> None:
@@ -49,8 +60,8 @@ class SubmissionSession:
         self._submitter = submitter
         self._request_id = request_id
         self._name = name
-        self._can_start_tls = can_start_tls
-        self._needs_tls = needs_tls
+        self.can_start_tls = can_start_tls
+        self.needs_tls = needs_tls
         self._sign_in = SignIn(submitter, address)
         self._has_greeted = False
         self._errors = 0
@@ -68,11 +79,33 @@ class SubmissionSession:
         command = self._commands.get(verb.upper())
         return self._counted(command(self, argument.strip()) if command is not None else Step(replies.UNKNOWN))
 
+    def begin_email(self, envelope: PipelinedEnvelope) -> Step | None:
+        """Interpret MAIL, RCPT and DATA at once, which takes a third of the time.
+
+        Returns None if one of them would be refused; they are then executed one by one.
+        """
+        if self._needs_single_commands or not self._has_greeted or not self.is_signed_in:
+            return None
+        if self.draft.sender is not None or envelope.size > self._submitter.max_bytes:
+            return None
+        try:
+            sender, recipient = parse_sender(envelope.sender), parse_recipient(envelope.recipient, "to")
+        except RequestInvalid:
+            return None
+        if not (sender.isascii() and recipient.isascii()):
+            return None
+        self.draft.sender = sender
+        self.draft.recipients.append(recipient)
+        return _START_EMAIL
+
     def secure(self) -> None:
         """Forget everything that the client sent before TLS (RFC 3207)."""
-        self._can_start_tls = self._needs_tls = self._has_greeted = False
+        self.can_start_tls = self.needs_tls = self._has_greeted = False
         self._sign_in.forget()
         self.draft = Draft()
+
+    def close(self) -> None:
+        """Do nothing at the end of the connection: the session holds no resources."""
 
     def finish_email(self, content: bytes) -> Step:
         """Submit the email of a DATA command, after removing dot-stuffing."""
@@ -95,37 +128,33 @@ class SubmissionSession:
         return self._counted(Step(refusal, Next.CLOSE if closes else Next.COMMAND))
 
     def _counted(self, step: Step) -> Step:
-        if step.reply[:1] == b"5" and step.then is not Next.CLOSE:
+        if step.reply.startswith(b"5") and step.then is not Next.CLOSE:
             self._errors += 1
             if self._errors >= MAX_ERRORS:
                 return Step(step.reply + replies.TOO_MANY_ERRORS, Next.CLOSE)
         return step
 
-    def _hello(self, argument: str) -> Step:
+    def _hello(self, argument: str, *, has_extensions: bool = True) -> Step:
         if not argument:
             return Step(reply(501, "5.5.4", "Send your host name, for example EHLO app.example.com"))
         self._has_greeted = True
         self.draft = Draft()
+        if not has_extensions:
+            return Step(reply(250, "", self._name))
         lines = [self._name, f"SIZE {self._submitter.max_bytes}", "8BITMIME", "SMTPUTF8", "PIPELINING", "CHUNKING"]
-        lines += ["STARTTLS"] if self._can_start_tls else []
-        lines += [] if self._needs_tls else ["AUTH PLAIN LOGIN"]
-        return Step(replies.multiline(250, [*lines, "ENHANCEDSTATUSCODES"]))
-
-    def _old_hello(self, argument: str) -> Step:
-        step = self._hello(argument)
-        return Step(reply(250, "", self._name)) if argument else step
+        return Step(replies.multiline(250, [*lines, *connection_extensions(self), "ENHANCEDSTATUSCODES"]))
 
     def _start_tls(self, argument: str) -> Step:
         if argument:
             return Step(replies.NO_ARGUMENT)
-        if not self._can_start_tls:
+        if not self.can_start_tls:
             return Step(reply(502, "5.5.1", "STARTTLS is not offered here"))
         return Step(reply(220, "2.0.0", "Begin the TLS handshake"), Next.START_TLS)
 
     def _authenticate(self, argument: str) -> Step:
         if not self._has_greeted:
             return Step(replies.HELLO_FIRST)
-        if self._needs_tls:
+        if self.needs_tls:
             return Step(replies.NO_TLS_YET)
         if self.is_signed_in:
             return Step(reply(503, "5.5.1", "You have already signed in"))
@@ -142,10 +171,13 @@ class SubmissionSession:
         if found[2] and (refusal := _refuse_parameters(found[2], self._submitter.max_bytes)):
             return Step(refusal)
         try:
-            self.draft.sender = parse_sender(found[1])
+            sender = parse_sender(found[1])
         except RequestInvalid as error:
             return Step(reply(553, "5.1.7", str(error)))
-        return Step(replies.OK)
+        self.draft.is_international = "SMTPUTF8" in (found[2] or "").upper().split()
+        if is_allowed := self.draft.allows(sender):
+            self.draft.sender = sender
+        return _OK if is_allowed else _NEEDS_UTF8
 
     def _recipient(self, argument: str) -> Step:
         if self.draft.sender is None:
@@ -158,10 +190,12 @@ class SubmissionSession:
         if len(self.draft.recipients) >= MAX_RECIPIENTS:
             return Step(reply(452, "4.5.3", f"An email has at most {MAX_RECIPIENTS} recipients; send the rest another"))
         try:
-            self.draft.recipients.append(parse_recipient(found[1], "to"))
+            recipient = parse_recipient(found[1], "to")
         except RequestInvalid as error:
             return Step(reply(553, "5.1.3", str(error)))
-        return Step(replies.OK)
+        if is_allowed := self.draft.allows(recipient):
+            self.draft.recipients.append(recipient)
+        return _OK if is_allowed else _NEEDS_UTF8
 
     def _data(self, argument: str) -> Step:
         if argument:
@@ -169,7 +203,7 @@ class SubmissionSession:
         if self.draft.chunks:
             return Step(reply(503, "5.5.1", "DATA cannot follow BDAT"))
         refusal = self.draft.refuse_content()
-        return Step(replies.START_DATA, Next.DATA) if refusal is None else Step(refusal)
+        return _START_DATA if refusal is None else Step(refusal)
 
     def _chunk(self, argument: str) -> Step:
         """Read the chunk even if it is refused, because its bytes would otherwise be taken for commands."""
@@ -201,11 +235,11 @@ class SubmissionSession:
         if argument:
             return Step(replies.NO_ARGUMENT)
         self.draft = Draft()
-        return Step(replies.OK)
+        return _OK
 
-    _commands: Final[dict[str, Callable[["SubmissionSession", str], Step]]] = {
+    _commands: ClassVar[Mapping[str, Callable[[Any, str], Step]]] = {
         "EHLO": _hello,
-        "HELO": _old_hello,
+        "HELO": lambda session, argument: session._hello(argument, has_extensions=False),
         "STARTTLS": _start_tls,
         "AUTH": _authenticate,
         "MAIL": _mail,
@@ -213,11 +247,17 @@ class SubmissionSession:
         "DATA": _data,
         "BDAT": _chunk,
         "RSET": _abort,
-        "NOOP": lambda _session, _argument: Step(replies.OK),
+        "NOOP": lambda _session, _argument: _OK,
         "QUIT": lambda _session, _argument: Step(replies.BYE, Next.CLOSE),
         "VRFY": lambda _session, _argument: Step(reply(252, "2.1.5", "Addresses are not verified; send the email")),
         "HELP": lambda _session, _argument: Step(reply(214, "2.0.0", "EHLO AUTH MAIL RCPT DATA BDAT RSET NOOP QUIT")),
     }
+
+
+def connection_extensions(session: SubmissionSession) -> list[str]:
+    """Return the extensions that concern only the connection with the client."""
+    encryption = ["STARTTLS"] if session.can_start_tls else []
+    return encryption if session.needs_tls else [*encryption, "AUTH PLAIN LOGIN"]
 
 
 def _refuse_parameters(text: str, max_bytes: int) -> bytes | None:

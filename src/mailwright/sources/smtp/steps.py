@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
+from mailwright.access.api_keys import Caller
 from mailwright.sources.api.raw import Envelope
 
 
@@ -18,7 +19,10 @@ class Next(Enum):
     CLOSE = auto()
 
 
-@dataclass(frozen=True, slots=True)
+# These values are immutable, but not declared frozen: they are created for each command, and that takes longer.
+
+
+@dataclass(slots=True)
 class Step:
     """The result of a command: a reply, or work that takes time and ends in another step."""
 
@@ -28,7 +32,7 @@ class Step:
     chunk_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Client:
     """A client that has signed in. All its messages have the request id of its connection."""
 
@@ -41,6 +45,10 @@ class Submitter(Protocol):
 
     async def sign_in(self, user: str, key: str, address: str) -> None:
         """Raise unless this API key may send."""
+        ...
+
+    async def find_caller(self, client: Client) -> Caller:
+        """Return who the client is. The key may have been revoked since it signed in."""
         ...
 
     async def submit(self, client: Client, envelope: Envelope, content: bytes) -> bytes:

@@ -20,6 +20,10 @@ CREATE TABLE tenants (
   guard_rails TEXT,
   frequency_cap TEXT,
   reply_forward_to TEXT,
+  sections TEXT DEFAULT '' NOT NULL,
+  brand TEXT,
+  requires_second_factor BOOLEAN DEFAULT false NOT NULL,
+  approval_over INTEGER,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );
@@ -33,12 +37,33 @@ CREATE TABLE api_keys (
   created_at BIGINT NOT NULL,
   revoked_at BIGINT,
   scopes TEXT DEFAULT 'send read manage' NOT NULL,
+  senders TEXT,
   access_key_id TEXT,
   encrypted_key TEXT,
+  created_by TEXT,
   CONSTRAINT pk_api_keys PRIMARY KEY (id),
   CONSTRAINT uq_api_keys_digest UNIQUE (digest),
   CONSTRAINT uq_api_keys_access_key_id UNIQUE (access_key_id)
 );
+
+CREATE TABLE shadow_emails (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  key_digest TEXT,
+  body_digest TEXT NOT NULL,
+  recipient TEXT NOT NULL,
+  from_domain TEXT,
+  size_bytes BIGINT NOT NULL,
+  is_accepted BOOLEAN NOT NULL,
+  relay_reply TEXT NOT NULL,
+  findings TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  CONSTRAINT pk_shadow_emails PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_shadow_emails_time ON shadow_emails (tenant_id, created_at);
+CREATE INDEX ix_shadow_emails_key ON shadow_emails (tenant_id, key_digest);
 
 CREATE TABLE contacts (
   id $identity NOT NULL,
@@ -81,6 +106,48 @@ CREATE TABLE contact_tags (
 );
 CREATE INDEX ix_contact_tags_of_tenant ON contact_tags (tenant_id, tag, contact_key);
 
+CREATE TABLE contact_events (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  event_id TEXT NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  name TEXT NOT NULL,
+  properties TEXT NOT NULL,
+  occurred_at BIGINT NOT NULL,
+  received_at BIGINT NOT NULL,
+  CONSTRAINT pk_contact_events PRIMARY KEY ($lasting_key),
+  CONSTRAINT uq_contact_events_event_id_tenant_id UNIQUE (event_id, tenant_id)
+);
+CREATE INDEX ix_contact_events_of_contact ON contact_events (tenant_id, email, name, occurred_at);
+CREATE INDEX ix_contact_events_received ON contact_events (tenant_id, received_at);
+
+CREATE TABLE contact_external_ids (
+  tenant_id BIGINT NOT NULL,
+  external_id TEXT NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  CONSTRAINT pk_contact_external_ids PRIMARY KEY (tenant_id, external_id)
+);
+CREATE INDEX ix_contact_external_ids_email ON contact_external_ids (tenant_id, email);
+
+CREATE TABLE contact_event_names (
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  first_at BIGINT NOT NULL,
+  last_at BIGINT NOT NULL,
+  CONSTRAINT pk_contact_event_names PRIMARY KEY (tenant_id, name)
+);
+
+CREATE TABLE contact_event_properties (
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  property TEXT NOT NULL,
+  type TEXT NOT NULL,
+  events BIGINT NOT NULL,
+  last_at BIGINT NOT NULL,
+  CONSTRAINT pk_contact_event_properties PRIMARY KEY (tenant_id, name, property, type)
+);
+
 CREATE TABLE segments (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,
@@ -103,9 +170,45 @@ CREATE TABLE lists (
   created_at BIGINT NOT NULL,
   requires_confirmation BOOLEAN DEFAULT false NOT NULL,
   tracking TEXT,
+  archived_at BIGINT,
   CONSTRAINT pk_lists PRIMARY KEY (id),
   CONSTRAINT uq_lists_tenant_id_list_key UNIQUE (tenant_id, list_key)
 );
+
+CREATE TABLE forms (
+  id $identity NOT NULL,
+  form_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  list_key TEXT NOT NULL,
+  content TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_forms PRIMARY KEY (id),
+  CONSTRAINT uq_forms_form_id UNIQUE (form_id)
+);
+CREATE INDEX ix_forms_tenant_id ON forms (tenant_id);
+
+CREATE TABLE form_submissions (
+  id $identity NOT NULL,
+  submission_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  contact_key BIGINT NOT NULL,
+  form_id TEXT NOT NULL,
+  form_version INTEGER NOT NULL,
+  list_key TEXT NOT NULL,
+  attributes TEXT NOT NULL,
+  consents TEXT NOT NULL,
+  locale TEXT NOT NULL,
+  source TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  confirmed_at BIGINT,
+  CONSTRAINT pk_form_submissions PRIMARY KEY (id),
+  CONSTRAINT uq_form_submissions_submission_id UNIQUE (submission_id)
+);
+CREATE INDEX ix_form_submissions_contact_key ON form_submissions (contact_key);
+CREATE INDEX ix_form_submissions_form_id ON form_submissions (tenant_id, form_id);
 
 CREATE TABLE subscriptions (
   id $identity NOT NULL,
@@ -123,6 +226,115 @@ CREATE TABLE subscriptions (
 );
 CREATE INDEX ix_subscriptions_of_list ON subscriptions (tenant_id, list_key, contact_key)
   WHERE unsubscribed_at IS NULL;
+
+CREATE TABLE sequences (
+  id $identity NOT NULL,
+  sequence_id TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  version INTEGER,
+  trigger_kind TEXT,
+  trigger_value TEXT,
+  reentry_days INTEGER,
+  list_key TEXT,
+  compared_at BIGINT,
+  last_day TEXT,
+  events_after BIGINT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_sequences PRIMARY KEY (id),
+  CONSTRAINT uq_sequences_sequence_id UNIQUE (sequence_id)
+);
+CREATE INDEX ix_sequences_tenant_id_id ON sequences (tenant_id, id);
+CREATE INDEX ix_sequences_trigger ON sequences (tenant_id, trigger_kind, trigger_value);
+
+CREATE TABLE sequence_versions (
+  id $identity NOT NULL,
+  sequence_key BIGINT NOT NULL,
+  version INTEGER NOT NULL,
+  document TEXT NOT NULL,
+  published_at BIGINT NOT NULL,
+  published_by TEXT NOT NULL,
+  CONSTRAINT pk_sequence_versions PRIMARY KEY (id),
+  CONSTRAINT uq_sequence_versions_sequence_key_version UNIQUE (sequence_key, version)
+);
+
+CREATE TABLE sequence_enrolments (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  sequence_key BIGINT NOT NULL,
+  contact_key BIGINT NOT NULL,
+  run INTEGER NOT NULL,
+  entered_at BIGINT NOT NULL,
+  entered_because TEXT NOT NULL,
+  node TEXT,
+  visit INTEGER DEFAULT 0 NOT NULL,
+  waits_since BIGINT,
+  due_at BIGINT,
+  skips_email BOOLEAN DEFAULT false NOT NULL,
+  failure TEXT,
+  ended_at BIGINT,
+  end_reason TEXT,
+  CONSTRAINT pk_sequence_enrolments PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX uq_sequence_enrolments_running ON sequence_enrolments (sequence_key, contact_key)
+  WHERE ended_at IS NULL;
+CREATE INDEX ix_sequence_enrolments_due ON sequence_enrolments (sequence_key, due_at)
+  WHERE ended_at IS NULL AND due_at IS NOT NULL;
+CREATE INDEX ix_sequence_enrolments_contact_key ON sequence_enrolments (contact_key, sequence_key);
+CREATE INDEX ix_sequence_enrolments_sequence_key_id ON sequence_enrolments (sequence_key, id);
+
+CREATE TABLE sequence_steps (
+  id $identity NOT NULL,
+  enrolment_key BIGINT NOT NULL,
+  visit INTEGER NOT NULL,
+  version INTEGER NOT NULL,
+  node TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  at BIGINT NOT NULL,
+  outcome TEXT NOT NULL,
+  outbox_id TEXT,
+  CONSTRAINT pk_sequence_steps PRIMARY KEY (id),
+  CONSTRAINT uq_sequence_steps_enrolment_key_visit UNIQUE (enrolment_key, visit)
+);
+
+CREATE TABLE sequence_members (
+  sequence_key $key NOT NULL,
+  contact_key $key NOT NULL,
+  CONSTRAINT pk_sequence_members PRIMARY KEY (sequence_key, contact_key)
+);
+
+CREATE TABLE deleted_lists (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  list_key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  description TEXT,
+  is_public BOOLEAN NOT NULL,
+  created_at BIGINT NOT NULL,
+  requires_confirmation BOOLEAN NOT NULL,
+  tracking TEXT,
+  archived_at BIGINT,
+  deleted_at BIGINT NOT NULL,
+  deleted_by TEXT NOT NULL,
+  CONSTRAINT pk_deleted_lists PRIMARY KEY (id),
+  CONSTRAINT uq_deleted_lists_tenant_id_list_key UNIQUE (tenant_id, list_key)
+);
+
+CREATE TABLE deleted_subscriptions (
+  deleted_list $key NOT NULL,
+  contact_key $key NOT NULL,
+  subscribed_at BIGINT,
+  source TEXT NOT NULL,
+  is_pending BOOLEAN NOT NULL,
+  confirmed_at BIGINT,
+  requested_consent TEXT,
+  CONSTRAINT pk_deleted_subscriptions PRIMARY KEY (deleted_list, contact_key)
+);
+CREATE INDEX ix_deleted_subscriptions_contact_key ON deleted_subscriptions (contact_key);
 
 CREATE TABLE imports (
   id $identity NOT NULL,
@@ -172,8 +384,38 @@ CREATE TABLE templates (
   format TEXT DEFAULT 'html' NOT NULL,
   source TEXT,
   variables TEXT DEFAULT '[]' NOT NULL,
+  segments TEXT DEFAULT '[]' NOT NULL,
+  archived_at BIGINT,
+  deleted_at BIGINT,
   CONSTRAINT pk_templates PRIMARY KEY (id),
   CONSTRAINT uq_templates_tenant_id_template_id_version UNIQUE (tenant_id, template_id, version)
+);
+
+CREATE TABLE template_drafts (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  template_id TEXT NOT NULL,
+  locale TEXT DEFAULT '' NOT NULL,
+  revision INTEGER NOT NULL,
+  base_version INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  document TEXT,
+  saved_by TEXT NOT NULL,
+  saved_at BIGINT NOT NULL,
+  CONSTRAINT pk_template_drafts PRIMARY KEY (id),
+  CONSTRAINT uq_template_drafts_tenant_id_template_id_locale UNIQUE (tenant_id, template_id, locale)
+);
+
+CREATE TABLE template_editors (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  template_id TEXT NOT NULL,
+  locale TEXT DEFAULT '' NOT NULL,
+  editor TEXT NOT NULL,
+  login TEXT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  CONSTRAINT pk_template_editors PRIMARY KEY (id),
+  CONSTRAINT uq_template_editors_tenant_id_template_id_locale_editor UNIQUE (tenant_id, template_id, locale, editor)
 );
 
 CREATE TABLE images (
@@ -184,6 +426,10 @@ CREATE TABLE images (
   extension TEXT NOT NULL,
   size_bytes INTEGER NOT NULL,
   created_at BIGINT NOT NULL,
+  width INTEGER NOT NULL,
+  height INTEGER NOT NULL,
+  alt TEXT DEFAULT '' NOT NULL,
+  deleted_at BIGINT,
   CONSTRAINT pk_images PRIMARY KEY (id),
   CONSTRAINT uq_images_tenant_id_name UNIQUE (tenant_id, name)
 );
@@ -222,7 +468,7 @@ CREATE TABLE messages (
   list_key TEXT,
   campaign_key BIGINT,
   content_digest TEXT,
-  CONSTRAINT pk_messages PRIMARY KEY ($messages_key),
+  CONSTRAINT pk_messages PRIMARY KEY ($lasting_key),
   CONSTRAINT uq_messages_outbox_id UNIQUE (outbox_id)
 );
 CREATE INDEX ix_messages_content_digest ON messages (tenant_id, content_digest) WHERE content_digest IS NOT NULL;
@@ -271,7 +517,7 @@ CREATE INDEX ix_deliveries_delayed ON deliveries (tenant_id, deferred_since)
 CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
 CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
 CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)
-  WHERE provider IN ('ses', 'sendgrid');
+  WHERE provider IN ('ses', 'sendgrid', 'mailgun', 'postmark', 'resend', 'brevo');
 CREATE INDEX ix_deliveries_rare ON deliveries (tenant_id, status, message_key)
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED');
 CREATE INDEX ix_deliveries_rare_of_lane ON deliveries (lane, status)
@@ -325,7 +571,7 @@ CREATE TABLE accepted_counts (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,
   source TEXT NOT NULL,
-  accepted INTEGER NOT NULL,
+  accepted BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
   CONSTRAINT pk_accepted_counts PRIMARY KEY (id)
 );
@@ -364,6 +610,7 @@ CREATE TABLE workers (
   per_second $double DEFAULT 0 NOT NULL,
   learned_rate $double,
   clock_skew BIGINT,
+  settings_version TEXT,
   CONSTRAINT pk_workers PRIMARY KEY (worker_id)
 );
 
@@ -372,6 +619,81 @@ CREATE TABLE installation (
   value TEXT NOT NULL,
   CONSTRAINT pk_installation PRIMARY KEY (name)
 );
+
+CREATE TABLE stored_settings (
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by TEXT NOT NULL,
+  CONSTRAINT pk_stored_settings PRIMARY KEY (name)
+);
+
+CREATE TABLE sender_domains (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  domain TEXT NOT NULL,
+  sender TEXT NOT NULL,
+  keys TEXT NOT NULL,
+  verified_at BIGINT,
+  checked_at BIGINT,
+  results TEXT NOT NULL,
+  return_path TEXT,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_sender_domains PRIMARY KEY (id),
+  CONSTRAINT uq_sender_domains_tenant_id_domain UNIQUE (tenant_id, domain)
+);
+
+CREATE UNIQUE INDEX ix_sender_domains_verified ON sender_domains (domain) WHERE verified_at IS NOT NULL;
+
+CREATE TABLE dmarc_reports (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  domain TEXT NOT NULL,
+  policy_domain TEXT NOT NULL,
+  reporter TEXT NOT NULL,
+  report_id TEXT NOT NULL,
+  begins_at BIGINT NOT NULL,
+  ends_at BIGINT NOT NULL,
+  policy TEXT NOT NULL,
+  is_partial BOOLEAN NOT NULL,
+  messages BIGINT NOT NULL,
+  aligned BIGINT NOT NULL,
+  skipped_rows INTEGER NOT NULL,
+  sent BIGINT,
+  not_compared TEXT,
+  received_at BIGINT NOT NULL,
+  CONSTRAINT pk_dmarc_reports PRIMARY KEY (id),
+  CONSTRAINT uq_dmarc_reports_tenant_id_domain_reporter_report_id UNIQUE (tenant_id, domain, reporter, report_id)
+);
+CREATE INDEX ix_dmarc_reports_time ON dmarc_reports (tenant_id, domain, ends_at);
+
+CREATE TABLE dmarc_sources (
+  id $identity NOT NULL,
+  report_key BIGINT NOT NULL,
+  source_ip TEXT NOT NULL,
+  header_from TEXT NOT NULL,
+  disposition TEXT NOT NULL,
+  dkim BOOLEAN NOT NULL,
+  spf BOOLEAN NOT NULL,
+  is_signed BOOLEAN,
+  results TEXT NOT NULL,
+  messages BIGINT NOT NULL,
+  CONSTRAINT pk_dmarc_sources PRIMARY KEY (id)
+);
+CREATE INDEX ix_dmarc_sources_report_key ON dmarc_sources (report_key);
+
+CREATE TABLE dmarc_refusals (
+  id $identity NOT NULL,
+  tenant_id BIGINT,
+  domain TEXT NOT NULL,
+  reporter TEXT NOT NULL,
+  name TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  received_at BIGINT NOT NULL,
+  CONSTRAINT pk_dmarc_refusals PRIMARY KEY (id)
+);
+CREATE INDEX ix_dmarc_refusals_tenant_id ON dmarc_refusals (tenant_id, id);
 
 CREATE TABLE campaigns (
   id $identity NOT NULL,
@@ -385,9 +707,12 @@ CREATE TABLE campaigns (
   updated_at BIGINT NOT NULL,
   started_at BIGINT,
   finished_at BIGINT,
-  archived_at BIGINT,
+  published_at BIGINT,
   messages_after_key BIGINT DEFAULT 0 NOT NULL,
   resend_of BIGINT,
+  archived_at BIGINT,
+  deleted_at BIGINT,
+  changed_by TEXT,
   CONSTRAINT pk_campaigns PRIMARY KEY (id),
   CONSTRAINT uq_campaigns_campaign_id UNIQUE (campaign_id)
 );
@@ -429,10 +754,33 @@ CREATE TABLE queue_entries (
   announced TEXT,
   guard TEXT,
   wave INTEGER,
+  digests TEXT,
   CONSTRAINT pk_queue_entries PRIMARY KEY (id),
   CONSTRAINT uq_queue_entries_campaign_key UNIQUE (campaign_key)
 );
 CREATE INDEX ix_queue_entries_open ON queue_entries (tenant_id, id) WHERE completed_at IS NULL;
+
+CREATE TABLE campaign_approvals (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  campaign_key BIGINT NOT NULL,
+  status TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  digests TEXT NOT NULL,
+  recipients INTEGER NOT NULL,
+  plan TEXT NOT NULL,
+  requested_by TEXT NOT NULL,
+  requested_at BIGINT NOT NULL,
+  decided_by TEXT,
+  decided_at BIGINT,
+  comment TEXT,
+  voided_at BIGINT,
+  void_reason TEXT,
+  notified TEXT,
+  CONSTRAINT pk_campaign_approvals PRIMARY KEY (id)
+);
+CREATE INDEX ix_campaign_approvals_campaign_key ON campaign_approvals (campaign_key, id);
+CREATE INDEX ix_campaign_approvals_tenant_id_status ON campaign_approvals (tenant_id, status);
 
 CREATE TABLE campaign_incidents (
   campaign_key BIGINT NOT NULL,
@@ -480,7 +828,7 @@ CREATE TABLE users (
   login TEXT NOT NULL,
   role TEXT NOT NULL,
   tenant_id BIGINT,
-  password_hash TEXT NOT NULL,
+  password_hash TEXT,
   password_changed_at BIGINT NOT NULL,
   totp_secret TEXT,
   totp_enabled_at BIGINT,
@@ -488,9 +836,28 @@ CREATE TABLE users (
   created_at BIGINT NOT NULL,
   seen_at BIGINT,
   disabled_at BIGINT,
+  test_addresses TEXT,
+  email TEXT,
   CONSTRAINT pk_users PRIMARY KEY (id),
   CONSTRAINT uq_users_login UNIQUE (login)
 );
+
+CREATE TABLE account_links (
+  id $identity NOT NULL,
+  digest TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  email TEXT NOT NULL,
+  user_key BIGINT,
+  role TEXT,
+  tenant_id BIGINT,
+  created_by TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  ends_at BIGINT NOT NULL,
+  CONSTRAINT pk_account_links PRIMARY KEY (id),
+  CONSTRAINT uq_account_links_digest UNIQUE (digest)
+);
+
+CREATE INDEX ix_account_links_email ON account_links (email);
 
 CREATE TABLE recovery_codes (
   user_key $key NOT NULL,
@@ -504,6 +871,7 @@ CREATE TABLE sessions (
   user_key BIGINT NOT NULL,
   tenant_id BIGINT NOT NULL,
   awaits_code BOOLEAN NOT NULL,
+  proved_two_factors BOOLEAN DEFAULT false NOT NULL,
   created_at BIGINT NOT NULL,
   seen_at BIGINT NOT NULL,
   ends_at BIGINT NOT NULL,
@@ -514,6 +882,42 @@ CREATE TABLE sessions (
 );
 CREATE INDEX ix_sessions_ends_at ON sessions (ends_at);
 CREATE INDEX ix_sessions_user_key ON sessions (user_key);
+
+CREATE TABLE identities (
+  id $identity NOT NULL,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  user_key BIGINT NOT NULL,
+  email TEXT,
+  is_managed BOOLEAN NOT NULL,
+  created_at BIGINT NOT NULL,
+  seen_at BIGINT,
+  CONSTRAINT pk_identities PRIMARY KEY (id),
+  CONSTRAINT uq_identities_issuer_subject UNIQUE (issuer, subject)
+);
+
+CREATE INDEX ix_identities_user_key ON identities (user_key);
+
+CREATE TABLE passkeys (
+  id $identity NOT NULL,
+  user_key BIGINT NOT NULL,
+  credential_id TEXT NOT NULL,
+  credential TEXT NOT NULL,
+  name TEXT NOT NULL,
+  sign_count BIGINT NOT NULL,
+  created_at BIGINT NOT NULL,
+  used_at BIGINT,
+  CONSTRAINT pk_passkeys PRIMARY KEY (id),
+  CONSTRAINT uq_passkeys_credential_id UNIQUE (credential_id)
+);
+
+CREATE INDEX ix_passkeys_user_key ON passkeys (user_key);
+
+CREATE TABLE used_challenges (
+  digest TEXT NOT NULL,
+  ends_at BIGINT NOT NULL,
+  CONSTRAINT pk_used_challenges PRIMARY KEY (digest)
+);
 
 CREATE TABLE failed_sign_ins (
   subject TEXT NOT NULL,
@@ -589,7 +993,7 @@ CREATE TABLE webhook_cursor (
   name TEXT NOT NULL,
   position BIGINT NOT NULL,
   seen BIGINT NOT NULL,
-  seen_before BIGINT NOT NULL,
+  writers TEXT NOT NULL,
   CONSTRAINT pk_webhook_cursor PRIMARY KEY (name)
 );
 
@@ -841,12 +1245,13 @@ CREATE INDEX ix_retention_tombstones_lane ON retention_tombstones (lane);
 
 CREATE TABLE deleted_messages (
   outbox_id TEXT NOT NULL,
-  tenant_id BIGINT NOT NULL,
   to_email TEXT NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  is_copy INTEGER NOT NULL,
   provider TEXT,
   created_at BIGINT NOT NULL,
   deleted_at BIGINT NOT NULL,
-  CONSTRAINT pk_deleted_messages PRIMARY KEY (outbox_id)
+  CONSTRAINT pk_deleted_messages PRIMARY KEY (outbox_id, to_email)
 );
 CREATE INDEX ix_deleted_messages_to_email ON deleted_messages (to_email);
 CREATE INDEX ix_deleted_messages_deleted_at ON deleted_messages (deleted_at);
@@ -860,6 +1265,7 @@ CREATE TABLE retention_exports (
   exported BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
+  replaced_at BIGINT,
   CONSTRAINT pk_retention_exports PRIMARY KEY (file)
 );
 CREATE INDEX ix_retention_exports_of_rule ON retention_exports (tenant_id, kind, created_at);

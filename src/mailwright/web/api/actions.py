@@ -33,6 +33,8 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
     ActionKind.ACCEPT_FAILURES: ActionRoute("POST", "/v1/campaigns/{subject}/accept-failures"),
     ActionKind.ACCEPT_INCIDENTS: ActionRoute("POST", "/v1/campaigns/{subject}/accept-incidents"),
     ActionKind.OPEN_WAVE: ActionRoute("POST", "/v1/campaigns/{subject}/open-wave"),
+    ActionKind.REQUEST_APPROVAL: ActionRoute("POST", "/v1/campaigns/{subject}/plan"),
+    ActionKind.SHOW_PLAN: ActionRoute("GET", "/v1/campaigns/{subject}/plan"),
     ActionKind.FIND_DOUBTS: ActionRoute("GET", "/v1/campaigns/{subject}/in-doubt"),
 }
 
@@ -40,7 +42,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
 def action_requests(actions: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
     """Return the requests that the caller's scopes allow."""
     requests = [_request(action) for action in actions]
-    return [each for each in requests if scope_of(each["method"], each["path"].partition("?")[0]) in caller.scopes]
+    return [each for each in requests if caller.allows(scope_of(each["method"], each["path"].partition("?")[0]))]
 
 
 def _request(action: Action) -> dict[str, Any]:

@@ -26,13 +26,18 @@ KEY_PATTERN = r"^[ -~]{1,255}$"
 
 _KEY = re.compile(KEY_PATTERN)
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
+EVENTS_PATH = "/v1/events"
 # What only administrators see and change in the dashboard needs their role here too.
-_ADMIN_PATHS = re.compile(r"/v1/(?:retention|webhooks)(?:/.*)?")
+_ADMIN_PATHS = re.compile(r"/v1/(?:domains|retention|webhooks)(?:/.*)?")
+_ADMIN_CHANGES = re.compile(r"/v1/(?:approvals|brand)")
 # POST requests that change nothing.
-_READ_ONLY = re.compile(r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count")
+_READ_ONLY = re.compile(
+    r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count"
+    r"|/v1/sequences/[^/]+/rehearse"
+)
 # Requests that only create or change drafts. The routes make sure of it if the caller lacks the scope `manage`.
 _PROPOSALS = {
-    "POST": re.compile(r"/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight)"),
+    "POST": re.compile(r"/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight|plan)"),
     "PUT": re.compile(r"/v1/campaigns/[^/]+|/v1/templates/[^/]+"),
 }
 
@@ -53,7 +58,9 @@ async def caller_of(request: Request) -> Caller:
 
 async def _signed_in(request: Request) -> Caller:
     """Grant a signed-in user the scopes of their role. Changes must come from a page of the dashboard."""
-    needed = Role.ADMIN if _ADMIN_PATHS.fullmatch(request.scope["path"]) else Role.VIEWER
+    path, is_change = request.scope["path"], request.method not in SAFE_METHODS
+    is_for_admins = _ADMIN_PATHS.fullmatch(path) or (is_change and _ADMIN_CHANGES.fullmatch(path))
+    needed = Role.ADMIN if is_for_admins else Role.VIEWER
     try:
         visitor = await visitor_of(request, needed)
     except (SignInRequired, SecondFactorRequired) as error:
@@ -67,7 +74,9 @@ def scope_of(method: str, path: str) -> Scope:
         return Scope.READ
     if method in _PROPOSALS and _PROPOSALS[method].fullmatch(path):
         return Scope.PROPOSE
-    return Scope.SEND if path in _SEND_PATHS else Scope.MANAGE
+    if path in _SEND_PATHS:
+        return Scope.SEND
+    return Scope.EVENTS if path == EVENTS_PATH else Scope.MANAGE
 
 
 async def request_context_of(request: Request) -> RequestContext:

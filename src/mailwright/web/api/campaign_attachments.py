@@ -10,11 +10,14 @@ from mailwright.sources.api.requests import Attachment
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns/{campaignId}/attachments", tags=["campaigns"])
+router = APIRouter(
+    prefix="/v1/campaigns/{campaignId}/attachments", tags=["campaigns"], dependencies=[RequireCampaignSender]
+)
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND))

@@ -16,11 +16,12 @@ from mailwright.schemas.exclusions import (
 from mailwright.schemas.paging import decode_cursor
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import describe_files, describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 @router.get(

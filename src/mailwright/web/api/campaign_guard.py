@@ -9,11 +9,12 @@ from mailwright.outbox.audit_log import API
 from mailwright.schemas.guard_rails import GuardReportResponse, guard_report_response
 from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 @router.get(

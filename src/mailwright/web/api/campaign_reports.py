@@ -34,12 +34,13 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.report_figures import load_figures
 from mailwright.sources.campaigns.response_segments import create_segment
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1", tags=["campaigns"])
+router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 _CSV = "text/csv; charset=utf-8"
 

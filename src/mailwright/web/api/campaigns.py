@@ -20,6 +20,7 @@ from mailwright.schemas.campaigns import (
     CampaignDuplicateRequest,
     CampaignExtendRequest,
     CampaignExtendResponse,
+    CampaignListQuery,
     CampaignListResponse,
     CampaignMoveRequest,
     CampaignMoveResponse,
@@ -45,6 +46,7 @@ from mailwright.schemas.campaigns import (
 )
 from mailwright.schemas.messages import ResolveRequest
 from mailwright.schemas.paging import decode_cursor
+from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_existing
@@ -52,24 +54,26 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
+from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.paging import PageQuery
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 _CAMPAIGN_RESPONSES = describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: CampaignListResponse}))
-async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
+async def list_campaigns(engine: EngineDep, caller: CallerDep, page: Annotated[CampaignListQuery, Query()]) -> Response:
     """List the campaigns, latest first."""
     campaigns = await engine.campaigns.list_page(
-        tenant_id=caller.tenant_id, limit=page.limit, before=page.before("campaign")
+        tenant_id=caller.tenant_id, limit=page.limit, before=page.before("campaign"), state=page.state
     )
     async with engine.database.read() as tx:
         queue = await progress.list_positions(tx, engine.clock.now(), tenant_id=caller.tenant_id)
@@ -93,6 +97,7 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: PageQuery) 
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Create a draft. The pre-send check runs when the campaign starts, or through the `preflight` route."""
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
+    require_sender(caller, wanted.sender or await engine.directory.default_sender(caller.tenant_id))
     await require_existing(engine.database, caller.tenant_id, wanted)
     made = await engine.campaigns.create(_actor(caller), caller.tenant_id, wanted)
     return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
@@ -118,6 +123,7 @@ async def edit(request: Request, campaignId: str, engine: EngineDep, caller: Cal
     """
     wanted = parse_strict(CampaignRequest, await read_json(request), await _zone(engine, caller))
     await _find(engine, caller, campaignId)
+    require_sender(caller, wanted.sender or await engine.directory.default_sender(caller.tenant_id))
     await require_existing(engine.database, caller.tenant_id, wanted)
     must_be_own = not caller.allows(Scope.MANAGE)
     edited = await engine.campaigns.edit(_actor(caller), campaignId, wanted, must_be_own=must_be_own)
@@ -131,7 +137,9 @@ async def edit(request: Request, campaignId: str, engine: EngineDep, caller: Cal
 async def preflight(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Run the pre-send check without starting the campaign."""
     campaign = await _find(engine, caller, campaignId)
-    return json_response(campaign_check_response(await _check(engine, campaign)))
+    found = await _check(engine, campaign)
+    reviewed = await digest_checked(campaign, found, engine.campaigns.rules)
+    return json_response(campaign_check_response(found, reviewed))
 
 
 @router.post(
@@ -147,7 +155,8 @@ async def start(
     """Freeze the content and put the campaign in the queue; a worker then enqueues the messages.
 
     An error lists every reason why the campaign cannot start. A send time in the past also prevents the start, unless
-    `sendNow` is true.
+    `sendNow` is true. With `reviewed`, a campaign that has changed since its pre-send check does not start: 409
+    `CHANGED_SINCE_REVIEW` names what changed.
     """
     with _problems_are_field_errors():
         campaign, warnings = await engine.campaigns.start_with_warnings(
@@ -156,6 +165,7 @@ async def start(
             _context(engine),
             overrides_rules=query.override_sender_rules,
             send_now=query.send_now,
+            reviewed=query.reviewed,
         )
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
@@ -213,6 +223,38 @@ async def resume(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
 async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Cancel all messages that have not been sent yet. The report keeps the sent messages."""
     return json_response(await _campaign_response(engine, await engine.campaigns.cancel(_actor(caller), campaignId)))
+
+
+@router.post("/{campaignId}/withdraw", responses=_CAMPAIGN_RESPONSES)
+async def withdraw(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Make a draft again of a campaign that has not begun to send."""
+    campaign = await engine.campaign_removal.withdraw(_actor(caller), campaignId)
+    return json_response(await _campaign_response(engine, campaign))
+
+
+@router.post("/{campaignId}/archive", responses=_CAMPAIGN_RESPONSES)
+async def archive(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Hide a draft or a finished campaign from the list of campaigns. Its messages and report stay."""
+    campaign = await engine.campaign_removal.archive(_actor(caller), campaignId)
+    return json_response(await _campaign_response(engine, campaign))
+
+
+@router.delete(
+    "/{campaignId}",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def delete(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Delete a campaign that never started. `restore` brings it back. A started campaign can be archived instead."""
+    await engine.campaign_removal.delete(_actor(caller), campaignId)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post("/{campaignId}/restore", responses=_CAMPAIGN_RESPONSES)
+async def restore(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Bring back an archived or deleted campaign."""
+    campaign = await engine.campaign_removal.restore(_actor(caller), campaignId)
+    return json_response(await _campaign_response(engine, campaign))
 
 
 @router.post(

@@ -22,6 +22,7 @@ from mailwright.schemas.contacts import (
     SnoozeRequest,
     contact_response,
 )
+from mailwright.schemas.sequences import SequenceRunListResponse, run_list_response
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
@@ -78,6 +79,16 @@ async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Show the history of a contact, latest first: subscriptions, status, and the events of the latest messages."""
     entries = await personal_data.load_history(engine.database, caller.tenant_id, email)
     return json_response(ContactHistoryResponse(history=entries))
+
+
+@router.get(
+    "/{email:path}/sequences",
+    responses=describe_responses({HTTPStatus.OK: SequenceRunListResponse}, HTTPStatus.NOT_FOUND),
+)
+async def sequences(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Explain the contact's runs through sequences: why they got an email or not, what comes next and when."""
+    found = await engine.sequences.explanations.of_person(caller.tenant_id, email)
+    return json_response(run_list_response(found, engine.clock.now()))
 
 
 @router.post(

@@ -65,7 +65,7 @@ async def send(request: Request) -> Response:
     """
     context, engine = await request_context_of(request), engine_of(request)
     accepted = await engine.api_messages.send(context, await read_json(request))
-    response = accepted_content(accepted, await _held(engine))
+    response = accepted_content(accepted, await _sending_held(engine))
     if accepted.is_replay:
         return json_response(response, HTTPStatus.OK, {"Idempotent-Replay": "true"})
     return json_response(response, HTTPStatus.ACCEPTED)
@@ -84,7 +84,7 @@ async def send_batch(request: Request) -> Response:
     """
     context, engine = await request_context_of(request), engine_of(request)
     results = await engine.api_messages.send_batch(context, await read_json(request, MAX_BATCH_BYTES))
-    return json_response(batch_content(results, await _held(engine)), HTTPStatus.ACCEPTED)
+    return json_response(batch_content(results, await _sending_held(engine)), HTTPStatus.ACCEPTED)
 
 
 @router.post(
@@ -110,7 +110,7 @@ async def send_raw(request: Request, query: Annotated[RawQuery, Query()]) -> Res
         raise InvalidEmail("The email has only one line. With curl, use --data-binary, because -d removes line ends.")
     content = with_crlf(received)
     accepted = await engine.raw_messages.send(context, content, query.sender, query.to)
-    response = raw_accepted_response(accepted, await _held(engine))
+    response = raw_accepted_response(accepted, await _sending_held(engine))
     if accepted.is_replay:
         return json_response(response, HTTPStatus.OK, {"Idempotent-Replay": "true"})
     return json_response(response, HTTPStatus.ACCEPTED)
@@ -173,7 +173,7 @@ async def resolve(request: Request, outboxId: str, engine: EngineDep, caller: Ca
     return _status(outboxId, status)
 
 
-async def _held(engine: Engine) -> SendingHeldResponse | None:
+async def _sending_held(engine: Engine) -> SendingHeldResponse | None:
     return sending_held_response(await engine.hold_watch.current(), engine.clock.now())
 
 

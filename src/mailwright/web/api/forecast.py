@@ -55,6 +55,7 @@ async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response
         tenant_id=caller.tenant_id,
         store=engine.templates,
         known=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
+        approvals=engine.campaign_approvals,
     )
     actions = action_requests(explanation.actions, caller)
     return json_response({**campaign_explanation(explanation), "actions": actions})

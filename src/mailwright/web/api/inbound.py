@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import MailwrightError
-from mailwright.events import sendgrid, sns
+from mailwright.events import sns
 from mailwright.events.inbound_webhooks import InboundWebhooks
+from mailwright.events.parsed_events import MAX_BODY_BYTES
 from mailwright.events.rejected_events import (
     EventRejected,
     MalformedEvent,
@@ -52,7 +53,35 @@ async def ses_events(request: Request) -> Response:
 @router.post("/sendgrid-events", responses=_RESPONSES)
 async def sendgrid_events(request: Request) -> Response:
     """Receive events from SendGrid's signed event webhook."""
-    return await _receive(request, InboundWebhooks.receive_sendgrid, sendgrid.MAX_BODY_BYTES)
+    return await _receive(request, InboundWebhooks.receive_sendgrid, MAX_BODY_BYTES)
+
+
+@router.post("/mailgun-events", responses=_RESPONSES)
+async def mailgun_events(request: Request) -> Response:
+    """Receive events from Mailgun's signed webhooks."""
+    return await _receive_vendor(request, "mailgun")
+
+
+@router.post("/resend-events", responses=_RESPONSES)
+async def resend_events(request: Request) -> Response:
+    """Receive events from Resend's signed webhooks."""
+    return await _receive_vendor(request, "resend")
+
+
+@router.post("/postmark-events", responses=_RESPONSES)
+async def postmark_events(request: Request) -> Response:
+    """Receive events from Postmark's webhooks, with a password in their URL."""
+    return await _receive_vendor(request, "postmark")
+
+
+@router.post("/brevo-events", responses=_RESPONSES)
+async def brevo_events(request: Request) -> Response:
+    """Receive events from Brevo's webhooks, with a bearer token or a password in their URL."""
+    return await _receive_vendor(request, "brevo")
+
+
+async def _receive_vendor(request: Request, name: str) -> Response:
+    return await _receive(request, lambda webhooks, *args: webhooks.receive_vendor(name, *args), MAX_BODY_BYTES)
 
 
 async def _receive(

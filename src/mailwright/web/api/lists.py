@@ -1,8 +1,9 @@
 """HTTP routes of mailing lists and subscriptions."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.audience import contacts, lists
@@ -11,11 +12,13 @@ from mailwright.schemas.contacts import ContactResponse, contact_response
 from mailwright.schemas.lists import (
     ListRequest,
     ListResponse,
+    ListsQuery,
     ListsResponse,
     ListUpdateRequest,
     SubscribeRequest,
     UnsubscribeRequest,
 )
+from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
@@ -24,11 +27,14 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/lists", tags=["lists"])
 
+_REMOVAL_RESPONSES = describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: ListsResponse}))
-async def list_lists(engine: EngineDep, caller: CallerDep) -> Response:
+async def list_lists(engine: EngineDep, caller: CallerDep, query: Annotated[ListsQuery, Query()]) -> Response:
     """List the mailing lists, by name. `general`, which stands for all bulk messages, is not listed."""
-    return json_response(ListsResponse(lists=await lists.list_all(engine.database, caller.tenant_id)))
+    found = await lists.list_all(engine.database, caller.tenant_id, with_archived=query.archived)
+    return json_response(ListsResponse(lists=found))
 
 
 @router.post(
@@ -88,14 +94,29 @@ async def change(request: Request, listKey: str, engine: EngineDep, caller: Call
 @router.delete(
     "/{listKey}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=_REMOVAL_RESPONSES,
 )
 async def delete(listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Delete a mailing list and its subscriptions. The contacts stay, and past unsubscribes stay recorded.
 
-    A list that a campaign or an article is being sent to cannot be deleted.
+    A list that an unfinished campaign, an article or a segment uses cannot be deleted. `restore` brings the list and
+    its subscriptions back for 30 days.
     """
-    await lists.delete(engine.database, engine.clock, caller.tenant_id, listKey, actor=actor_of(caller))
+    await engine.list_removal.delete(caller.tenant_id, listKey, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post("/{listKey}/archive", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+async def archive(listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Hide a mailing list: sign-up forms, preference pages and campaigns no longer offer it. Its subscribers stay."""
+    await engine.list_removal.archive(caller.tenant_id, listKey, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post("/{listKey}/restore", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+async def restore(listKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Bring back an archived or deleted mailing list with its subscribers."""
+    await engine.list_removal.restore(caller.tenant_id, listKey, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
@@ -117,6 +138,7 @@ async def subscribe(request: Request, listKey: str, engine: EngineDep, caller: C
         status = ContactStatusService(engine.database, engine.clock)
         await status.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=actor_of(caller))
     else:
+        require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
         double_opt_in = await engine.double_opt_in()
         await double_opt_in.subscribe(caller.tenant_id, wanted.email, listKey, source="api", actor=actor_of(caller))
     return await _contact(engine, caller, wanted.email)

@@ -18,6 +18,7 @@ from mailwright.schemas.notifications import (
     notification_response,
 )
 from mailwright.schemas.paging import decode_cursor
+from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import parse
 from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.web.api.caller import CallerDep, actor_of
@@ -61,6 +62,7 @@ async def emit(request: Request, engine: EngineDep, caller: CallerDep) -> Respon
 
     Repeating an event within the deduplication window of its kind changes nothing, and `isRepeat` is true.
     """
+    require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
     event = parse(NotificationEventRequest, await read_json(request)).event()
     async with _open_service(engine, caller) as service:
         if service is None:
@@ -90,6 +92,7 @@ async def requeue(notificationId: NotificationId, engine: EngineDep, caller: Cal
     async with _open_service(engine, caller) as service:
         if service is None:
             raise NotFound
+        require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
         return json_response(notification_response(await service.requeue(notificationId, actor=actor_of(caller))))
 
 

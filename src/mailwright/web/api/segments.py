@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.app.segment_removal import delete_segment
 from mailwright.audience import segments
 from mailwright.audience.segments import Segment
 from mailwright.schemas.contacts import ContactListResponse
@@ -77,7 +78,7 @@ async def count(request: Request, engine: EngineDep, caller: CallerDep) -> Respo
 async def show(request: Request, segmentKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a segment and the number of contacts that match now, whether or not they may receive email."""
     segment = await segments.find(engine.database, caller.tenant_id, segmentKey)
-    return json_response(segment_count_response(segment, await people_in(request, caller.tenant_id, segment)))
+    return json_response(segment_count_response(segment, await cached_member_count(request, caller.tenant_id, segment)))
 
 
 @router.get(
@@ -123,17 +124,15 @@ async def change(request: Request, segmentKey: str, engine: EngineDep, caller: C
 @router.delete(
     "/{segmentKey}",
     status_code=HTTPStatus.NO_CONTENT,
-    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def remove(segmentKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Delete a segment. The contacts stay."""
-    await segments.delete_segment(
-        engine.database, caller.tenant_id, segmentKey, actor=actor_of(caller), clock=engine.clock
-    )
+    """Delete a segment. The contacts stay. A segment that a draft campaign or a template names cannot be deleted."""
+    await delete_segment(engine.database, engine.clock, caller.tenant_id, segmentKey, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-async def people_in(request: Request, tenant_id: int, segment: Segment) -> int:
+async def cached_member_count(request: Request, tenant_id: int, segment: Segment) -> int:
     """Count the contacts of a segment. The count visits every contact, so it is cached for a few seconds."""
     engine = engine_of(request)
 

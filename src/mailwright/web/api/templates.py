@@ -12,7 +12,8 @@ from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidSubject, InvalidTemplate
-from mailwright.content.template_store import StoredTemplate, diff_versions
+from mailwright.content.template_store import StoredTemplate, TemplateExists, diff_versions
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.schemas.templates import (
     TemplateCheckQuery,
     TemplateCheckResponse,
@@ -45,13 +46,15 @@ VersionQuery = Annotated[TemplateVersionQuery, Query()]
 DiffQuery = Annotated[TemplateDiffQuery, Query()]
 CheckQuery = Annotated[TemplateCheckQuery, Query()]
 
+_REMOVAL_RESPONSES = describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: TemplateListResponse}))
 async def list_templates(
     engine: EngineDep, caller: CallerDep, query: Annotated[TemplateListQuery, Query()]
 ) -> Response:
     """List the templates, by id, each with its latest versions."""
-    found = await engine.templates.list_page(caller.tenant_id, limit=query.limit, after=query.after)
+    found = await engine.templates.list_page(caller.tenant_id, limit=query.limit, after=query.after, state=query.state)
     templates = [template_summary_response(latest) for latest in found]
     next_after = templates[-1].template_id if len(templates) == query.limit else None
     return json_response(TemplateListResponse(templates=templates, next_after=next_after))
@@ -67,14 +70,19 @@ async def write(request: Request, templateId: str, engine: EngineDep, caller: Ca
     """Create a new version. Earlier versions stay, and so do the messages that use them."""
     check_template_id(templateId)
     draft = parse_template(await read_json(request)).draft()
-    with _template_errors_name(draft.format):
-        stored = await engine.templates.write(
-            caller.tenant_id,
-            templateId,
-            draft,
-            actor=actor_of(caller),
-            must_be_new=not caller.allows(Scope.MANAGE),
-        )
+    try:
+        with _template_errors_name(draft.format):
+            stored = await engine.templates.write(
+                caller.tenant_id,
+                templateId,
+                draft,
+                actor=actor_of(caller),
+                must_be_unused=not caller.allows(Scope.MANAGE),
+            )
+    except TemplateExists as error:
+        if caller.allows(Scope.MANAGE):
+            raise
+        raise NotPossibleNow(f"{error} A new version of it requires the scope `manage`.", field=error.field) from error
     return json_response(template_response(stored), HTTPStatus.CREATED)
 
 
@@ -127,6 +135,30 @@ async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: Ch
     context = PresendContext(is_bulk=query.bulk, postal_address=engine.postal_address)
     issues = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=context)
     return json_response(template_check_response(issues))
+
+
+@router.delete("/{templateId}", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+async def delete(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Delete a template. Messages that were accepted with it still use it. `restore` brings it back.
+
+    A template that an unfinished campaign or a notification type uses cannot be deleted.
+    """
+    await engine.template_removal.delete(caller.tenant_id, templateId, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post("/{templateId}/archive", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+async def archive(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Hide a template from the list of templates. Messages can still name its id. A new version brings it back."""
+    await engine.template_removal.archive(caller.tenant_id, templateId, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post("/{templateId}/restore", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+async def restore(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Bring back an archived or deleted template."""
+    await engine.template_removal.restore(caller.tenant_id, templateId, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The account page: password, two-factor authentication and active sessions."""
+"""The account page: password, two-factor authentication, identity provider and active sessions."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
@@ -9,14 +9,23 @@ from starlette.responses import Response
 
 from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
+from mailwright.access.users import email_of
 from mailwright.app.wiring import Engine
-from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.schemas.time_text import count_text
+from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.oidc import set_connecting_cookie
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import ViewerDep, Visitor, host_of
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/account", route_class=PageRoute, include_in_schema=False)
+
+
+# How long after a sign-in users without a password can change their account.
+RECENT_SIGN_IN: Final[Instant] = 15 * MINUTE
 
 
 class WrongPassword(InvalidInput):
@@ -27,7 +36,7 @@ class WrongPassword(InvalidInput):
 
 @router.get("")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    return await _page(request, engine, visitor)
+    return await account_page(request, engine, visitor)
 
 
 @router.post("/password")
@@ -35,19 +44,30 @@ async def change_password(request: Request, engine: EngineDep, visitor: ViewerDe
     """Change the password and end all other sessions."""
     form = await read_fields(request)
     try:
-        await _require_password(request, engine, visitor, form["current"])
+        await require_password(request, engine, visitor, form["current"])
         digest = visitor.session.digest
         await engine.users.change_password(
             visitor.user.login, form["password"], actor=visitor.actor, keep_session=digest
         )
     except (InvalidInput, TooManyFailedSignIns) as error:
-        return await _page(request, engine, visitor, error)
+        return await account_page(request, engine, visitor, error)
     return redirect(request, "/account", "Password changed. All other sessions were signed out.")
+
+
+@router.post("/email")
+async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    form = await read_fields(request)
+    try:
+        await require_password(request, engine, visitor, form["current"])
+        await engine.users.change_email(visitor.user.login, form["email"], actor=visitor.actor)
+    except (InvalidInput, TooManyFailedSignIns) as error:
+        return await account_page(request, engine, visitor, error, place="email", email=form["email"])
+    return redirect(request, "/account", "Email address saved.")
 
 
 @router.post("/second-factor")
 async def begin_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    await engine.users.begin_second_factor(visitor.user)
+    await engine.second_factors.begin(visitor.user)
     return redirect(request, "/account#second-factor")
 
 
@@ -55,10 +75,10 @@ async def begin_second_factor(request: Request, engine: EngineDep, visitor: View
 async def confirm_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """Turn on the second factor and show the recovery codes, which are never shown again."""
     form = await read_fields(request)
-    codes = await engine.users.confirm_second_factor(visitor.user, form["code"], keep_session=visitor.session.digest)
+    codes = await engine.second_factors.confirm(visitor.user, form["code"], keep_session=visitor.session.digest)
     if codes is None:
         error = InvalidInput("Wrong code. Check that the clock of your phone is correct.", field="code")
-        return await _page(request, engine, visitor, error)
+        return await account_page(request, engine, visitor, error)
     return await page(request, visitor, "recovery_codes.html", codes=codes)
 
 
@@ -66,11 +86,40 @@ async def confirm_second_factor(request: Request, engine: EngineDep, visitor: Vi
 async def remove_second_factor(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     form = await read_fields(request)
     try:
-        await _require_password(request, engine, visitor, form["current"])
+        await require_password(request, engine, visitor, form["current"])
     except (InvalidInput, TooManyFailedSignIns) as error:
-        return await _page(request, engine, visitor, error, place="drop")
-    await engine.users.remove_second_factor(visitor.user.login, actor=visitor.actor)
-    return redirect(request, "/account", "Two-factor authentication turned off.")
+        return await account_page(request, engine, visitor, error, place="drop")
+    await engine.second_factors.remove(visitor.user, actor=visitor.actor, with_passkeys=False)
+    return redirect(request, "/account", "Authenticator app removed.")
+
+
+@router.post("/identities")
+async def connect_identity(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    """Confirm the user, then let them continue to the identity provider."""
+    form = await read_fields(request)
+    if engine.identities is None:
+        raise NotFound("No identity provider is configured.")
+    try:
+        await require_password(request, engine, visitor, form["current"])
+    except (InvalidInput, TooManyFailedSignIns) as error:
+        return await account_page(request, engine, visitor, error, place="identity")
+    response = await page(request, visitor, "connect_identity.html", label=engine.settings.oidc_label)
+    set_connecting_cookie(request, response, engine.identities, visitor.user)
+    return response
+
+
+@router.post("/identities/{identity_id}/drop")
+async def disconnect_identity(request: Request, engine: EngineDep, visitor: ViewerDep, identity_id: int) -> Response:
+    if engine.identities is None:
+        raise NotFound("No identity provider is configured.")
+    await engine.identities.disconnect(visitor.user, identity_id, actor=visitor.actor)
+    return redirect(request, "/account", f"{engine.settings.oidc_label} disconnected.")
+
+
+@router.post("/sessions/end-others")
+async def end_other_sessions(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    ended = await engine.sessions.end_others(visitor.session)
+    return redirect(request, "/account", f"{count_text(ended, 'other session')} signed out.")
 
 
 @router.post("/sessions/{session_id}/end")
@@ -79,22 +128,41 @@ async def end_session(request: Request, engine: EngineDep, visitor: ViewerDep, s
     return redirect(request, "/account", "Session signed out.")
 
 
-async def _require_password(request: Request, engine: Engine, visitor: Visitor, password: str) -> None:
-    """Ask for the password again, so that an unlocked screen is not enough to take over the account."""
+async def require_password(request: Request, engine: Engine, visitor: Visitor, password: str) -> None:
+    """Ask for the password again, so that an unlocked screen is not enough to take over the account.
+
+    Users without a password must have signed in recently.
+    """
+    if not visitor.user.has_password:
+        if engine.clock.now() - visitor.session.created_at > RECENT_SIGN_IN:
+            raise WrongPassword("Sign out, sign in again and repeat this within 15 minutes.", field="current")
+        return
     if not await engine.users.confirm_password(visitor.user, password, host_of(request)):
         raise WrongPassword(field="current")
 
 
-async def _page(
-    request: Request, engine: Engine, visitor: Visitor, error: MailwrightError | None = None, place: str = ""
+async def account_page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    error: MailwrightError | None = None,
+    *,
+    place: str = "",
+    email: str | None = None,
 ) -> Response:
-    secret = None if visitor.user.has_second_factor else await engine.users.pending_secret(visitor.user)
+    secret = None if visitor.user.has_totp else await engine.second_factors.pending_secret(visitor.user)
     values: dict[str, Any] = {
-        "sessions": await engine.sessions.list_for_user(visitor.session),
+        "sessions": await engine.sessions.list_for_user(visitor.user, visitor.session),
+        "passkeys": await engine.passkeys.list_for_user(visitor.user),
+        "can_add_passkeys": engine.passkeys.is_available,
+        "device": labels.known_browser(request.headers.get("user-agent", "")) or "",
         "secret": secret,
         "picture": Markup(second_factor.qr_code_svg(secret, visitor.user.login)) if secret else None,  # noqa: S704
         "errors": field_errors(error) if error is not None else Errors(),
         "place": place,
+        "identities": await engine.identities.list_for_user(visitor.user) if engine.identities is not None else None,
+        "label": engine.settings.oidc_label,
+        "email": email if email is not None else email_of(visitor.user.login, visitor.user.email) or "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "account.html", status=status, **values)

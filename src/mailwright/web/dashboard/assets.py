@@ -21,10 +21,13 @@ FOLDERS: Final = (Path(__file__).parent / "static", Path(__file__).parent / "ven
 MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
 }
-# Smaller files are not worth compressing.
+# Fonts and images are compressed already, and smaller files are not worth compressing.
+_COMPRESSED: Final = (".png", ".woff2")
 _WORTH_COMPRESSING: Final = 1_000
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
@@ -66,7 +69,7 @@ def file_response(request: Request, file: Path, media_type: str, headers: Mappin
 @cache
 def _content(file: Path, takes_gzip: bool) -> tuple[bytes, str | None]:
     content = file.read_bytes()
-    if takes_gzip and len(content) >= _WORTH_COMPRESSING:
+    if takes_gzip and file.suffix not in _COMPRESSED and len(content) >= _WORTH_COMPRESSING:
         return gzip.compress(content, mtime=0), "gzip"
     return content, None
 

@@ -1,22 +1,22 @@
 """Campaign pages: list, progress, forecast, recipients and actions."""
 
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from mailwright.app.wiring import Engine
-from mailwright.audience import segments
-from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
+from mailwright.audience import lists, segments
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import parse_time
 from mailwright.domain.states import EventType, Resolution
 from mailwright.outbox import audit_log
@@ -28,24 +28,32 @@ from mailwright.schemas.explanation_text import GUARD_ACTIONS, guard_finding_tex
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.campaigns import with_send_time
-from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign
+from mailwright.sources.campaigns.approval_gate import load_gate
+from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, count_audience
 from mailwright.sources.campaigns.explain import explain_campaign
-from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.extension import preview_extension
+from mailwright.sources.campaigns.forecast import DRAFT_ID, Forecast, ForecastDraft, forecast
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Actor, Campaign
+from mailwright.sources.campaigns.review import review_draft, review_started
+from mailwright.sources.campaigns.samples import choose_samples
 from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
+from mailwright.sources.campaigns.unfinished_content import DESIGN_CODES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.campaigns_compose import steps_of
 from mailwright.web.dashboard.campaigns_forms import (
+    error_links,
     field_errors_of,
     fields_from,
     limits_of,
+    read_step,
+    step_of,
     variables_text,
 )
-from mailwright.web.dashboard.forms import Errors, Fields, read_fields
+from mailwright.web.dashboard.forms import Errors, Fields, read_fields, sentence
 from mailwright.web.dashboard.messages import RESOLUTIONS, resolution_of
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
@@ -57,12 +65,29 @@ router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema
 PAGE: Final = 25
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
+# The digests of what the user reviewed on the page that loads a part.
+ReviewedQuery = Annotated[str, Query(max_length=200)]
+SegmentQuery = Annotated[str, Query(max_length=63)]
 _ACTIVITY_SHOWN: Final = 20
+# The parts of the page of a started campaign that change with it, by the ids of their elements.
+_LIVE_PARTS: Final = ("header", "progress", "action-cards", "status-cards")
 _RESOLVED: Final = {
     Resolution.SENT: "Unconfirmed emails marked as sent.",
     Resolution.RESEND: "Unconfirmed emails queued to be sent again.",
     Resolution.CLOSE: "Unconfirmed emails closed as unknown.",
 }
+
+# The form fields that fix the warnings of the pre-send check, and fields that are focused through another one.
+_WARNING_FIELDS: Final = {
+    "subject": "content.subject",
+    "html": "content.body",
+    "text": "content.text",
+    "sender": "from",
+    "audience": "experiment.testPercent",
+    "filter": "segment",
+}
+_CONTENT_FIELDS: Final = frozenset({"content.body", "content.text"})
+_FOCUSED: Final = {"attachments": "attachments", "filter": "segment"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +117,34 @@ class CampaignRow:
         return self.counts.remaining if self.counts else 0
 
     def may(self, action: str) -> bool:
-        if self.campaign.status not in ALLOWED_STATUSES[CampaignAction(action)]:
-            return False
-        if action == CampaignAction.RETRY_FAILED:
-            return bool(self.counts and self.counts.failed)
-        if action == CampaignAction.ACCEPT_FAILURES:
-            return self.is_processed
-        if action == CampaignAction.RESCHEDULE:
-            return bool(self.place and not self.place.recipients and not self.place.is_enqueued)
-        if action == CampaignAction.EXTEND:
-            return bool(self.place and self.place.is_enqueued and not self.place.awaits_recipients)
-        return True
+        place, counts = self.place, self.counts
+        conditions = {
+            CampaignAction.RETRY_FAILED: counts and counts.failed,
+            CampaignAction.ACCEPT_FAILURES: self.is_processed,
+            CampaignAction.RESCHEDULE: place and not place.recipients and not place.is_enqueued,
+            CampaignAction.WITHDRAW: place and not place.recipients and not place.is_enqueued,
+            CampaignAction.EXTEND: place and place.is_enqueued and not place.awaits_recipients,
+            CampaignAction.DELETE: self.campaign.started_at is None,
+            CampaignAction.ARCHIVE: self.campaign.archived_at is None,
+        }
+        wanted = CampaignAction(action)
+        return self.campaign.status in ALLOWED_STATUSES[wanted] and bool(conditions.get(wanted, True))
 
 
 @router.get("")
 async def list_campaigns(
-    request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str | None = None
+    request: Request,
+    engine: EngineDep,
+    visitor: ViewerDep,
+    cursor: str | None = None,
+    show: RecordState = RecordState.ACTIVE,
 ) -> Response:
     before = decode_cursor("campaign", cursor)[0] if cursor else _NEWEST
-    found = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before)
+    found = await engine.campaigns.list_page(tenant_id=visitor.tenant_id, limit=PAGE, before=before, state=show)
     following = encode_cursor("campaign", found[-1].key) if len(found) == PAGE else None
     lines = await _rows(engine, found)
-    return await page(request, visitor, "campaigns/list.html", lines=lines, following=following, cursor=cursor)
+    values: dict[str, Any] = {"lines": lines, "following": following, "cursor": cursor, "shown": show}
+    return await page(request, visitor, "campaigns/list.html", **values)
 
 
 @router.get("/stream")
@@ -147,17 +178,24 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, campaign
 
 
 @router.get("/{campaign_id}/stream")
-async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
+async def listen(
+    request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, reviewed: ReviewedQuery = ""
+) -> Response:
+    """Stream the live parts. Their forms keep the digests of what the page showed when it was opened."""
     await find_visible(engine, visitor, campaign_id)
 
     async def render_parts() -> dict[str, str]:
-        line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
-        values = {"line": line, "rate": await _rate(engine, line)}
+        campaign = await find_visible(engine, visitor, campaign_id)
+        line = await load_row(engine, campaign)
+        form = Fields(fields_from(campaign.definition, visitor.zone))
+        values: dict[str, Any] = {"line": line, "rate": await _rate(engine, line), "form": form, "errors": Errors()}
+        values |= {**await _card_values(engine, visitor, line), "reviewed": reviewed}
+        parts = [each for each in _LIVE_PARTS if line.counts or each != "progress"]
         return {
-            name: render_part(request, visitor, f"campaigns/{name}.html", **values) for name in ("header", "progress")
+            each: render_part(request, visitor, f"campaigns/{each.replace('-', '_')}.html", **values) for each in parts
         }
 
-    return stream(request, visitor, f"campaign {campaign_id}", render_parts)
+    return stream(request, visitor, f"campaign {campaign_id} {reviewed}", render_parts)
 
 
 @router.get("/{campaign_id}/forecast")
@@ -166,7 +204,13 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep,
     database, clock, tenant_id = engine.database, engine.clock, visitor.tenant_id
     found = await forecast(database, clock, engine.defaults, tenant_id=tenant_id)
     why = await explain_campaign(
-        database, clock, engine.defaults, campaign_id, tenant_id=tenant_id, foreseen=found.campaigns
+        database,
+        clock,
+        engine.defaults,
+        campaign_id,
+        tenant_id=tenant_id,
+        foreseen=found.campaigns,
+        approvals=engine.campaign_approvals,
     )
     course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
     values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions, "workers": found.workers}
@@ -175,43 +219,80 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep,
 
 @router.get("/{campaign_id}/checks")
 async def check(
-    request: Request,
-    engine: EngineDep,
-    visitor: ViewerDep,
-    campaign_id: str,
-    *,
-    when: Literal["now", "later"] | None = None,
-    scheduledAt: str = "",  # noqa: N803 - the name of the form field
+    request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str, reviewed: ReviewedQuery = ""
 ) -> Response:
-    """Run the pre-send check with the send time of the form. Loaded after the page, because it counts the audience."""
+    """Run the pre-send check and estimate the end. Loaded after the page, because it counts the audience."""
     campaign = await find_visible(engine, visitor, campaign_id)
-    send_at = None
-    if when == "later":
-        with suppress(InvalidInput):  # Ignore an invalid time. Starting the campaign reports it.
-            send_at = _send_time(Fields({"scheduledAt": scheduledAt}), visitor)
-    definition = with_send_time(campaign.definition, send_now=when == "now", send_at=send_at)
+    definition, tenant_id = campaign.definition, visitor.tenant_id
 
-    async def ask() -> CampaignCheck:
-        return await check_campaign(
+    async def ask() -> tuple[CampaignCheck, Forecast]:
+        examined = await check_campaign(
             engine.database,
             engine.templates,
             definition,
-            tenant_id=visitor.tenant_id,
+            tenant_id=tenant_id,
             now=engine.clock.now(),
             facts=PresendContext(postal_address=engine.postal_address, limits=engine.defaults.limits),
             counts_excluded=True,
             rules=engine.campaigns.rules,
             attachments=campaign.attachments,
         )
+        draft = ForecastDraft(definition, tenant_id, examined.planned)
+        return examined, await forecast(
+            engine.database, engine.clock, engine.defaults, tenant_id=tenant_id, draft=draft
+        )
 
-    examined = await result_cache_of(request).get(("preflight", campaign.key, definition.scheduled_at), ask)
+    examined, foreseen = await result_cache_of(request).get(("preflight", campaign.key, campaign.updated_at), ask)
     values: dict[str, Any] = {
         "examined": examined,
+        "course": next(each for each in foreseen.campaigns if each.campaign_id == DRAFT_ID),
+        "workers": foreseen.workers,
+        "fixes": [_fix(campaign, each.field, each.code, each.locale) for each in examined.problems],
+        "warning_fixes": [
+            _fix(campaign, _WARNING_FIELDS.get(each.where, each.where), each.code, each.locale)
+            for each in examined.warnings
+        ],
         "campaign": campaign,
+        "reviewed": reviewed,
         "advice": ADVICE.get,
         "exclusions": EXCLUSION_TEXT,
+        "zone_name": str(visitor.zone),
+        **await _approval_values(engine, campaign, examined),
+        **await _audience_names(engine, visitor),
     }
     return fragment(request, visitor, "campaigns/checks.html", **values)
+
+
+async def _approval_values(engine: Engine, campaign: Campaign, examined: CampaignCheck) -> dict[str, Any]:
+    """Return whether a second person must approve a draft first, and why."""
+    digests = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
+    async with engine.database.read() as tx:
+        gate = await load_gate(tx, campaign.tenant_id, campaign.key)
+    return {
+        "approval_refusal": gate.refusal(digests, examined.planned),
+        "approval_status": gate.approval.status if gate.approval is not None else None,
+    }
+
+
+async def _audience_names(engine: Engine, visitor: Visitor) -> dict[str, Any]:
+    """Return the names of the tenant's lists and segments by their keys."""
+    known = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
+    saved = await segments.list_all(engine.database, visitor.tenant_id)
+    return {
+        "list_names": {each.list_key: each.name for each in known},
+        "segment_names": {each.segment_key: each.name for each in saved},
+    }
+
+
+def _fix(campaign: Campaign, field: str, code: str, locale: str) -> str:
+    """Return the link to the template in the language of the issue, or to the step and field, to fix it."""
+    content = campaign.definition.content
+    is_in_template = field in _CONTENT_FIELDS or (field == "content.subject" and not content.subject)
+    if content.template_id and (code in DESIGN_CODES or is_in_template):
+        # The composer leads to the source editor if the template is source code.
+        query = {"campaign": campaign.campaign_id, **({"locale": locale} if locale else {})}
+        return f"/templates/{content.template_id}/compose?{urlencode(query)}"
+    return f"/campaigns/{campaign.campaign_id}/edit/{step_of(field)}#{_FOCUSED.get(field, field)}"
 
 
 @router.get("/{campaign_id}/mail")
@@ -295,21 +376,20 @@ async def show_in_doubt(visitor: ViewerDep, campaign_id: str) -> Response:
 
 @router.post("/{campaign_id}/start")
 async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Start now, or at the send time of the form. A refused start changes nothing."""
+    """Start what the user has reviewed, now or at the send time. A refused start changes nothing."""
     form = await read_fields(request)
-    is_later = form["when"] == "later"
+    await find_visible(engine, visitor, campaign_id)
     try:
-        await engine.campaigns.start(
+        started = await engine.campaigns.start(
             _acting(visitor),
             campaign_id,
             overrides_rules=bool(form["overrideSenderRules"]),
-            send_now=not is_later,
-            send_at=_send_time(form, visitor) if is_later else None,
+            reviewed=form["reviewed"],
         )
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
-    words = "Campaign scheduled." if is_later else "Campaign started."
+    words = "Campaign scheduled." if started.definition.scheduled_at is not None else "Campaign started."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -325,13 +405,31 @@ async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, ca
     form = await read_fields(request)
     is_now = form["when"] == "now"
     try:
-        await engine.campaigns.reschedule(_acting(visitor), campaign_id, None if is_now else _send_time(form, visitor))
+        send_time = None if is_now else _send_time(form, visitor)
+        await engine.campaigns.reschedule(_acting(visitor), campaign_id, send_time, reviewed=form["reviewed"])
     except (InvalidInput, NotPossibleNow) as error:
         return await _page(
             request, engine, visitor, await find_visible(engine, visitor, campaign_id), error=error, form=form
         )
     words = "The campaign will be sent now." if is_now else "Send time changed."
     return redirect(request, f"/campaigns/{campaign_id}", words)
+
+
+@router.get("/{campaign_id}/send-now")
+async def confirm_send_now(
+    request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str, reviewed: ReviewedQuery = ""
+) -> Response:
+    """Show the button that sends a scheduled campaign now. Loaded after the page, because it counts the audience."""
+    campaign = await find_visible(engine, visitor, campaign_id)
+    counted = await count_audience(engine.database, visitor.tenant_id, campaign.definition, engine.clock.now())
+    problem = " ".join(dict.fromkeys(sentence(each.message) for each in counted.problems))
+    values: dict[str, Any] = {
+        "campaign": campaign,
+        "counted": counted,
+        "problem": problem,
+        "reviewed": reviewed,
+    }
+    return fragment(request, visitor, "campaigns/send_now.html", **values)
 
 
 @router.post("/{campaign_id}/move")
@@ -349,7 +447,9 @@ async def pause(request: Request, engine: EngineDep, visitor: EditorDep, campaig
 
 @router.post("/{campaign_id}/resume")
 async def resume(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    return await _act(request, campaign_id, engine.campaigns.resume(_acting(visitor), campaign_id), "Campaign resumed.")
+    reviewed = (await read_fields(request))["reviewed"]
+    action = engine.campaigns.resume(_acting(visitor), campaign_id, reviewed=reviewed)
+    return await _act(request, campaign_id, action, "Campaign resumed.")
 
 
 @router.post("/{campaign_id}/cancel")
@@ -391,29 +491,51 @@ async def accept_incidents(request: Request, engine: EngineDep, visitor: EditorD
 
 @router.post("/{campaign_id}/open-wave")
 async def open_wave(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    action = engine.campaign_guard.open_next_wave(_acting(visitor), campaign_id)
+    """Open the wave after the one that the page shows, so that two users do not open two waves."""
+    form = await read_fields(request)
+    action = engine.campaign_guard.open_next_wave(
+        _acting(visitor), campaign_id, wave=form.number("wave") or 0, reviewed=form["reviewed"]
+    )
     return await _act(request, campaign_id, action, "The next wave is open.")
 
 
 @router.post("/{campaign_id}/extend")
 async def extend(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
-    action = engine.campaigns.extend(_acting(visitor), campaign_id, segment=form["segment"] or None)
+    segment, reviewed = form["segment"] or None, form["reviewed"]
+    action = engine.campaigns.extend(_acting(visitor), campaign_id, segment=segment, reviewed=reviewed)
     return await _act(request, campaign_id, action, "Campaign extended to new recipients.")
+
+
+@router.get("/{campaign_id}/new-recipients")
+async def confirm_extension(
+    request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str, segment: SegmentQuery = ""
+) -> Response:
+    """Show the button that sends to new recipients. Loaded after the page, because it counts them."""
+    await find_visible(engine, visitor, campaign_id)
+    values: dict[str, Any] = {"campaign_id": campaign_id, "problem": "", "segment": segment}
+    try:
+        values["added"], values["reviewed"] = await preview_extension(
+            engine.database, engine.clock, _acting(visitor), campaign_id, segment or None
+        )
+    except (NotPossibleNow, InvalidInput) as error:
+        values["problem"] = sentence(str(error))
+    return fragment(request, visitor, "campaigns/new_recipients.html", **values)
 
 
 @router.post("/{campaign_id}/winner")
 async def choose_winner(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
-    action = engine.campaigns.choose_winner(_acting(visitor), campaign_id, form["version"])
-    words = f"Variant {form['version'][:100]} is sent to all remaining recipients."
+    version, reviewed = form["version"], form["reviewed"]
+    action = engine.campaigns.choose_winner(_acting(visitor), campaign_id, version, reviewed=reviewed)
+    words = f"Variant {version[:100]} is sent to all remaining recipients."
     return await _act(request, campaign_id, action, words, back=f"/campaigns/{campaign_id}/report")
 
 
 @router.post("/{campaign_id}/duplicate")
 async def duplicate(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     made = await engine.campaigns.duplicate(_acting(visitor), campaign_id)
-    return redirect(request, f"/campaigns/{made.campaign_id}/edit", "Campaign duplicated as a draft.")
+    return redirect(request, f"/campaigns/{made.campaign_id}/edit/content", "Campaign duplicated as a draft.")
 
 
 @router.post("/{campaign_id}/test")
@@ -427,6 +549,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
     except (InvalidInput, CampaignNotStartable) as error:
         campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
+    await engine.users.remember_test_addresses(visitor.user, form["addresses"])
     words = "1 test email sent." if len(sent) == 1 else f"{len(sent)} test emails sent."
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
@@ -434,7 +557,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
 @router.post("/{campaign_id}/limits")
 async def edit_limits(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Change the limits, even while the campaign is being sent."""
-    form = await read_fields(request)
+    form = await read_step(request)
     try:
         await engine.campaigns.edit_limits(_acting(visitor), campaign_id, limits_of(form))
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
@@ -484,33 +607,64 @@ async def _page(
     error: MailwrightError | None = None,
     form: Fields | None = None,
 ) -> Response:
-    line = await load_row(engine, campaign)
+    is_draft = campaign.status is CampaignStatus.DRAFT
+    # Before anything is shown: what changes later differs from the digests, so that its start is refused.
+    reviewed = review_started(campaign)
+    if is_draft:
+        reviewed = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
+    line, errors = await load_row(engine, campaign), field_errors_of(error) if error is not None else Errors()
     values: dict[str, Any] = {
         "line": line,
+        "reviewed": reviewed,
         "rate": await _rate(engine, line),
         "tabs": tabs_of(line),
-        "errors": field_errors_of(error) if error is not None else Errors(),
+        "errors": errors,
         "refused": error.problems if isinstance(error, CampaignNotStartable) else (),
         "form": form or Fields(fields_from(campaign.definition, visitor.zone)),
-        "zone_name": str(visitor.zone),
-        "guard": None,
-        "max_attachments": MAX_ATTACHMENTS,
-        "max_attachments_bytes": MAX_ATTACHMENTS_BYTES,
-        "segments": await segments.list_all(engine.database, visitor.tenant_id),
-        "activity": await audit_log.list_entries(
-            engine.database, tenant_id=visitor.tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign.campaign_id
-        ),
+        "error_links": error_links(errors, f"/campaigns/{campaign.campaign_id}", None),
+        **await _card_values(engine, visitor, line),
     }
-    is_draft = campaign.status is CampaignStatus.DRAFT
     if is_draft:
-        query = request.query_params
-        values |= await _mail_values(engine, campaign, query.get("version", ""), query.get("contact", ""))
-    elif line.place is not None:  # A discarded draft was never in the queue.
-        guard = await engine.campaign_guard.report(campaign.campaign_id, tenant_id=visitor.tenant_id)
-        values |= {"guard": guard, "guard_finding_text": guard_finding_text, "guard_actions": GUARD_ACTIONS}
+        values |= await review_values(request, engine, visitor, campaign)
     template = "campaigns/draft.html" if is_draft else "campaigns/show.html"
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, template, status=status, **values)
+
+
+async def _card_values(engine: Engine, visitor: Visitor, line: CampaignRow) -> dict[str, Any]:
+    """Return what the cards of a campaign show: its guard rails, activity and possible actions."""
+    campaign_id, tenant_id = line.campaign.campaign_id, visitor.tenant_id
+    guard = None
+    if line.place is not None:  # A draft is not in the queue, and a discarded draft never was.
+        guard = await engine.campaign_guard.report(campaign_id, tenant_id=tenant_id)
+    return {
+        "zone_name": str(visitor.zone),
+        "guard": guard,
+        "guard_finding_text": guard_finding_text,
+        "guard_actions": GUARD_ACTIONS,
+        "segments": await segments.list_all(engine.database, tenant_id),
+        "activity": await audit_log.list_entries(
+            engine.database, tenant_id=tenant_id, limit=_ACTIVITY_SHOWN, subject=campaign_id
+        ),
+    }
+
+
+async def review_values(request: Request, engine: Engine, visitor: Visitor, campaign: Campaign) -> dict[str, Any]:
+    """Return the email as a few recipients would get it, and the address of the last test email."""
+    query, now = request.query_params, engine.clock.now()
+    samples = await choose_samples(
+        engine.database, engine.templates, campaign.definition, tenant_id=campaign.tenant_id, now=now
+    )
+    contact = query.get("contact") or (samples[0].email if samples else "")
+    return {
+        **await _mail_values(engine, campaign, query.get("version", ""), contact),
+        **await _audience_names(engine, visitor),
+        "samples": samples,
+        "sample": next((each for each in samples if each.email == contact), None),
+        "steps": steps_of(campaign),
+        "default_sender": engine.settings.sender,
+        "test_addresses": await engine.users.test_addresses(visitor.user),
+    }
 
 
 async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ router = APIRouter(prefix=PREFIX, route_class=PageRoute, include_in_schema=False
 
 @router.post("/{campaign_id}")
 async def attach(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    to = f"/campaigns/{campaign_id}"
+    to = f"/campaigns/{campaign_id}/edit/content"
     try:
         added = await _read_files(request)
         await engine.campaigns.attach(_acting(visitor), campaign_id, added)
@@ -42,7 +42,7 @@ async def attach(request: Request, engine: EngineDep, visitor: EditorDep, campai
 async def detach(
     request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str, attachment_id: str
 ) -> Response:
-    to = f"/campaigns/{campaign_id}"
+    to = f"/campaigns/{campaign_id}/edit/content"
     try:
         await engine.campaigns.detach(_acting(visitor), campaign_id, attachment_id)
     except NotPossibleNow as error:

@@ -1,5 +1,6 @@
 """Report pages: the figures of a campaign, its click map, what follows from them, and all campaigns over time."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from math import ceil
 from typing import Annotated, Any, Final
@@ -11,6 +12,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.states import EventType
 from mailwright.pipeline.tracking import OWN_PATHS
 from mailwright.schemas.campaign_reports import (
     CampaignResendRequest,
@@ -28,8 +30,10 @@ from mailwright.sources.campaigns.engagement import load_engagement
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.report_figures import ReportFigures, load_figures
 from mailwright.sources.campaigns.response_segments import create_segment
+from mailwright.sources.campaigns.review import review_started
 from mailwright.sources.campaigns.statistics import CHARTED_EVENTS, CampaignStatistics, count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
+from mailwright.sources.campaigns.tracking_plan import load_tracking
 from mailwright.web.api.campaign_reports import csv_file, figures_file, load_latest
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.axis import round_number
@@ -37,6 +41,7 @@ from mailwright.web.dashboard.campaigns import find_visible, load_row, tabs_of
 from mailwright.web.dashboard.click_map import click_map_html
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
+from mailwright.web.dashboard.sorting import sort_rows
 from mailwright.web.session import EditorDep, ViewerDep
 from mailwright.web.state import EngineDep, result_cache_of
 
@@ -49,12 +54,13 @@ _MAX_AXIS_LABELS: Final = 4
 
 
 @router.get("/reports")
-async def show_history(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+async def show_history(request: Request, engine: EngineDep, visitor: ViewerDep, sort: str = "") -> Response:
     """Show the results of the tenant's campaigns over time."""
     async with engine.database.read() as tx:
         found = await load_history(tx, visitor.tenant_id, engine.clock.now(), limit=_CHARTED_CAMPAIGNS)
     charts = [_rate_chart(found, name) for name in ("opened", "clicked", "bounced", "unsubscribed")]
-    return await page(request, visitor, "campaigns/history.html", found=found, charts=charts)
+    rows, order = sort_rows(found, sort, _HISTORY_ORDERS, "-started")
+    return await page(request, visitor, "campaigns/history.html", found=rows, charts=charts, order=order)
 
 
 @router.get("/reports.csv")
@@ -75,7 +81,7 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
     """Show the figures. Loaded after the page, because they read all responses to the campaign."""
     line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
     found = await _figures(request, engine, line.campaign)
-    values: dict[str, Any] = {"line": line, "found": found}
+    values: dict[str, Any] = {"line": line, "found": found, "reviewed": review_started(line.campaign)}
     if found is not None:
         tested = found.numbers.ab_test
         values |= {
@@ -113,9 +119,12 @@ async def show_click_map(
     if rendered.html is None:
         return email_frame(previews.notice("This email has no HTML, so its links are not tracked."))
     async with engine.database.read() as tx:
-        engagement = await load_engagement(tx, campaign.key, await count_results(tx, campaign.key))
+        results = await count_results(tx, campaign.key)
+        engagement = await load_engagement(tx, campaign.key, results)
+        tracking = await load_tracking(tx, campaign, engine.settings.tracking, results[EventType.SENT])
     own_pages = (engine.settings.unsubscribe_url, *(f"{engine.public_url}{path}" for path in OWN_PATHS))
-    html = click_map_html(rendered.html, engagement, campaign.definition, own_pages)
+    is_tracked = bool(engagement.links) or not tracking.records_nothing
+    html = click_map_html(rendered.html, engagement, campaign.definition, own_pages, is_tracked=is_tracked)
     return email_frame(previews.in_dark(html) if scheme == "dark" else previews.in_light(html))
 
 
@@ -195,6 +204,25 @@ async def _figures(request: Request, engine: Engine, campaign: Campaign) -> Repo
         return await load_figures(engine.database, campaign, engine.clock.now(), engine.settings.tracking)
 
     return await result_cache_of(request).get(("figures", campaign.key), load)
+
+
+def _rate_order(name: str) -> Callable[[CampaignResult], Any]:
+    """Return the sort key of a rate. What was not measured is below every rate."""
+
+    def order(each: CampaignResult) -> float:
+        rate = each.rates[name]
+        return -1.0 if rate is None else rate
+
+    return order
+
+
+# The columns by which the reports can be sorted.
+_HISTORY_ORDERS: Final[dict[str, Callable[[CampaignResult], Any]]] = {
+    "campaign": lambda each: each.name.casefold(),
+    "started": lambda each: each.started_at or 0,
+    "sent": lambda each: each.sent,
+    **{name: _rate_order(name) for name in ("opened", "clicked", "bounced", "complained", "unsubscribed")},
+}
 
 
 def _rate_chart(found: list[CampaignResult], name: str) -> dict[str, Any]:

@@ -20,14 +20,19 @@ _UNCLICKED: Final = _STYLE.replace("#1d4ed8", "#6b7280")
 
 
 def click_map_html(
-    html: str, engagement: CampaignEngagement, definition: CampaignDefinition, own_pages: tuple[str, ...]
+    html: str,
+    engagement: CampaignEngagement,
+    definition: CampaignDefinition,
+    own_pages: tuple[str, ...],
+    *,
+    is_tracked: bool = True,
 ) -> str:
     """Insert a badge at each tracked link: its clicks by people, and their share of all clicks.
 
     Links to our own pages, such as the unsubscribe page, are never tracked and get none.
     """
     by_url = {link.url: link for link in engagement.links}
-    # Anonymous clicks count no people, so that only totals exist.
+    # Anonymous clicks identify no recipients, so only totals exist.
     is_anonymous = not any(link.people for link in engagement.links)
     total = sum(_clicks(link, is_anonymous=is_anonymous) for link in engagement.links)
     utm = definition.utm.model_dump(exclude_none=True) if definition.utm else {}
@@ -42,7 +47,8 @@ def click_map_html(
         number = _clicks(link, is_anonymous=is_anonymous) if link else 0
         share = f" · {100 * number / total:.0f} %" if total and number else ""
         style = _STYLE if number else _UNCLICKED
-        return f'<span style="{escape(style)}" title="{escape(url)}">{number:,}{share}</span>'
+        shown = f"{number:,}{share}" if is_tracked else "– not tracked"
+        return f'<span style="{escape(style)}" title="{escape(url)}">{shown}</span>'
 
     return insert_in_links(html, badge)
 

@@ -13,11 +13,19 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
+from mailwright.audience.contact_events import list_latest
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.legal_basis import NO_BASIS
 from mailwright.audience.lists import GENERAL
-from mailwright.audience.search import SCAN_LIMIT, ContactQuery, list_tags, search_contacts
+from mailwright.audience.search import (
+    SCAN_LIMIT,
+    ContactOrder,
+    ContactQuery,
+    count_contacts,
+    list_tags,
+    search_contacts,
+)
 from mailwright.audience.snooze import snooze
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
@@ -28,6 +36,8 @@ from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.schemas.time_text import count_text
+from mailwright.web.dashboard.contact_events import property_texts
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
@@ -38,6 +48,9 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/contacts", route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 50
+# Contacts beyond this number are not counted.
+MAX_COUNTED: Final = 100_000
+EVENTS: Final = 10
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
 # Internal events of a message, shown only on its own page.
@@ -54,16 +67,20 @@ async def list_contacts(
     status: str = "",
     list: str = "",  # noqa: A002 - the name in the URL
     tag: str = "",
+    sort: str = "",
     cursor: str = "",
 ) -> Response:
     known = status if status in {each.value for each in ContactStatus} else ""
     criteria = ContactQuery(q.strip()[:254], known, list.strip()[:63], tag.strip()[:64])
-    before = decode_cursor("contact", cursor)[0] if cursor else contacts.NEWEST
-    found = await search_contacts(engine.database, visitor.tenant_id, criteria, limit=PAGE, before=before)
+    after, order = decode_cursor("contact", cursor)[0] if cursor else None, _order_of(sort)
+    found = await search_contacts(engine.database, visitor.tenant_id, criteria, limit=PAGE, after=after, order=order)
     async with engine.database.read() as tx:
         suppressed = await suppressed_among(tx, visitor.tenant_id, [each.email for each in found.contacts], GENERAL)
     values: dict[str, Any] = {
         "criteria": criteria,
+        "order": order,
+        "total": await count_contacts(engine.database, visitor.tenant_id, most=MAX_COUNTED + 1),
+        "most": MAX_COUNTED,
         "suppressed": suppressed,
         "found": found.contacts,
         "following": encode_cursor("contact", found.next_key) if found.next_key is not None else None,
@@ -217,9 +234,7 @@ async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: 
         if isinstance(error, NotFound):
             raise
         return await _page(request, engine, visitor, email, errors=Errors({"address": str(error)}))
-    return redirect(
-        request, "/contacts", f"Contact erased, including the content of {emptied} email{'' if emptied == 1 else 's'}."
-    )
+    return redirect(request, "/contacts", f"Contact erased, including the content of {count_text(emptied, 'email')}.")
 
 
 @router.get("/{email:path}")
@@ -245,6 +260,7 @@ async def _page(
     except NotFound as error:
         raise NotFound("There is no contact with this address. They may have been erased.") from error
     history = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
+    events = await list_latest(engine.database, visitor.tenant_id, limit=EVENTS, email=known.contact.email)
     # The history reaches further back than the list of recent emails.
     stored = {each.outbox_id: each.detail for each in history if each.outbox_id is not None}
     stored |= {each.outbox_id: each.subject for each in known.messages}
@@ -256,6 +272,7 @@ async def _page(
         "contact": known.contact,
         "history": [each for each in history if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
         "subjects": subjects,
+        "events": [(each, property_texts(each)) for each in events],
         "other_lists": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
         "legal_bases": [(NO_BASIS, "None"), *legal_basis_options()],
@@ -273,6 +290,13 @@ async def _form(request: Request, engine: Engine, visitor: Visitor, form: Fields
     options = [("", "None"), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {"form": form, "errors": errors, "lists": every, "list_options": options}
     return await page(request, visitor, "audience/contact_new.html", status=status, **values)
+
+
+def _order_of(text: str) -> ContactOrder:
+    try:
+        return ContactOrder(text)
+    except ValueError:
+        return ContactOrder.NEWEST
 
 
 async def _put(engine: Engine, visitor: Visitor, email: str, form: Fields) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from mailwright.content.raw import decode_words
+from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
 from mailwright.web.dashboard import previews
@@ -48,6 +50,14 @@ class ParsedEmail:
 
     def header(self, name: str) -> str:
         return next((value for each, value in self.headers if each.lower() == name), "")
+
+    @property
+    def date(self) -> Instant | None:
+        """The time of the header Date, or None if there is no valid one."""
+        try:
+            return int(parsedate_to_datetime(self.header("date")).timestamp() * SECOND)
+        except (ValueError, OverflowError):
+            return None
 
     @property
     def views(self) -> list[tuple[str, str]]:

@@ -25,6 +25,8 @@ _LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
     ActionKind.CANCEL_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
     ActionKind.PAUSE_CAMPAIGN: ("Open that campaign", "/campaigns/{}", "viewer"),
     ActionKind.EDIT_LIMITS: ("Change the limits", "/campaigns/{}/content#limits", "editor"),
+    ActionKind.REQUEST_APPROVAL: ("Open the plan", "/campaigns/{}/approval", "viewer"),
+    ActionKind.SHOW_PLAN: ("Open the plan", "/campaigns/{}/approval", "viewer"),
     ActionKind.FIND_DOUBTS: ("Show unconfirmed messages", "/campaigns/{}/recipients?show=in_doubt", "viewer"),
 }
 

@@ -13,9 +13,11 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import attribute_name_from_title
+from mailwright.audience.enrolments import starts_sequence
 from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
 from mailwright.audience.importing.file_format import DELIMITER_NAMES
 from mailwright.audience.importing.plan import ImportOptions, ImportPreview
+from mailwright.audience.importing.report import RefusedLine
 from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -23,10 +25,11 @@ from mailwright.schemas.contacts import legal_basis_record
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.labels import legal_basis_options
+from mailwright.web.dashboard.lists import unused_list_key
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
-from mailwright.web.state import EngineDep
+from mailwright.web.state import EngineDep, result_cache_of
 
 router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=False)
 
@@ -34,6 +37,9 @@ _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 # Fields of the upload form that the preview keeps.
 _OPTIONS: Final = ("list", "tags", "confirmed", "legalBasis", "legalBasisSource")
+_NEW_LIST: Final = "~new"  # no list has this key
+_NO_LIST: Final = "~none"
+_ENCODINGS: Final = ("utf-8", "cp1252", "cp1250", "cp1251", "utf-16")
 _BETWEEN_SHEETS: Final = "/"  # no sheet name contains this character
 _FIELD_WORDS: Final = {
     "email": "Email",
@@ -64,14 +70,18 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         error = InvalidInput("Choose a CSV or Excel file.", field="file")
         return await _page(request, engine, visitor, form, field_errors(error))
     try:
+        if not form["list"]:
+            raise InvalidInput("Choose a list, a new list or no list.", field="list")
         _legal_basis(form, visitor)
         staged = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
         await engine.import_uploads.staged_titles(visitor.tenant_id, staged.token)
+        if form["list"] == _NEW_LIST:
+            form["list"] = await _create_list(engine, visitor, form["newList"])
     except InvalidInput as error:
         return await _page(request, engine, visitor, form, field_errors(error))
     finally:
         await file.close()
-    options = {name: form[name] for name in _OPTIONS if form[name]}
+    options = {name: form[name] for name in _OPTIONS if form[name] not in ("", _NO_LIST)}
     if staged.other_sheets:
         options["sheets"] = _BETWEEN_SHEETS.join(staged.other_sheets)
     query = urlencode({"file": staged.token, "name": file.filename[:255], **options})
@@ -94,7 +104,7 @@ async def preview_again(request: Request, engine: EngineDep, visitor: EditorDep)
 async def begin(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
-        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"])
+        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"], form["encoding"] or None)
         begun = await engine.import_uploads.receive_staged(
             visitor.tenant_id,
             form["file"],
@@ -109,8 +119,8 @@ async def begin(request: Request, engine: EngineDep, visitor: EditorDep) -> Resp
 
 @router.get("/{import_id}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, import_id: str) -> Response:
-    found = await engine.import_uploads.find(visitor.tenant_id, import_id)
-    return await page(request, visitor, "audience/import.html", each=found)
+    values = await _result_values(request, engine, visitor, import_id)
+    return await page(request, visitor, "audience/import.html", **values)
 
 
 @router.get("/{import_id}/stream")
@@ -118,8 +128,8 @@ async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, import
     await engine.import_uploads.find(visitor.tenant_id, import_id)
 
     async def render_parts() -> dict[str, str]:
-        found = await engine.import_uploads.find(visitor.tenant_id, import_id)
-        return {"import": render_part(request, visitor, "audience/import_progress.html", each=found)}
+        values = await _result_values(request, engine, visitor, import_id)
+        return {"import": render_part(request, visitor, "audience/import_progress.html", **values)}
 
     return stream(request, visitor, f"import {import_id}", render_parts)
 
@@ -132,11 +142,50 @@ async def download_report(engine: EngineDep, visitor: ViewerDep, import_id: str)
     return StreamingResponse(read_beginning(path, length), media_type="text/csv; charset=utf-8", headers=headers)
 
 
+async def _result_values(request: Request, engine: Engine, visitor: Visitor, import_id: str) -> dict[str, Any]:
+    """Return an import, its list if it still exists, and at the end its first rejected rows."""
+    found = await engine.import_uploads.find(visitor.tenant_id, import_id)
+
+    async def read_refused() -> list[RefusedLine]:
+        return await engine.import_uploads.refused_rows(visitor.tenant_id, import_id, limit=_SHOWN)
+
+    refused: list[RefusedLine] = []
+    if found.finished_at is not None and found.refused:
+        refused = await result_cache_of(request).get(("refused rows", import_id), read_refused)
+    every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
+    list_ = next((each for each in every if each.list_key == found.plan.list_key), None)
+    return {"each": found, "list": list_, "refused": refused}
+
+
+async def _create_list(engine: Engine, visitor: Visitor, name: str) -> str:
+    """Create a list for the import, with double opt-in, and return its key."""
+    if not name:
+        raise InvalidInput("Enter a name for the new list.", field="newList")
+    key = await unused_list_key(engine, visitor, name)
+    await lists.create(
+        engine.database,
+        engine.clock,
+        visitor.tenant_id,
+        key,
+        name=name[:200],
+        requires_confirmation=True,
+        actor=visitor.actor,
+    )
+    return key
+
+
+async def _list_names(engine: Engine, visitor: Visitor) -> dict[str, str]:
+    every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
+    return {each.list_key: each.name for each in every}
+
+
 async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
     every = await lists.list_all(engine.database, visitor.tenant_id)
+    offered = [("", "Choose a list"), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {
         "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
-        "lists": [("", "No list"), *((each.list_key, each.name) for each in every)],
+        "lists": [*offered, (_NEW_LIST, "New list…"), (_NO_LIST, "No list: only store the contacts")],
+        "list_names": await _list_names(engine, visitor),
         "legal_bases": [("", "None"), *legal_basis_options()],
         "form": form,
         "errors": errors,
@@ -149,7 +198,7 @@ async def _preview(
     request: Request, engine: Engine, visitor: Visitor, form: Fields, error: InvalidInput | None = None
 ) -> Response:
     try:
-        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"])
+        titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"], form["encoding"] or None)
     except NotFound as gone:
         return await _page(request, engine, visitor, form, Errors({"file": str(gone)}))
     seen: ImportPreview | None = None
@@ -168,15 +217,29 @@ async def _preview(
             for number, title in enumerate(titles)
         ],
         "seen": seen,
+        "encodings": _encodings(seen if not form["encoding"] else None),
+        "list_names": await _list_names(engine, visitor),
         "delimiter": DELIMITER_NAMES[seen.plan.file_format.delimiter] if seen else "",
-        "asks_agreement": not purpose.is_confirmed and await _asks_agreement(engine, visitor, purpose.list_key),
+        "asks_agreement": not purpose.is_confirmed and await _requires_confirmation(engine, visitor, purpose.list_key),
+        "starts_sequence": await _starts_sequence(engine, visitor, purpose.list_key),
         "error": str(error) if error is not None else "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "audience/import_preview.html", status=status, **values)
 
 
-async def _asks_agreement(engine: Engine, visitor: Visitor, list_key: str | None) -> bool:
+def _encodings(seen: ImportPreview | None) -> list[tuple[str, str]]:
+    """Return the encodings to choose from: the detected one, and common others."""
+    used = seen.plan.file_format.encoding if seen else ""
+    return [("", f"Detected ({used})" if used else "Detected"), *((each, each.upper()) for each in _ENCODINGS)]
+
+
+async def _starts_sequence(engine: Engine, visitor: Visitor, list_key: str | None) -> bool:
+    async with engine.database.read() as tx:
+        return list_key is not None and await starts_sequence(tx, visitor.tenant_id, list_key)
+
+
+async def _requires_confirmation(engine: Engine, visitor: Visitor, list_key: str | None) -> bool:
     every = await lists.list_all(engine.database, visitor.tenant_id)
     return any(each.requires_confirmation for each in every if each.list_key == list_key)
 
@@ -186,8 +249,8 @@ def _purpose(form: Fields, titles: tuple[str, ...], visitor: Visitor) -> ImportO
     chosen = {title: form[f"column-{number}"] for number, title in enumerate(titles) if form[f"column-{number}"]}
     basis = _legal_basis(form, visitor)
     sheets = tuple(form["sheets"].split(_BETWEEN_SHEETS)) if form["sheets"] else ()
-    options = ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]))
-    return replace(options, legal_basis=basis, other_sheets=sheets)
+    options = ImportOptions(form["list"] or None, tags, chosen, bool(form["confirmed"]), form["encoding"] or None)
+    return replace(options, legal_basis=basis, other_sheets=sheets, starts_sequences=bool(form["startSequences"]))
 
 
 def _legal_basis(form: Fields, visitor: Visitor) -> LegalBasisRecord | None:

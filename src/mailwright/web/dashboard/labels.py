@@ -1,14 +1,21 @@
 """Display text for statuses, deferrals, times and numbers. Each status also has a colour and an icon."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Final
 
 from mailwright.audience.legal_basis import LegalBasis
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import Instant
 from mailwright.schemas.time_text import distance
 
 NO_TIME: Final = "–"
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
+
+
+def spell_name(name: str) -> str:
+    """Return the name of a field in words: `scheduledAt` and `scheduled_at` become `scheduled at`."""
+    return _WORD_START.sub(" ", name).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,11 @@ STATUS_STYLES: Final = {
     "ok": StatusStyle("OK", "good", "check"),
     "problem": StatusStyle("Error", "bad", "cross"),
     "warning": StatusStyle("Warning", "warning", "attention"),
+    "verified": StatusStyle("Verified", "good", "check"),
+    "missing": StatusStyle("Missing", "bad", "cross"),
+    "wrong": StatusStyle("Wrong value", "bad", "cross"),
+    "unknown": StatusStyle("Unknown", "warning", "question"),
+    "retired": StatusStyle("Retired", "neutral", "dash"),
     "left_alone": StatusStyle("Unavailable", "warning", "clock"),
     "unreachable": StatusStyle("Unreachable", "bad", "cross"),
     "stopped": StatusStyle("Stopped", "bad", "cross"),
@@ -112,48 +124,48 @@ _SYSTEMS: Final = (
 
 def browser_name(agent: str | None) -> str:
     """Name a browser as `Firefox on Windows`; show other user agents as they are."""
-    if not agent:
-        return NO_TIME
+    return known_browser(agent) or agent[:60] if agent else NO_TIME
+
+
+def known_browser(agent: str) -> str | None:
     browser = next((name for token, name in _BROWSERS if f"{token}/" in agent), None)
     system = next((name for token, name in _SYSTEMS if token in agent), None)
-    return f"{browser} on {system}" if browser and system else agent[:60]
+    return f"{browser} on {system}" if browser and system else None
 
 
 def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:
-    """Format as `15:00` today, `Mon 15:00` within six days, else `3 Mar 15:00`, with the year if it is not this one."""
-    then, today = _local(instant, zone), _local(now, zone)
-    time = f"{then:%H:%M:%S}" if with_seconds else f"{then:%H:%M}"
-    if then.date() == today.date():
-        return time
-    if abs(instant - now) < 6 * DAY:
-        return f"{then:%a} {time}"
-    return f"{format_day(instant, now, zone)} {time}"
-
-
-def format_day(instant: Instant, now: Instant, zone: tzinfo) -> str:
+    """Format as `3 Mar 2027, 15:00`, and as `15:00` today."""
     then = _local(instant, zone)
-    year = "" if then.year == _local(now, zone).year else f" {then.year}"
-    return f"{then.day} {then:%b}{year}"
+    time = f"{then:%H:%M:%S}" if with_seconds else f"{then:%H:%M}"
+    return time if then.date() == _local(now, zone).date() else f"{format_day(instant, zone)}, {time}"
+
+
+def format_day(instant: Instant, zone: tzinfo) -> str:
+    """Format as `3 Mar 2027`."""
+    then = _local(instant, zone)
+    return f"{then.day} {then:%b %Y}"
 
 
 def format_full(instant: Instant, now: Instant, zone: tzinfo) -> str:
-    """Format for tooltips: `3 March 2027, 15:00:12 WET (in 12 minutes)`."""
+    """Format for tooltips: `3 Mar 2027, 15:00:12 WET (in 12 minutes)`."""
     then = _local(instant, zone)
-    return f"{then.day} {then:%B %Y, %H:%M:%S} {then.tzname()} ({distance(instant, now)})"
+    return f"{format_day(instant, zone)}, {then:%H:%M:%S} {then.tzname()} ({distance(instant, now)})"
 
 
 def format_number(value: float) -> str:
-    """Format as `12 345`, with narrow no-break spaces."""
-    if isinstance(value, float) and not value.is_integer():
-        return f"{value:,.1f}".replace(",", "\u202f")
-    return f"{int(value):,}".replace(",", "\u202f")
+    """Format as `12,345`, and with one decimal place if it is not whole."""
+    return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
 
 
 def format_percent(part: float, whole: float) -> str:
     if not whole:
         return NO_TIME
-    percent = 100 * part / whole
-    return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.1f} %"
+    return format_rate(part / whole)
+
+
+def format_rate(rate: float | None) -> str:
+    """Format a share of one as `12.5 %`, and as a dash if it was not measured."""
+    return NO_TIME if rate is None else f"{100 * rate:.1f} %".replace(".0 %", " %")
 
 
 def legal_basis_options() -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """List pages: settings and subscribers."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -7,36 +8,68 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
-from mailwright.audience import contacts, lists
-from mailwright.audience.lists import List
+from mailwright.audience import lists
+from mailwright.audience.filter_references import SegmentUse
+from mailwright.audience.list_removal import ListInUse
+from mailwright.audience.lists import List, ListExists
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
 from mailwright.audience.status import ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
+from mailwright.domain import keys
 from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
+from mailwright.outbox.campaign_uses import CampaignUse
 from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
+from mailwright.sources.campaigns.tracking_plan import find_off_level
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
+from mailwright.web.dashboard.sorting import sort_rows
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/lists", route_class=PageRoute, include_in_schema=False)
 
 PAGE: Final = 50
+_ORDERS: Final[dict[str, Callable[[List], Any]]] = {
+    "name": lambda each: each.name.casefold(),
+    "created": lambda each: each.created_at,
+}
 
 
 @router.get("")
-async def list_lists(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    return await _page(request, engine, visitor, Fields({"isPublic": "yes"}), Errors())
+async def list_lists(
+    request: Request, engine: EngineDep, visitor: ViewerDep, show: RecordState = RecordState.ACTIVE, sort: str = ""
+) -> Response:
+    every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
+    is_archived = show is RecordState.ARCHIVED
+    kept = [each for each in every if (each.archived_at is not None) is is_archived]
+    rows, order = sort_rows(kept, sort, _ORDERS, "name")
+    values: dict[str, Any] = {
+        "lists": rows,
+        "order": order,
+        "deleted": await engine.list_removal.list_deleted(visitor.tenant_id),
+        "archived": sum(each.archived_at is not None for each in every),
+        "shown": show,
+    }
+    return await page(request, visitor, "audience/lists.html", **values)
+
+
+@router.get("/~new")
+async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
+    return await _new_page(request, engine, visitor, Fields({"isPublic": "yes"}), Errors())
 
 
 @router.post("")
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
-        wanted = _wanted(form, form["listKey"])
+        # The page fills in the key that it derives from the name, so only a different one was written by the user.
+        is_derived = form["listKey"] in ("", keys.derive_key(form["name"], "list"))
+        key = await unused_list_key(engine, visitor, form["name"]) if is_derived else form["listKey"]
+        wanted = _wanted(form, key)
         made = await lists.create(
             engine.database,
             engine.clock,
@@ -50,7 +83,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
             actor=visitor.actor,
         )
     except MailwrightError as error:
-        return await _page(request, engine, visitor, form, field_errors(error))
+        return await _new_page(request, engine, visitor, form, field_errors(error))
     return redirect(request, f"/lists/{made.list_key}", "List created.")
 
 
@@ -73,7 +106,7 @@ async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, lis
     form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
     form["optIn"] = "confirmed" if found.requires_confirmation else "single"
     form["tracking"] = found.tracking or TrackingMode.INDIVIDUAL
-    return await _form_page(request, visitor, found, form, Errors())
+    return await _form_page(request, engine, visitor, found, form, Errors())
 
 
 @router.post("/{list_key}/edit")
@@ -82,7 +115,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
     try:
         wanted = _wanted(form, list_key)
     except MailwrightError as error:
-        return await _form_page(request, visitor, found, form, field_errors(error))
+        return await _form_page(request, engine, visitor, found, form, field_errors(error))
     await lists.edit(
         engine.database,
         engine.clock,
@@ -102,10 +135,30 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found = await _found(engine, visitor, list_key)
     try:
-        await lists.delete(engine.database, engine.clock, visitor.tenant_id, list_key, actor=visitor.actor)
-    except lists.ListInUse as error:
-        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}))
-    return redirect(request, "/lists", "List deleted.")
+        await engine.list_removal.delete(visitor.tenant_id, list_key, actor=visitor.actor)
+    except ListInUse as error:
+        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
+    return redirect(request, "/lists", f"Deleted {found.name}.", undo=f"/lists/{list_key}/restore")
+
+
+@router.post("/{list_key}/archive")
+async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
+    found = await _found(engine, visitor, list_key)
+    try:
+        await engine.list_removal.archive(visitor.tenant_id, list_key, actor=visitor.actor)
+    except ListInUse as error:
+        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
+    return redirect(request, "/lists", f"Archived {found.name}.", undo=f"/lists/{list_key}/restore")
+
+
+@router.post("/{list_key}/restore")
+async def restore(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
+    """Bring back an archived or deleted list."""
+    try:
+        await engine.list_removal.restore(visitor.tenant_id, list_key, actor=visitor.actor)
+    except ListExists as error:
+        return redirect(request, "/lists?show=deleted", str(error), tone="bad")
+    return redirect(request, f"/lists/{list_key}", "List restored.")
 
 
 @router.post("/{list_key}/add")
@@ -136,8 +189,16 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep, list_k
     return redirect(request, f"/lists/{list_key}", f"{form['email']} unsubscribed.")
 
 
+async def unused_list_key(engine: Engine, visitor: Visitor, name: str) -> str:
+    """Return an unused key for a new list that has only a name."""
+    every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
+    deleted = await engine.list_removal.list_deleted(visitor.tenant_id)
+    taken = [lists.GENERAL, *(each.list_key for each in every), *(each.list_key for each in deleted)]
+    return keys.unused_key(keys.derive_key(name, "list"), taken)
+
+
 async def _found(engine: Engine, visitor: Visitor, list_key: str) -> List:
-    every = await lists.list_all(engine.database, visitor.tenant_id)
+    every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
     found = next((each for each in every if each.list_key == list_key), None)
     if found is None:
         raise NotFound("This list does not exist.")
@@ -157,15 +218,25 @@ def _wanted(form: Fields, list_key: str) -> ListRequest:
     return parse(ListRequest, given)
 
 
-async def _form_page(request: Request, visitor: Visitor, found: List, form: Fields, errors: Errors) -> Response:
+async def _form_page(
+    request: Request, engine: Engine, visitor: Visitor, found: List, form: Fields, errors: Errors
+) -> Response:
+    values: dict[str, Any] = {"list": found, **await _form_values(engine, visitor, form, errors)}
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/list_edit.html", status=status, list=found, form=form, errors=errors)
+    return await page(request, visitor, "audience/list_edit.html", status=status, **values)
 
 
-async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
-    every = await lists.list_all(engine.database, visitor.tenant_id)
+async def _new_page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    values = await _form_values(engine, visitor, form, errors)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/lists.html", status=status, lists=every, form=form, errors=errors)
+    return await page(request, visitor, "audience/list_new.html", status=status, **values)
+
+
+async def _form_values(engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> dict[str, Any]:
+    """Return the fields, and the level above the list that turned tracking off."""
+    async with engine.database.read() as tx:
+        off_by = await find_off_level(tx, visitor.tenant_id, engine.settings.tracking)
+    return {"form": form, "errors": errors, "tracking_off_by": off_by, "transliteration": keys.TRANSLITERATION}
 
 
 async def _show(
@@ -176,10 +247,11 @@ async def _show(
     form: Fields,
     errors: Errors,
     cursor: str = "",
+    uses: tuple[CampaignUse | SegmentUse, ...] = (),
 ) -> Response:
-    before = decode_cursor("member", cursor)[0] if cursor else contacts.NEWEST
+    after = decode_cursor("member", cursor)[0] if cursor else None
     members = await search_contacts(
-        engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, before=before
+        engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, after=after
     )
     async with engine.database.read() as tx:
         emails = [each.email for each in members.contacts]
@@ -191,6 +263,7 @@ async def _show(
         "following": encode_cursor("member", members.next_key) if members.next_key is not None else None,
         "form": form,
         "errors": errors,
+        "uses": uses,
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     return await page(request, visitor, "audience/list.html", status=status, **values)

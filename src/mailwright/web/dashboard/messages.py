@@ -22,6 +22,7 @@ from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSear
 from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_response, frame_response, parse_email
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
@@ -54,6 +55,7 @@ SOURCES: Final = {
     Source.MAILOUT: "Mailout",
     Source.ARTICLE: "Article",
     Source.NOTIFICATION: "Notification",
+    Source.SEQUENCE: "Sequence",
 }
 # Ways to resolve an unconfirmed email: the label of the button and its explanation.
 RESOLUTIONS: Final = {
@@ -326,7 +328,7 @@ async def retry_dead_letters(request: Request, engine: EngineDep, visitor: Edito
             retried += 1
         except (NotFound, NotPossibleNow):
             continue
-    words = f"{retried} email{'' if retried == 1 else 's'} queued again."
+    words = f"{count_text(retried, 'email')} queued again."
     left = len(wanted) - retried
     return redirect(request, "/dead-letters", f"{words} {left} could no longer be retried." if left else words)
 
@@ -364,6 +366,7 @@ async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> Pa
         summary.outbox_id,
         tenant_id=visitor.tenant_id,
         at=summary.sent_at or summary.created_at,
+        directory=engine.directory,
     )
     return email if isinstance(email, str) else parse_email(email)
 

@@ -16,6 +16,7 @@ from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.schemas.time_text import count_text
 from mailwright.sources.notifications import jobs, times
 from mailwright.sources.notifications.service import NEWEST, NotificationService, NotificationStatus
 from mailwright.sources.notifications.statuses import FanoutStatus
@@ -117,7 +118,7 @@ async def requeue_many(request: Request, engine: EngineDep, visitor: EditorDep) 
         return redirect(
             request, back, "Nothing was requeued. Select failed, skipped or expired notifications.", tone="bad"
         )
-    return redirect(request, back, f"{count} notification{'' if count == 1 else 's'} requeued.")
+    return redirect(request, back, f"{count_text(count, 'notification')} requeued.")
 
 
 @router.get("/{notification_id}")

@@ -7,17 +7,30 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from mailwright.access.roles import Forbidden
+from mailwright.access.roles import Forbidden, Role
 from mailwright.app.findings import Finding, Verdict
 from mailwright.app.sending import release_sending
+from mailwright.app.setup import load_checklist
+from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
-from mailwright.domain.campaign import AWAITING_WINNER, GUARD_RAILS, NEXT_WAVE, PAUSED, SCHEDULE_OVERDUE, UNDECIDED
+from mailwright.checks.health import is_local_only
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    AWAITS_APPROVAL,
+    GUARD_RAILS,
+    NEXT_WAVE,
+    PAUSED,
+    SCHEDULE_OVERDUE,
+    UNDECIDED,
+)
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.sending_hold import DueMessages, find_hold
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
 from mailwright.outbox.workers import list_present
+from mailwright.schemas.explanation_text import has_end
+from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, summarize_segments
 from mailwright.sources.campaigns.progress import (
@@ -51,14 +64,16 @@ class ChartRange:
 RANGES: Final = {
     "hour": ChartRange("Hour", HOUR, MINUTE, "minute"),
     "day": ChartRange("Day", DAY, 15 * MINUTE, "15 minutes"),
-    "month": ChartRange("30 days", 30 * DAY, 6 * HOUR, "six hours"),
+    "week": ChartRange("7 days", 7 * DAY, 3 * HOUR, "3 hours"),
+    "month": ChartRange("30 days", 30 * DAY, 12 * HOUR, "12 hours"),
 }
+DEFAULT_RANGE: Final = "week"
 _FORECAST_HORIZON: Final = 64 * DAY
 # Spans too short to see are drawn at this width.
 _MIN_SPAN_WIDTH: Final = 4.0
 _MAX_CAMPAIGNS: Final = 12
 
-RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|month)$")]
+RangeQuery = Annotated[str, Query(alias="range", pattern="^(hour|day|week|month)$")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +94,9 @@ class CampaignQueueRow:
 
     @property
     def needs_action(self) -> bool:
-        reasons = (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE, GUARD_RAILS, NEXT_WAVE)
-        return self.place.defer_reason in reasons
+        """Whether it waits for a user. A wait with a known end is planned."""
+        reasons = (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE, GUARD_RAILS, NEXT_WAVE, AWAITS_APPROVAL)
+        return self.place.defer_reason in reasons and not has_end(self.place.deferred_until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +118,7 @@ class ForecastRow:
 
 
 @router.get("/")
-async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -> Response:
+async def show(request: Request, engine: EngineDep, span: RangeQuery = DEFAULT_RANGE) -> Response:
     """Show the overview; clients that do not accept HTML get links to the API description and health check."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return json_response({"service": "Mailwright", "description": "/openapi.json", "health": "/readyz"})
@@ -113,15 +129,16 @@ async def show(request: Request, engine: EngineDep, span: RangeQuery = "hour") -
         "overview.html",
         ranges=RANGES,
         span=span,
+        **await _start_values(engine, visitor),
         **await _current_values(request, engine, visitor, span),
     )
 
 
 @router.get("/overview/stream")
-async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, span: RangeQuery = "hour") -> Response:
+async def listen(request: Request, engine: EngineDep, visitor: ViewerDep, span: RangeQuery = DEFAULT_RANGE) -> Response:
     async def render_parts() -> dict[str, str]:
         values = await _current_values(request, engine, visitor, span)
-        names = ("hold", "figures", "chart-data", "action_needed", "queue", "health")
+        names = ("hold", "figures", "chart-data", "chart-table", "action_needed", "queue", "health")
         return {name: render_part(request, visitor, f"overview/{name}.html", **values) for name in names}
 
     return stream(request, visitor, f"overview {span}", render_parts)
@@ -153,6 +170,20 @@ async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Res
     return redirect(request, "/", f"Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.")
 
 
+async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
+    """Return the remaining set-up steps, and whether emails leave this machine."""
+    effective = await load_effective(engine.settings, engine.database)
+    used = effective.settings
+    is_admin = visitor.user.tenant_id is None and visitor.may(Role.ADMIN)
+    return {
+        "checklist": await load_checklist(used, engine.database, visitor.tenant_id) if is_admin else None,
+        "is_demo": used.demo,
+        "is_local_only": is_local_only(used),
+        "is_dry_run": used.dry_run,
+        "settings_problems": effective.problems if is_admin else (),
+    }
+
+
 async def _current_values(request: Request, engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
     now, tenant_id = engine.clock.now(), visitor.tenant_id
     seen = await summarize_queue(engine.database, now, tenant_id)
@@ -162,12 +193,13 @@ async def _current_values(request: Request, engine: Engine, visitor: Visitor, sp
         "most": MAX_COUNTED,
         "rate": await _rate(engine, tenant_id, now),
         "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT",)},
-        "chart": await _chart(engine, visitor, now, RANGES[span]),
+        **await _chart(engine, visitor, now, RANGES[span]),
         "range": RANGES[span],
         "in_line": await _queued_campaigns(engine, tenant_id, now),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
         **await _health(engine, now, seen),
         "findings": await _findings(request, visitor),
+        "approvals_for_you": await count_waiting_for(engine.database, tenant_id, visitor.actor) or 0,
     }
 
 
@@ -179,18 +211,21 @@ async def _rate(engine: Engine, tenant_id: int, now: Instant) -> float:
     return (sent[-1] + sent[0] * (1 - passed)) / 60 if len(sent) > 1 else sent[-1] / 60
 
 
-async def _chart(engine: Engine, visitor: Visitor, now: Instant, wanted: ChartRange) -> str:
+async def _chart(engine: Engine, visitor: Visitor, now: Instant, wanted: ChartRange) -> dict[str, Any]:
+    """Return the data of the chart, and its rows that are not empty for the table with the same figures."""
     found = await tallies.load_buckets(
         engine.database, tenant_id=visitor.tenant_id, since=now - wanted.length, until=now, length=wanted.step
     )
-    data = {
+    data: dict[str, Any] = {
         "zone": str(visitor.zone),
         "step": wanted.step // SECOND,
         "times": [each.begins_at // SECOND for each in found],
         "sent": [each.counts.get("SENT", 0) for each in found],
         "failed": [each.counts.get("FAILED", 0) + each.counts.get("bounce", 0) for each in found],
     }
-    return orjson.dumps(data).decode()
+    counted = zip(found, data["sent"], data["failed"], strict=True)
+    rows = [(each.begins_at, sent, failed) for each, sent, failed in counted if sent or failed]
+    return {"chart": orjson.dumps(data).decode(), "chart_rows": rows[::-1]}
 
 
 async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> list[CampaignQueueRow]:

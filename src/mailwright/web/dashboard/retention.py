@@ -12,6 +12,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
+from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
@@ -27,7 +28,11 @@ NAMES: Final = {
     RetentionKind.REPORTS: "Provider reports",
     RetentionKind.AUDIT_LOG: "Audit log",
     RetentionKind.IMPORTS: "Imports",
+    RetentionKind.CONTACT_EVENTS: "Contact events",
+    RetentionKind.SHADOW: "Email passed on in shadow mode",
+    RetentionKind.DMARC: "DMARC reports",
 }
+EXPORT_FORMATS: Final = {"jsonl": "compressed JSON lines", "parquet": "Parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,9 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
         await set_rule(engine.database, engine.clock, tenant_id, kind, days=days, exports=exports, actor=actor)
     except InvalidInput as error:
         return await _page(request, engine, visitor, form, error=error)
-    text = f"Retention of {NAMES[kind].lower()} is on: {days} days. Old data is deleted in the background."
+    text = (
+        f"Retention of {NAMES[kind].lower()} is on: {count_text(days, 'day')}. Old data is deleted in the background."
+    )
     return redirect(request, "/settings/retention", text)
 
 
@@ -113,5 +120,6 @@ async def _page(
         kinds=[(kind.value, name) for kind, name in NAMES.items()],
         form=form,
         preview=found,
+        export_format=EXPORT_FORMATS[engine.settings.retention_export_format],
         can_export=engine.settings.retention_export is not None,
     )

@@ -1,5 +1,7 @@
 """Segment pages: list, filter editor and matching contacts."""
 
+from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -7,16 +9,20 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.segment_removal import SegmentInUse, delete_segment
 from mailwright.app.wiring import Engine
-from mailwright.audience import lists, segments
+from mailwright.audience import contacts, lists, segments
+from mailwright.audience.event_schema import load_schema
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.search import list_tags
 from mailwright.audience.segments import Segment
 from mailwright.audience.status import ContactStatus
 from mailwright.audience.suppressions import suppressed_among
+from mailwright.domain import keys
+from mailwright.domain.address import domain_of
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.filter_text import describe
-from mailwright.web.api.segments import people_in
+from mailwright.web.api.segments import cached_member_count
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.segments_forms import (
     JOINS,
@@ -29,6 +35,7 @@ from mailwright.web.dashboard.segments_forms import (
     missing,
 )
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
+from mailwright.web.dashboard.sorting import sort_rows
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -36,13 +43,21 @@ router = APIRouter(prefix="/segments", route_class=PageRoute, include_in_schema=
 
 PAGE: Final = 50
 _SAMPLE: Final = 5
+# The names and values of attributes are suggested from this many contacts, the newest.
+_READ_CONTACTS: Final = 500
+_SUGGESTED_VALUES: Final = 30
+_MAX_SUGGESTED: Final = 80  # characters
+_ORDERS: Final[dict[str, Callable[[Segment], Any]]] = {
+    "name": lambda each: each.name.casefold(),
+    "changed": lambda each: each.updated_at,
+}
 
 
 @router.get("")
-async def list_segments(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    found = await segments.list_all(engine.database, visitor.tenant_id)
+async def list_segments(request: Request, engine: EngineDep, visitor: ViewerDep, sort: str = "") -> Response:
+    found, order = sort_rows(await segments.list_all(engine.database, visitor.tenant_id), sort, _ORDERS, "name")
     lines = [(each, describe(each.filter)) for each in found]
-    return await page(request, visitor, "audience/segments.html", lines=lines)
+    return await page(request, visitor, "audience/segments.html", lines=lines, order=order)
 
 
 @router.get("/new")
@@ -95,7 +110,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
             engine.database,
             engine.clock,
             visitor.tenant_id,
-            form["segmentKey"],
+            await _key_of(engine, visitor, form),
             filter_=_filter_from(form),
             name=form["name"] or None,
             actor=visitor.actor,
@@ -127,7 +142,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, segment_
 async def count(request: Request, engine: EngineDep, visitor: ViewerDep, segment_key: str) -> Response:
     """Count the contacts. Loaded after the page, because it evaluates the whole filter."""
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
-    number = await people_in(request, visitor.tenant_id, found)
+    number = await cached_member_count(request, visitor.tenant_id, found)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
@@ -160,10 +175,22 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, segmen
 
 @router.post("/{segment_key}/delete")
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
-    await segments.delete_segment(
-        engine.database, visitor.tenant_id, segment_key, actor=visitor.actor, clock=engine.clock
-    )
+    try:
+        await delete_segment(engine.database, engine.clock, visitor.tenant_id, segment_key, actor=visitor.actor)
+    except SegmentInUse as error:
+        values: dict[str, Any] = {"title": "Segment in use", "text": str(error), "uses": error.uses}
+        back = (f"/segments/{segment_key}", segment_key)
+        return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
     return redirect(request, "/segments", "Segment deleted.")
+
+
+async def _key_of(engine: Engine, visitor: Visitor, form: Fields) -> str:
+    """Return the key that the user wrote, or an unused one that is derived from the name."""
+    derived = keys.derive_key(form["name"], "segment")
+    if form["segmentKey"] not in ("", derived):
+        return form["segmentKey"]
+    every = await segments.list_all(engine.database, visitor.tenant_id)
+    return keys.unused_key(derived, [*segments.RESERVED_KEYS, *(each.segment_key for each in every)])
 
 
 def _filter_from(form: Fields) -> Any:
@@ -182,8 +209,21 @@ async def _choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
         "joins": JOINS,
         "lists": await lists.list_all(engine.database, visitor.tenant_id),
         "tags": await list_tags(engine.database, visitor.tenant_id),
+        "event_names": [each.name for each in await load_schema(engine.database, visitor.tenant_id)],
         "statuses": [each.value for each in ContactStatus],
     }
+
+
+async def _suggestions(engine: Engine, visitor: Visitor) -> dict[str, list[str]]:
+    """Return the names of attributes that contacts have, and values of each, the most common first."""
+    found: dict[str, Counter[str]] = {}
+    for each in await contacts.list_page(engine.database, visitor.tenant_id, limit=_READ_CONTACTS):
+        fields = {"~locale": each.locale, "~timezone": each.timezone, "~domain": domain_of(each.email)}
+        for name, value in {**fields, **each.attributes}.items():
+            if value not in (None, "") and not isinstance(value, dict | list) and len(str(value)) <= _MAX_SUGGESTED:
+                found.setdefault(name, Counter())[str(value)] += 1
+    names = sorted(found, key=lambda name: (-found[name].total(), name))
+    return {name: [value for value, _ in found[name].most_common(_SUGGESTED_VALUES)] for name in names}
 
 
 async def _form(
@@ -200,6 +240,8 @@ async def _form(
         "form": form,
         "filter_form": filter_form,
         "errors": errors or Errors(),
+        "transliteration": keys.TRANSLITERATION,
+        "suggestions": await _suggestions(engine, visitor),
         **await _choices(engine, visitor),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK

@@ -17,6 +17,7 @@ KINDS: Final = {
     "clicked": "Clicked emails",
     "sent": "Received emails",
     "bounced": "Bounced emails",
+    "event": "Contact event",
     "created": "Added",
     "domain": "Email domain",
     "locale": "Language",
@@ -34,6 +35,7 @@ COMPARISONS: Final = {
     "unknown": "is not set",
 }
 ACTIVITIES: Final = ("opened", "clicked", "sent", "bounced")
+COUNTED: Final = (*ACTIVITIES, "event")
 _FREQUENCY: Final = {"yes": "at least", "no": "fewer than"}
 _YES_NO: Final = {"yes": "is", "no": "is not"}
 OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -41,7 +43,7 @@ OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "tag": _YES_NO,
     "list": {"yes": "on", "no": "not on"},
     "status": _YES_NO,
-    **dict.fromkeys(ACTIVITIES, _FREQUENCY),
+    **dict.fromkeys(COUNTED, _FREQUENCY),
     "created": {"since": "since", "before": "before"},
     "domain": _YES_NO,
     "locale": _YES_NO,
@@ -70,7 +72,7 @@ class ConditionRow:
 
     @property
     def is_activity(self) -> bool:
-        return self.kind in ACTIVITIES
+        return self.kind in COUNTED
 
     @property
     def needs_value(self) -> bool:
@@ -128,6 +130,8 @@ def missing(filter_form: FilterForm) -> str:
     for number, row in enumerate(rows, 1):
         if row.kind == "attribute" and not row.name:
             return f"Enter the attribute name of condition {number}."
+        if row.kind == "event" and not row.name:
+            return f"Enter the event name of condition {number}."
         if row.needs_value and not row.value:
             return f"Enter the value of condition {number}."
     return ""
@@ -161,9 +165,10 @@ def _condition(row: ConditionRow) -> dict[str, Any]:
             return _attribute(row)
         case "created":
             return {"createdSince" if row.op == "since" else "createdBefore": row.value}
-        case kind if kind in ACTIVITIES:
+        case kind if kind in COUNTED:
+            named = {"name": row.name} if kind == "event" else {}
             activity = {name: int(text) for name, text in _figures(row) if text.isdecimal()}
-            return _negated({kind: activity}, is_yes=row.op != "no")
+            return _negated({kind: {**named, **activity}}, is_yes=row.op != "no")
         case kind:
             return _negated({kind: row.value}, is_yes=row.op != "no")
 
@@ -206,14 +211,15 @@ def _row_of(condition: Any) -> ConditionRow | None:  # noqa: PLR0911 - a table
     if name == "not":
         inner = _row_of(value)
         return (
-            ConditionRow(inner.kind, "no", "", inner.value, inner.days, inner.count)
+            ConditionRow(inner.kind, "no", inner.name, inner.value, inner.days, inner.count)
             if inner and inner.op == "yes"
             else None
         )
     if name in ("createdSince", "createdBefore") and isinstance(value, str):
         return ConditionRow("created", "since" if name == "createdSince" else "before", value=value)
-    if name in ACTIVITIES and isinstance(value, dict) and value.keys() <= {"withinDays", "atLeast"}:
-        return ConditionRow(name, "yes", days=str(value.get("withinDays", "")), count=str(value.get("atLeast", "")))
+    if name in COUNTED and isinstance(value, dict) and value.keys() - {"name"} <= {"withinDays", "atLeast"}:
+        days, count = str(value.get("withinDays", "")), str(value.get("atLeast", ""))
+        return ConditionRow(name, "yes", str(value.get("name", "")), days=days, count=count)
     if name in OPERATORS and isinstance(value, str):
         return ConditionRow(name, "yes", value=value)
     return None

@@ -4,25 +4,36 @@ Administrators of one tenant manage its users, API keys and audit log. Administr
 everything.
 """
 
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.access.api_keys import KeyPair
 from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
-from mailwright.access.users import User
+from mailwright.access.users import User, email_of
+from mailwright.app.findings import Verdict
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.setup import SetupStep, StepState, record_step
+from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.checks.health import check_health
+from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import parse_mode, strictest
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
+from mailwright.outbox.shadow import load_report
 from mailwright.outbox.workers import learned_rate_of, presence_by_provider
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.campaigns_forms import tenant_rails_fields, tenant_rails_of
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
+from mailwright.web.dashboard.installation_values import installation_values, require_installation
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.session import AdminDep, Visitor
 from mailwright.web.state import EngineDep
@@ -32,11 +43,15 @@ router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=
 TABS: Final = (
     ("/settings/users", "Users"),
     ("/settings/keys", "API keys"),
+    ("/settings/brand", "Brand"),
+    ("/settings/sender", "Sender"),
     ("/settings/limits", "Limits"),
     ("/settings/tracking", "Tracking"),
     ("/settings/providers", "Providers"),
-    ("/settings/domain", "Sender domain"),
+    ("/settings/domain", "Default domain"),
+    ("/settings/domains", "Sender domains"),
     ("/settings/webhooks", "Webhooks"),
+    ("/settings/sections", "Sections"),
     ("/settings/health", "Health"),
     ("/settings/retention", "Retention"),
     ("/settings/audit-log", "Audit log"),
@@ -48,12 +63,14 @@ ROLES: Final = (
 )
 SCOPES: Final = (
     (Scope.SEND, "Send", "send single emails and batches"),
+    (Scope.EVENTS, "Events", "submit events of contacts and their attributes"),
     (Scope.READ, "Read", "read all data"),
-    (Scope.PROPOSE, "Propose", "read all data and create drafts, which a person starts; for AI agents"),
+    (Scope.PROPOSE, "Propose", "read all data, create drafts and request their approval by a person; for AI agents"),
     (Scope.MANAGE, "Manage", "change campaigns, contacts, templates and everything else"),
 )
 _ALL_TENANTS: Final = ""
 _PAGE: Final = 50
+_SHADOW_DAYS: Final = 7
 _NEWEST: Final = 2**63 - 1
 
 
@@ -67,28 +84,58 @@ async def first() -> Response:
 
 @router.get("/users")
 async def show_users(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    return await _users_page(request, engine, visitor)
+    return await users_page(request, engine, visitor)
 
 
 @router.post("/users")
 async def create_user(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     form = await read_fields(request)
     try:
-        tenant_id = await _tenant_for(engine, visitor, form["home"])
+        tenant_id = await tenant_for(engine, visitor, form["home"])
         role = parse_role(form["role"])
         user = await engine.users.create(
             form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor
         )
     except InvalidInput as error:
-        return await _users_page(request, engine, visitor, form, error)
+        return await users_page(request, engine, visitor, form, error)
     return redirect(
         request, "/settings/users", f"User {user.login} created. Give them their password yourself; no email is sent."
     )
 
 
+@router.post("/second-factor/{choice}")
+async def require_second_factor(
+    request: Request, engine: EngineDep, visitor: AdminDep, choice: Literal["required", "optional"]
+) -> Response:
+    await tenants.change(
+        engine.database,
+        visitor.tenant,
+        actor=visitor.actor,
+        clock=engine.clock,
+        requires_second_factor=choice == "required",
+    )
+    text = f"Two-factor authentication is now {choice} for everyone who works in {visitor.tenant}."
+    return redirect(request, "/settings/users", text)
+
+
+@router.post("/approvals")
+async def change_approvals(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Save which campaigns need the approval of a second person. An empty field means none."""
+    form = await read_fields(request)
+    try:
+        over = form.number("approval_over")
+        await tenants.change(
+            engine.database, visitor.tenant, actor=visitor.actor, clock=engine.clock, approval_over=over
+        )
+    except InvalidInput as error:
+        return await users_page(request, engine, visitor, form, error)
+    words = "No campaign needs an approval now." if over is None else "Approvals saved."
+    return redirect(request, "/settings/users", f"{words} Campaigns that wait for an approval keep waiting.")
+
+
 @router.get("/users/{login}")
 async def show_user(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
-    return await _user_page(request, visitor, await _find_user(engine, visitor, login))
+    return await _user_page(request, engine, visitor, await _find_user(engine, visitor, login))
 
 
 @router.post("/users/{login}/role")
@@ -106,7 +153,7 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
     try:
         await engine.users.change_password(user.login, form["password"], actor=visitor.actor)
     except InvalidInput as error:
-        return await _user_page(request, visitor, user, error)
+        return await _user_page(request, engine, visitor, user, error)
     words = f"Password of {user.login} changed and all their sessions signed out. Give them the new password yourself."
     return redirect(request, "/settings/users", words)
 
@@ -114,8 +161,15 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
 @router.post("/users/{login}/second-factor/drop")
 async def remove_second_factor(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
-    await engine.users.remove_second_factor(user.login, actor=visitor.actor)
+    await engine.second_factors.remove(user, actor=visitor.actor)
     return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
+
+
+@router.post("/users/{login}/sign-out")
+async def sign_out_user(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
+    user = await _find_user(engine, visitor, login)
+    await engine.sessions.end_all(user, actor=visitor.actor)
+    return redirect(request, f"/settings/users/{user.login}", f"{user.login} is signed out everywhere.")
 
 
 @router.post("/users/{login}/disable")
@@ -132,34 +186,57 @@ async def enable(request: Request, engine: EngineDep, visitor: AdminDep, login: 
     return redirect(request, "/settings/users", f"User {user.login} enabled.")
 
 
-async def _users_page(
+async def users_page(
     request: Request,
     engine: Engine,
     visitor: Visitor,
     form: Fields | None = None,
     error: MailwrightError | None = None,
+    *,
+    link: str | None = None,
 ) -> Response:
+    """Show the users and the open invitations. `link` is the link of a new invitation, which is shown only once."""
     home = visitor.user.tenant_id
     found = [user for user in await engine.users.list_all() if home in (None, user.tenant_id)]
     names = [tenant.name for tenant in await tenants.list_all(engine.database)] if home is None else []
+    own = await tenants.find(engine.database, visitor.tenant)
     return await _page(
         request,
         visitor,
         "users",
         error,
         users=found,
+        invitations=await engine.account_links.list_invitations(home),
+        link=link,
+        requires_second_factor=own.requires_second_factor,
+        approval_over=own.approval_over,
         roles=ROLES,
-        role_names=[(role, role.value) for role in Role],
+        suppressed=await _suppressed_users(engine, found),
         tenant_choices=[(_ALL_TENANTS, "All tenants"), *((name, name) for name in names)] if names else [],
-        form=form or Fields(role=Role.EDITOR),
+        form=form or Fields(role=Role.VIEWER, home=visitor.tenant if len(names) > 1 else _ALL_TENANTS),
     )
 
 
-async def _user_page(request: Request, visitor: Visitor, user: User, error: MailwrightError | None = None) -> Response:
-    return await _page(request, visitor, "user", error, user=user)
+async def _user_page(
+    request: Request, engine: Engine, visitor: Visitor, user: User, error: MailwrightError | None = None
+) -> Response:
+    sessions = await engine.sessions.list_for_user(user, visitor.session)
+    return await _page(request, visitor, "user", error, user=user, roles=ROLES, sessions=sessions)
 
 
-async def _tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
+async def _suppressed_users(engine: Engine, found: Sequence[User]) -> list[str]:
+    """Return the users who get no links and notices, because their addresses are suppressed."""
+    first = min(tenant.id for tenant in await tenants.list_all(engine.database))
+    suppressed = []
+    async with engine.database.read() as tx:
+        for user in found:
+            email = email_of(user.login, user.email)
+            if email is not None and await suppressed_among(tx, user.tenant_id or first, {email}, None):
+                suppressed.append(user.login)
+    return suppressed
+
+
+async def tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
     """Return the tenant of a new user. Administrators of one tenant can create users of that tenant only."""
     if visitor.user.tenant_id is not None:
         return visitor.user.tenant_id
@@ -187,11 +264,16 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
     form = await read_fields(request)
     try:
         scopes = parse_scopes(await read_values(request, "scope"))
-        key = await engine.keys.create(visitor.tenant_id, form["name"], scopes)
+        senders = parse_allowed_senders(re.split(r"[\s,;]+", form["sender"]))
+        create = engine.keys.create_pair if form["ses"] else engine.keys.create
+        made = await create(visitor.tenant_id, form["name"], scopes, senders, created_by=visitor.actor)
     except InvalidInput as error:
-        return await _keys_page(request, engine, visitor, error=error)
-    await _record(engine, visitor, "key_create", key[-4:], name=form["name"], scopes=sorted(scopes))
-    return await _keys_page(request, engine, visitor, made=key)
+        return await _keys_page(request, engine, visitor, form=form, error=error)
+    pair = made if isinstance(made, KeyPair) else KeyPair("", made)
+    allowed = sorted(senders.entries) if senders is not None else None
+    details = {"name": form["name"], "scopes": sorted(scopes), "senders": allowed}
+    await _record(engine, visitor, "key_create", pair.key[-4:], **details)
+    return await _keys_page(request, engine, visitor, made=pair)
 
 
 @router.post("/keys/{key_id}/revoke")
@@ -206,11 +288,13 @@ async def _keys_page(
     engine: Engine,
     visitor: Visitor,
     *,
-    made: str | None = None,
+    made: KeyPair | None = None,
+    form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
     found = await engine.keys.list_all(visitor.tenant_id)
-    return await _page(request, visitor, "keys", error, keys=found[::-1], made=made, scopes=SCOPES)
+    shown = form or Fields()
+    return await _page(request, visitor, "keys", error, keys=found[::-1], made=made, scopes=SCOPES, form=shown)
 
 
 # Limits.
@@ -226,7 +310,7 @@ async def show_limits(request: Request, engine: EngineDep, visitor: AdminDep) ->
 @router.post("/limits")
 async def change_limits(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Save the limits of the tenant. An empty field means the default of the installation."""
-    _require_installation(visitor)
+    require_installation(visitor)
     form = await read_fields(request)
     try:
         changes: Any = {name: form.number(name) for name in _NUMBERS}
@@ -248,6 +332,11 @@ async def _limits_page(
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
+    values = await _limits_values(engine, visitor, form)
+    return await _page(request, visitor, "limits", error, **await installation_values(engine, visitor), **values)
+
+
+async def _limits_values(engine: Engine, visitor: Visitor, form: Fields | None = None) -> dict[str, Any]:
     tenant = await tenants.find(engine.database, visitor.tenant)
     shown = form or {
         name: getattr(tenant, name)
@@ -255,16 +344,7 @@ async def _limits_page(
     } | tenant_rails_fields(tenant.guard_rails)
     may_change = visitor.user.tenant_id is None
     limits = engine.defaults.limits
-    return await _page(
-        request,
-        visitor,
-        "limits",
-        error,
-        form=shown,
-        limits=limits,
-        rails=engine.campaigns.rails,
-        may_change=may_change,
-    )
+    return {"form": shown, "limits": limits, "rails": engine.campaigns.rails, "may_change": may_change}
 
 
 # Tracking.
@@ -278,7 +358,7 @@ async def show_tracking(request: Request, engine: EngineDep, visitor: AdminDep) 
 @router.post("/tracking")
 async def change_tracking(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Save the tracking mode and the tracking host of the tenant."""
-    _require_installation(visitor)
+    require_installation(visitor)
     form = await read_fields(request)
     mode, host = form["tracking"] or None, form["tracking_host"].rstrip("/") or None
     try:
@@ -302,18 +382,20 @@ async def _tracking_page(
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
+    values = await _tracking_values(engine, visitor, form)
+    return await _page(request, visitor, "tracking", error, **await installation_values(engine, visitor), **values)
+
+
+async def _tracking_values(engine: Engine, visitor: Visitor, form: Fields | None = None) -> dict[str, Any]:
     tenant = await tenants.find(engine.database, visitor.tenant)
-    return await _page(
-        request,
-        visitor,
-        "tracking",
-        error,
-        form=form or {"tracking": tenant.tracking or "", "tracking_host": tenant.tracking_host or ""},
-        installation=engine.settings.tracking,
-        effective=strictest(engine.settings.tracking, parse_mode(tenant.tracking)),
-        host=tenant.tracking_host or engine.public_url,
-        may_change=visitor.user.tenant_id is None,
-    )
+    allowed = (await load_effective(engine.settings, engine.database)).settings.tracking
+    return {
+        "form": form or {"tracking": tenant.tracking or "", "tracking_host": tenant.tracking_host or ""},
+        "installation": allowed,
+        "effective": strictest(allowed, parse_mode(tenant.tracking)),
+        "host": tenant.tracking_host or engine.public_url,
+        "may_change": visitor.user.tenant_id is None,
+    }
 
 
 # Providers, and the sender's domain.
@@ -321,21 +403,49 @@ async def _tracking_page(
 
 @router.get("/providers")
 async def show_providers(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    values = await _provider_values(engine, visitor)
+    return await _page(request, visitor, "providers", None, **await installation_values(engine, visitor), **values)
+
+
+async def _provider_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     known = {each.provider: each for each in await quotas.load_quotas(engine.database)}
     seen = await presence_by_provider(engine.database, engine.clock.now(), engine.defaults.providers)
-    return await _page(request, visitor, "providers", None, seen=seen, quotas=known, learned_rate=learned_rate_of)
+    shadow = await load_report(engine.database, visitor.tenant_id, engine.clock.now(), _SHADOW_DAYS)
+    is_shadow = engine.settings.smtp_mode is SmtpMode.SHADOW
+    values = {"seen": seen, "quotas": known, "learned_rate": learned_rate_of}
+    return {**values, "shadow": shadow, "is_shadow": is_shadow}
+
+
+# What each page shows in addition to the settings of the installation.
+PAGE_VALUES: Final[Mapping[str, Callable[[Engine, Visitor], Awaitable[dict[str, Any]]]]] = {
+    "limits": _limits_values,
+    "tracking": _tracking_values,
+    "providers": _provider_values,
+}
 
 
 @router.get("/domain")
-async def show_domain(request: Request, visitor: AdminDep) -> Response:
-    return await _page(request, visitor, "domain", None)
+async def show_domain(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    return await _page(request, visitor, "domain", None, **await installation_values(engine, visitor))
 
 
 @router.get("/domain/checks")
-async def check_domain(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+async def check_domain(
+    request: Request, engine: EngineDep, visitor: AdminDep, *, in_setup: Annotated[bool, Query(alias="setup")] = False
+) -> Response:
     """Check DNS after the page has loaded, because that can be slow."""
-    checks = [each async for each in check_sender(engine.settings)]
-    return fragment(request, visitor, "settings/domain_checks.html", checks=checks)
+    require_installation(visitor)
+    effective = await load_effective(engine.settings, engine.database)
+    checks = [each async for each in check_sender(effective.settings)]
+    if all(each.verdict is not Verdict.PROBLEM and each.name != "sender" for each in checks):
+        await record_step(engine.database, SetupStep.DOMAIN, StepState.DONE)
+    origin = effective.origin("sender")
+    sender = {
+        "path": "/set-up/sender" if in_setup else "/settings/sender",
+        "fixed": origin.text if origin.is_fixed else "",
+    }
+    return fragment(request, visitor, "settings/domain_checks.html", checks=checks, sender=sender)
 
 
 # Health.
@@ -392,8 +502,3 @@ async def _record(engine: Engine, visitor: Visitor, action: str, subject: str, *
             tenant_id=visitor.tenant_id,
             detail=detail,
         )
-
-
-def _require_installation(visitor: Visitor) -> None:
-    if visitor.user.tenant_id is not None:
-        raise Forbidden("Only administrators of the installation can change this.")

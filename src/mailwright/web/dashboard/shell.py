@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -19,6 +19,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
+from mailwright.app.sections import Section, load_sections
+from mailwright.domain.address import readable
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
@@ -29,15 +31,18 @@ from mailwright.schemas import explanation_text
 from mailwright.schemas.ab_test_text import ab_test_state_text, metric_text
 from mailwright.schemas.bucket_text import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.schemas.explanation_text import ExplanationText
-from mailwright.schemas.time_text import distance
+from mailwright.schemas.time_text import count_text, distance
+from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
+from mailwright.web import public
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
-from mailwright.web.dashboard.navigation import items_for
+from mailwright.web.dashboard.navigation import APPROVALS, items_for
+from mailwright.web.dashboard.variable_chips import with_chips
 from mailwright.web.errors import STATUSES, unavailable_detail
-from mailwright.web.session import SecondFactorRequired, SignInRequired, Visitor, find_visitor
+from mailwright.web.session import SecondFactorMissing, SecondFactorRequired, SignInRequired, Visitor, find_visitor
 from mailwright.web.state import engine_of
 
 FLASH_COOKIE: Final = "flash"
@@ -47,7 +52,7 @@ _CELL: Final = re.compile(r"<(tr|td)\b([^>]*)>")
 # Scripts and styles come from our own files only; the nonce is for the style sheet that the code editor inserts.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; "
-    "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
@@ -77,7 +82,12 @@ async def page(
 ) -> HTMLResponse:
     """Render a whole page. `template` is a path below templates/ and extends `base.html`."""
     nonce = secrets.token_urlsafe(12)
-    content = _render(template, request, visitor, nonce=nonce, tenants=await _tenants(request, visitor), **values)
+    sections = await load_sections(engine_of(request), visitor.tenant_id) if visitor is not None else {}
+    switchable = await _tenants(request, visitor)
+    waiting = await _approvals(request, visitor)
+    content = _render(
+        template, request, visitor, sections=sections, approvals=waiting, nonce=nonce, tenants=switchable, **values
+    )
     policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
     response = HTMLResponse(content, status, headers={**_HEADERS, **policy, **(headers or {})})
     if FLASH_COOKIE in request.cookies:
@@ -88,7 +98,7 @@ async def page(
 def fragment(request: Request, visitor: Visitor, template: str, **values: Any) -> HTMLResponse:
     """Render a part of a page for htmx. If the browser runs no scripts, wrap the part in a whole page."""
     content = _render(template, request, visitor, nonce="", tenants=[], **values)
-    if _is_htmx(request):
+    if is_htmx(request):
         return HTMLResponse(content, headers=_HEADERS)
     alone = _render("fragment.html", request, visitor, nonce="", tenants=[], part=Markup(content))  # noqa: S704 - escaped
     return HTMLResponse(alone, headers={**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce="none")})
@@ -105,14 +115,14 @@ def email_frame(html: str) -> HTMLResponse:
     return HTMLResponse(html, headers={**_HEADERS, **policy, "Referrer-Policy": "no-referrer"})
 
 
-def redirect(request: Request, to: str, message: str = "", *, tone: str = "good") -> Response:
-    """Redirect after a form and show `message` once on the next page."""
-    if _is_htmx(request):
+def redirect(request: Request, to: str, message: str = "", *, tone: str = "good", undo: str | None = None) -> Response:
+    """Redirect after a form and show `message` once on the next page, with a button that posts to the path `undo`."""
+    if is_htmx(request):
         response: Response = Response(headers={"HX-Redirect": to})
     else:
         response = RedirectResponse(to, HTTPStatus.SEE_OTHER)
     if message:
-        text = quote(orjson.dumps({"text": message, "tone": tone}).decode())
+        text = quote(orjson.dumps({"text": message, "tone": tone, "undo": undo}).decode())
         response.set_cookie(FLASH_COOKIE, text, max_age=_FLASH_SECONDS, path="/", httponly=True, samesite="lax")
     return response
 
@@ -138,6 +148,8 @@ class PageRoute(APIRoute):
                 return _redirect_to_sign_in(request, "/sign-in")
             except SecondFactorRequired:
                 return _redirect_to_sign_in(request, "/sign-in/code")
+            except SecondFactorMissing as error:
+                return redirect(request, "/account#second-factor", str(error), tone="bad")
             except MailwrightError as error:
                 return await _error_page(request, error)
             except RequestValidationError:
@@ -149,14 +161,21 @@ class PageRoute(APIRoute):
 
 def _redirect_to_sign_in(request: Request, to: str) -> Response:
     """Redirect to sign in and come back afterwards. For htmx, the whole page is redirected."""
-    here = request.headers.get("hx-current-url", "") if _is_htmx(request) else str(request.url)
+    here = request.headers.get("hx-current-url", "") if is_htmx(request) else str(request.url)
     address = urlsplit(here)
     came_from = f"{address.path}?{address.query}" if address.query else address.path
-    is_page = request.method == "GET" or _is_htmx(request)
+    is_page = request.method == "GET" or is_htmx(request)
     target = f"{to}?{urlencode({'next': came_from})}" if is_page and came_from not in ("", "/") else to
-    if _is_htmx(request) or "text/event-stream" in request.headers.get("accept", ""):
+    if is_htmx(request) or "text/event-stream" in request.headers.get("accept", ""):
         return Response(status_code=HTTPStatus.UNAUTHORIZED, headers={"HX-Redirect": target})
     return RedirectResponse(target, HTTPStatus.SEE_OTHER, headers={"Cache-Control": "no-store"})
+
+
+async def page_not_found(request: Request, error: Exception) -> Response:
+    """Respond to requests that match no route. Signed-in users stay in the dashboard."""
+    if "text/html" in request.headers.get("accept", "").lower() and await find_visitor(request) is not None:
+        return await _error_page(request, NotFound("This page does not exist."))
+    return await public.page_not_found(request, error)
 
 
 async def _error_page(request: Request, error: MailwrightError) -> Response:
@@ -173,7 +192,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
     titles = {Forbidden: "Permission denied", NotFound: "Page not found", InvalidInput: "Invalid request"}
     title = next((text for kind, text in titles.items() if isinstance(error, kind)), "Not possible")
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
-    if _is_htmx(request):
+    if is_htmx(request):
         # shell.js shows the message; the page itself stays as it is.
         headers["HX-Trigger"] = orjson.dumps({"showError": detail}).decode()
         return Response(status_code=status, headers=headers)
@@ -183,7 +202,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
     return await page(request, visitor, "error.html", status=status, headers=headers, title=title, detail=detail)
 
 
-def _is_htmx(request: Request) -> bool:
+def is_htmx(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
@@ -194,13 +213,30 @@ async def _tenants(request: Request, visitor: Visitor | None) -> list[str]:
     return [tenant.name for tenant in await tenants.list_all(engine_of(request).database)]
 
 
-def _render(template: str, request: Request, visitor: Visitor | None, **values: Any) -> str:
+async def _approvals(request: Request, visitor: Visitor | None) -> int | None:
+    """Return how many campaigns wait for the visitor's approval; None if the tenant does not use approvals."""
+    if visitor is None:
+        return None
+    return await count_waiting_for(engine_of(request).database, visitor.tenant_id, visitor.actor)
+
+
+def _render(
+    template: str,
+    request: Request,
+    visitor: Visitor | None,
+    *,
+    sections: Collection[Section] = (),
+    approvals: int | None = None,
+    **values: Any,
+) -> str:
     engine = engine_of(request)
+    items = items_for(visitor.user.role, sections) if visitor is not None else []
     return _TEMPLATES.get_template(template).render(
         path=request.url.path,
         query=request.query_params,
         visitor=visitor,
-        navigation=items_for(visitor.user.role) if visitor is not None else [],
+        navigation=[item for item in items if item.title != APPROVALS or approvals is not None],
+        waiting_approvals=approvals,
         flash=_flash(request),
         now=engine.clock.now(),
         zone=visitor.zone if visitor is not None else ZoneInfo(engine.defaults.limits.timezone),
@@ -209,10 +245,11 @@ def _render(template: str, request: Request, visitor: Visitor | None, **values: 
     )
 
 
-def _flash(request: Request) -> dict[str, str] | None:
+def _flash(request: Request) -> dict[str, str | None] | None:
     try:
         flash = orjson.loads(unquote(request.cookies[FLASH_COOKIE]))
-        return {"text": str(flash["text"])[:500], "tone": "bad" if flash["tone"] == "bad" else "good"}
+        undo = local_path(flash["undo"]) if flash.get("undo") else None
+        return {"text": str(flash["text"])[:500], "tone": "bad" if flash["tone"] == "bad" else "good", "undo": undo}
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -230,7 +267,7 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
         case "ago":
             text = distance(instant, now)
         case "day":
-            text = labels.format_day(instant, now, zone)
+            text = labels.format_day(instant, zone)
         case _:
             text = labels.format_clock(instant, now, zone, with_seconds=with_seconds)
     return Markup('<time datetime="{}" title="{}" data-form="{}">{}</time>').format(
@@ -242,6 +279,11 @@ def _time(context: Context, instant: Instant | None, *, form: str = "clock", wit
 def _clock(context: Context, instant: Instant) -> str:
     """Format a time as plain text, for attributes and titles."""
     return labels.format_clock(instant, context["now"], context["zone"])
+
+
+@pass_context
+def _day(context: Context, instant: Instant | None) -> str:
+    return labels.NO_TIME if instant is None else labels.format_day(instant, context["zone"])
 
 
 @pass_context
@@ -260,8 +302,9 @@ def _with_query(query: Mapping[str, str], **changes: Any) -> str:
     return "?" + urlencode({name: value for name, value in merged.items() if value not in (None, "")})
 
 
-def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
+def _with_column_labels(rows: Markup, columns: Sequence[str | tuple[str, str]]) -> Markup:
     """Add the column name to each cell except the first, because narrow screens show each row as a block."""
+    names = [each if isinstance(each, str) else each[0] for each in columns]
     column = -1
 
     def label(tag: re.Match[str]) -> str:
@@ -270,7 +313,7 @@ def _with_column_labels(rows: Markup, columns: Sequence[str]) -> Markup:
             column = -1
             return tag[0]
         column += 1
-        name = columns[column].removeprefix("#") if 0 < column < len(columns) else ""
+        name = names[column].removeprefix("#") if 0 < column < len(names) else ""
         if not name or "data-label" in tag[2] or "main-cell" in tag[2]:
             return tag[0]
         return f'<td data-label="{escape(name[0].lower() + name[1:])}"{tag[2]}>'
@@ -295,16 +338,22 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "number": labels.format_number,
+    "count": count_text,
     "size": size_text,
     "share": labels.format_percent,
+    "rate": labels.format_rate,
     "limit_name": explanation_text.limit_name,
     "assumption": explanation_text.assumption_text,
     "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
+    "words": labels.spell_name,
+    "readable": readable,
     "sentence": sentence,
     "with_code": _with_code,
+    "with_chips": with_chips,
     "labelled": _with_column_labels,
     "clock": _clock,
+    "day": _day,
 }
 _TEMPLATES.globals |= {
     "asset": asset,

@@ -3,15 +3,22 @@
 from http import HTTPStatus
 from typing import Any, TypedDict
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
+from starlette.background import BackgroundTask
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.access.account_links import SignInOrigin
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.initial_setup import SetupLinkInvalid
+from mailwright.access.roles import Role
 from mailwright.access.users import User
+from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.ops.logs import logger
 from mailwright.schemas.time_text import duration
+from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
 from mailwright.web.session import (
@@ -29,6 +36,8 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
+log = logger(__name__)
+
 
 class SessionOrigin(TypedDict):
     """IP address and user agent of a session, as the account page shows them."""
@@ -43,8 +52,8 @@ async def show_sign_in(request: Request, engine: EngineDep) -> Response:
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(_after_sign_in(request.query_params.get("next")), HTTPStatus.SEE_OTHER)
     has_users = engine.admin_password is not None or await engine.users.has_any()
-    values: dict[str, Any] = {"errors": Errors(), "login": "", "next": request.query_params.get("next", "")}
-    return await page(request, None, "sign_in.html", has_users=has_users, **values)
+    next_path = request.query_params.get("next", "")
+    return await sign_in_page(request, engine, next_path=next_path, has_users=has_users)
 
 
 @router.post("/sign-in")
@@ -53,12 +62,26 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
     require_own_origin(request)
     form = await read_fields(request)
     try:
+        is_new_network = await engine.users.is_new_network(form["login"], host_of(request))
         user = await engine.users.sign_in(form["login"], form["password"], host_of(request))
     except TooManyFailedSignIns as error:
-        return await _refused(request, form, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS)
+        return await _refused(request, engine, form, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
-        return await _refused(request, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
-    return await _enter(request, engine, user, form["next"])
+        return await _refused(request, engine, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
+    if requires_oidc(engine, user.role):
+        return await _refused(request, engine, form, oidc_required_text(engine), HTTPStatus.FORBIDDEN)
+    return await enter(request, engine, user, form["next"], is_new_network=is_new_network)
+
+
+async def _notify(engine: Engine, user: User, origin: SessionOrigin) -> None:
+    now = engine.clock.now()
+    time = labels.format_full(now, now, ZoneInfo(engine.defaults.limits.timezone))
+    try:
+        # Never show an unknown user agent: it is a text that a stranger chose.
+        browser = labels.known_browser(origin["agent"]) or "an unknown browser"
+        await engine.account_links.notify_sign_in(user, SignInOrigin(origin["address"], browser, time))
+    except Exception:
+        log.exception("sign_in_notice_not_sent")
 
 
 @router.get("/sign-in/link")
@@ -88,33 +111,55 @@ async def sign_in_with_link(request: Request, engine: EngineDep) -> Response:
 @router.get("/sign-in/code")
 async def show_code(request: Request) -> Response:
     next_path = request.query_params.get("next", "")
-    visitor = await _visitor_awaiting_code(request)
+    visitor = await visitor_awaiting_code(request)
     if visitor is None:
         return RedirectResponse(_after_sign_in(next_path), HTTPStatus.SEE_OTHER)
-    values: dict[str, Any] = {"errors": Errors(), "form_token": visitor.form_token, "next": next_path}
-    return await page(request, None, "code.html", **values)
+    return await code_page(request, visitor, next_path)
 
 
 @router.post("/sign-in/code")
 async def verify_code(request: Request, engine: EngineDep) -> Response:
-    visitor = await _visitor_awaiting_code(request)
+    visitor = await visitor_awaiting_code(request)
     if visitor is None:
         return redirect(request, "/")
     await require_own_form(request, visitor.token)
     form = await read_fields(request)
     try:
-        is_right = await engine.users.verify_code(visitor.user, form["code"], host_of(request))
+        is_right = await engine.second_factors.verify(visitor.user, form["code"], host_of(request))
         wrong, status = "This code is wrong or was already used.", HTTPStatus.UNAUTHORIZED
     except TooManyFailedSignIns as error:
-        is_right, wrong, status = False, _too_many(error), HTTPStatus.TOO_MANY_REQUESTS
+        is_right, wrong, status = False, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS
     if not is_right:
-        errors = Errors(code=wrong)
-        values: dict[str, Any] = {"errors": errors, "form_token": visitor.form_token, "next": form["next"]}
-        return await page(request, None, "code.html", status=status, **values)
+        return await code_page(request, visitor, form["next"], Errors(code=wrong), status=status)
+    return await complete_sign_in(request, engine, visitor, form["next"])
+
+
+async def complete_sign_in(request: Request, engine: Engine, visitor: Visitor, to: str) -> Response:
+    """Turn the session of a visitor who proved the second factor into a full one."""
     token = await engine.sessions.renew(visitor.session, **_session_origin(request))
-    response = redirect(request, _after_sign_in(form["next"]))
+    response = redirect(request, _after_sign_in(to))
     set_session_cookie(request, response, token)
     return response
+
+
+async def code_page(
+    request: Request,
+    visitor: Visitor,
+    next_path: str,
+    errors: Errors | None = None,
+    *,
+    status: HTTPStatus = HTTPStatus.OK,
+) -> Response:
+    return await page(
+        request,
+        None,
+        "code.html",
+        status=status,
+        errors=errors or Errors(),
+        form_token=visitor.form_token,
+        next=next_path,
+        user=visitor.user,
+    )
 
 
 @router.post("/sign-out")
@@ -154,18 +199,70 @@ async def set_up(request: Request, engine: EngineDep) -> Response:
     except (InvalidInput, SetupLinkInvalid) as error:
         values: dict[str, Any] = {"errors": field_errors(error), "login": form["login"], "token": form["token"]}
         return await page(request, None, "set_up.html", status=HTTPStatus.UNPROCESSABLE_ENTITY, **values)
-    return await _enter(request, engine, user, "/")
+    return await enter_first(request, engine, user, "/set-up/continue")
 
 
-async def _enter(request: Request, engine: EngineDep, user: User, to: str) -> Response:
-    token = await engine.sessions.open(user, **_session_origin(request))
-    target = _after_sign_in(to)
-    response = redirect(request, f"/sign-in/code?next={quote(target)}" if user.has_second_factor else target)
+async def enter_first(request: Request, engine: Engine, user: User, to: str) -> Response:
+    """Sign in a new user. Their network counts as known, so that sign-ins from others are reported."""
+    await engine.failed_sign_ins.remember(user.login, host_of(request))
+    return await enter(request, engine, user, to)
+
+
+async def enter(
+    request: Request,
+    engine: EngineDep,
+    user: User,
+    to: str,
+    *,
+    is_new_network: bool = False,
+    proved_two_factors: bool = False,
+) -> Response:
+    """Open a new session and redirect to the page `to`, or first to the code of the second factor."""
+    origin = _session_origin(request)
+    token = await engine.sessions.open(user, **origin, proved_two_factors=proved_two_factors)
+    target, awaits_code = _after_sign_in(to), user.has_second_factor and not proved_two_factors
+    response = redirect(request, f"/sign-in/code?next={quote(target)}" if awaits_code else target)
     set_session_cookie(request, response, token)
+    if is_new_network and user.seen_at is not None:
+        response.background = BackgroundTask(_notify, engine, user, origin)
     return response
 
 
-async def _visitor_awaiting_code(request: Request) -> Visitor | None:
+async def sign_in_page(
+    request: Request,
+    engine: Engine,
+    *,
+    error: str = "",
+    status: HTTPStatus = HTTPStatus.OK,
+    login: str = "",
+    next_path: str = "",
+    has_users: bool = True,
+) -> Response:
+    return await page(
+        request,
+        None,
+        "sign_in.html",
+        status=status,
+        errors=Errors({FORM: error} if error else {}),
+        login=login[:100],
+        next=next_path,
+        has_users=has_users,
+        oidc=engine.oidc.settings if engine.oidc is not None else None,
+        has_passkeys=engine.passkeys.is_available,
+    )
+
+
+def requires_oidc(engine: Engine, role: Role) -> bool:
+    """Return whether users of a role sign in with the identity provider only. Administrators have another way."""
+    return engine.oidc is not None and not engine.oidc.settings.allows_passwords and role is not Role.ADMIN
+
+
+def oidc_required_text(engine: Engine) -> str:
+    label = engine.oidc.settings.label if engine.oidc is not None else ""
+    return f"Sign in with {label}. Only administrators can use a password or a passkey here."
+
+
+async def visitor_awaiting_code(request: Request) -> Visitor | None:
     """Return the visitor who must enter a code, or None if they are signed in already."""
     visitor = await find_visitor(request)
     if visitor is None:
@@ -183,21 +280,14 @@ def _link_expired() -> NotFound:
     return NotFound("This sign-in link has expired or was already used. Create a new one with `mailwright user link`.")
 
 
-async def _refused(request: Request, form: Fields, sentence: str, status: HTTPStatus) -> Response:
+async def _refused(request: Request, engine: Engine, form: Fields, sentence: str, status: HTTPStatus) -> Response:
     """Show the form again and keep the page to return to."""
-    return await page(
-        request,
-        None,
-        "sign_in.html",
-        status=status,
-        errors=Errors({FORM: sentence}),
-        login=form["login"][:100],
-        next=form["next"],
-        has_users=True,
+    return await sign_in_page(
+        request, engine, error=sentence, status=status, login=form["login"], next_path=form["next"]
     )
 
 
-def _too_many(error: TooManyFailedSignIns) -> str:
+def too_many_text(error: TooManyFailedSignIns) -> str:
     return f"Too many failed attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
 
 

@@ -1,6 +1,7 @@
 """Live updates: stream re-rendered parts of a page over server-sent events."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final
 
 import orjson
 from fastapi import Request
@@ -12,6 +13,8 @@ from mailwright.web.state import live_updates_of
 
 # Proxies must not buffer events.
 _NO_BUFFERING = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# Replaces the form token in a shared rendering. No token contains this character.
+_OWN_TOKEN: Final = b"~own-form-token~"
 
 
 def stream(
@@ -23,12 +26,18 @@ def stream(
 ) -> Response:
     """Stream live parts of a page. `render_parts` returns HTML by element id; static/live.js inserts it.
 
-    Listeners with the same topic, tenant, time zone and role share one rendering per second.
+    Listeners with the same topic, tenant, time zone and role share one rendering per second. Only the form token is
+    each listener's own.
     """
+    token = visitor.form_token.encode()
     shared = (topic, visitor.tenant_id, visitor.user.role, str(visitor.zone))
 
     async def parts() -> bytes:
-        return orjson.dumps(dict(await render_parts()))
+        return orjson.dumps(dict(await render_parts())).replace(token, _OWN_TOKEN)
 
-    events = live_updates_of(request).stream(shared, parts, access_check(request, needed), event="parts")
-    return StreamingResponse(events, media_type="text/event-stream", headers=_NO_BUFFERING)
+    async def events() -> AsyncIterator[bytes]:
+        is_allowed = access_check(request, needed)
+        async for event in live_updates_of(request).stream(shared, parts, is_allowed, event="parts"):
+            yield event.replace(_OWN_TOKEN, token)
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers=_NO_BUFFERING)

@@ -33,7 +33,12 @@ REASONS: Final = {
 async def list_suppressions(
     request: Request, engine: EngineDep, visitor: ViewerDep, q: str = "", cursor: str = ""
 ) -> Response:
-    return await _page(request, engine, visitor, Fields(), Errors(), q=q.strip()[:320], cursor=cursor)
+    return await _page(request, engine, visitor, q=q.strip()[:320], cursor=cursor)
+
+
+@router.get("/~new")
+async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
+    return await _new_page(request, engine, visitor, Fields(), Errors())
 
 
 @router.post("")
@@ -51,7 +56,7 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Respon
             actor=visitor.actor,
         )
     except InvalidInput as error:
-        return await _page(request, engine, visitor, form, field_errors(error, {"listKey": "scope"}))
+        return await _new_page(request, engine, visitor, form, field_errors(error, {"listKey": "scope"}))
     words = (
         "Address suppressed. Queued emails to it will not be sent."
         if is_new
@@ -78,8 +83,6 @@ async def _page(
     request: Request,
     engine: Engine,
     visitor: Visitor,
-    form: Fields,
-    errors: Errors,
     *,
     q: str = "",
     cursor: str = "",
@@ -92,21 +95,26 @@ async def _page(
     else:
         found = await suppressions.list_page(engine.database, visitor.tenant_id, limit=PAGE, before=before)
         following = encode_cursor("suppression", found[-1].id) if len(found) == PAGE else None
-    every = await lists.list_all(engine.database, visitor.tenant_id)
-    scopes = [(ALL_MESSAGES, "All email"), (GENERAL, "Bulk email")]
-    scopes += [(each.list_key, f"List {each.name}") for each in every]
     values: dict[str, Any] = {
         "found": found,
         "following": following,
         "q": q,
-        "form": form,
-        "errors": errors,
-        "scopes": scopes,
-        "scope_labels": dict(scopes),
+        "scope_labels": dict(await _scopes(engine, visitor)),
         "reasons": REASONS,
     }
+    return await page(request, visitor, "audience/suppressions.html", **values)
+
+
+async def _new_page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/suppressions.html", status=status, **values)
+    values: dict[str, Any] = {"form": form, "errors": errors, "scopes": await _scopes(engine, visitor)}
+    return await page(request, visitor, "audience/suppression_new.html", status=status, **values)
+
+
+async def _scopes(engine: Engine, visitor: Visitor) -> list[tuple[str, str]]:
+    every = await lists.list_all(engine.database, visitor.tenant_id)
+    general = [(ALL_MESSAGES, "All email"), (GENERAL, "Bulk email")]
+    return general + [(each.list_key, f"List {each.name}") for each in every]
 
 
 def _normal(text: str) -> str:

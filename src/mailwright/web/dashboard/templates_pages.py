@@ -1,7 +1,7 @@
 """Template pages: versions, languages, editor, comparison and test emails."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -9,14 +9,17 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
+from mailwright.content.blocks.document import parse_document
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidTemplate, RenderedEmail
 from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.record_state import RecordState
 from mailwright.schemas.templates import check_template_id, parse_template
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import RequestInvalid
@@ -26,6 +29,7 @@ from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.sample_values import preview_values
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -37,7 +41,6 @@ PAGE: Final = 50
 _VERBATIM: Final = ("body", "text")
 _BODIES: Final = {each.value: "body" for each in TemplateFormat}
 _SUGGESTED_CONTACTS: Final = 20
-_LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 _PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
 _STARTER_BODY: Final = """# Hello {{ name }}
@@ -51,14 +54,20 @@ Write the text of this email here.
 
 
 @router.get("")
-async def list_templates(request: Request, engine: EngineDep, visitor: ViewerDep, cursor: str = "") -> Response:
+async def list_templates(
+    request: Request,
+    engine: EngineDep,
+    visitor: ViewerDep,
+    cursor: str = "",
+    show: RecordState = RecordState.ACTIVE,
+) -> Response:
     """List templates by id with their newest versions."""
     found = [
         list(newest.values())
-        for newest in await engine.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor)
+        for newest in await engine.templates.list_page(visitor.tenant_id, limit=PAGE, after=cursor, state=show)
     ]
     following = found[-1][0].template_id if len(found) == PAGE else None
-    values: dict[str, Any] = {"found": found, "following": following, "cursor": cursor}
+    values: dict[str, Any] = {"found": found, "following": following, "cursor": cursor, "shown": show}
     return await page(request, visitor, "templates/list.html", **values)
 
 
@@ -110,7 +119,8 @@ async def show_mail(
 ) -> Response:
     stored = await _find_version(engine, visitor, template_id, version)
     try:
-        rendered = stored.render(_samples(stored), engine.templates.standard)
+        values = await preview_values(engine, visitor.tenant_id, stored, "")
+        rendered = stored.render(values, engine.templates.standard)
     except MailwrightError as error:
         return email_frame(previews.notice(str(error)))
     return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
@@ -185,7 +195,8 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, tem
     stored = await _find_version(engine, visitor, template_id, version)
     caller = Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
     try:
-        rendered = stored.render(_samples(stored), engine.templates.standard)
+        values = await preview_values(engine, visitor.tenant_id, stored, "")
+        rendered = stored.render(values, engine.templates.standard)
         content = {"subject": SUBJECT_PREFIX + rendered.subject, "html": rendered.html, "text": rendered.text}
         body = {"to": form["to"], **{name: value for name, value in content.items() if value}}
         await engine.api_messages.send(RequestContext(caller, request_id_of(request)), body)
@@ -218,11 +229,16 @@ def declared_text(variables: tuple[Variable, ...]) -> str:
 
 async def _write(engine: Engine, visitor: Visitor, template_id: str, form: Fields) -> StoredTemplate:
     request = parse_template(_request(form))
-    return await engine.templates.write(visitor.tenant_id, template_id, request.draft(), actor=visitor.actor)
+    is_admin = visitor.may(Role.ADMIN)
+    return await engine.templates.write(
+        visitor.tenant_id, template_id, request.draft(), actor=visitor.actor, keeps_locked=not is_admin
+    )
 
 
 def _request(form: Fields) -> dict[str, Any]:
-    body: dict[str, Any] = {"subject": form["subject"], _format(form).value: form["body"].replace("\r\n", "\n")}
+    format_, source = _format(form), form["body"].replace("\r\n", "\n")
+    content = parse_document(source).to_json() if format_ is TemplateFormat.BLOCKS else source
+    body: dict[str, Any] = {"subject": form["subject"], format_.value: content}
     if form["text"].strip():
         body["text"] = form["text"].replace("\r\n", "\n")
     if form["locale"]:
@@ -236,7 +252,7 @@ def _format(form: Fields) -> TemplateFormat:
     try:
         return TemplateFormat(form["format"] or TemplateFormat.HTML)
     except ValueError as error:
-        raise InvalidInput("Choose HTML, MJML or Markdown.", field="format") from error
+        raise InvalidInput("Choose blocks, HTML, MJML or Markdown.", field="format") from error
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
@@ -258,35 +274,8 @@ async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEma
         variables=draft.variables,
     )
     check_declared(stored.compiled(), draft.variables)
-    variables = await _contact_variables(engine, tenant_id, form["as_contact"])
-    return stored.render({**_samples(stored), **variables}, engine.templates.standard)
-
-
-async def _contact_variables(engine: Engine, tenant_id: int, email: str) -> Mapping[str, Any]:
-    if not email:
-        return {}
-    try:
-        found = await contacts.find_by_email(engine.database, tenant_id, email)
-    except NotFound as error:
-        raise InvalidInput("There is no contact with this address.", field="as_contact") from error
-    return {**found.attributes, "email": found.email, "name": found.name or ""}
-
-
-def _samples(stored: StoredTemplate) -> dict[str, Any]:
-    """Return the samples. A required variable without a sample gets its own name as value."""
-    named = {
-        each.name: f"[{each.name}]" for each in stored.expected_variables() if each.is_required and each.sample is None
-    }
-    return named | _rows(stored, {each.name for each in stored.expected_variables() if each.sample is None})
-
-
-def _rows(stored: StoredTemplate, names: set[str]) -> dict[str, Any]:
-    """Return one sample row for each list that the template loops over."""
-    return {
-        name: [{field: f"[{field}]" for field in re.findall(rf"\b{row}\.(\w+)", stored.html)} or f"[{row}]"]
-        for row, name in _LOOP.findall(stored.html)
-        if name in names
-    }
+    values = await preview_values(engine, tenant_id, stored, form["as_contact"])
+    return stored.render(values, engine.templates.standard)
 
 
 async def _page(
@@ -307,6 +296,7 @@ async def _page(
     facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
     values: dict[str, Any] = {
         "stored": stored,
+        "draft_by": await engine.template_drafts.find_author(visitor.tenant_id, template_id),
         "versions": versions,
         "newest": dict(sorted(newest.items())),
         "variables": stored.expected_variables(),
@@ -319,7 +309,8 @@ async def _page(
         "errors": field_errors(error) if error is not None else Errors(),
     }
     try:
-        values["email"] = stored.render(_samples(stored), engine.templates.standard)
+        samples = await preview_values(engine, visitor.tenant_id, stored, "")
+        values["email"] = stored.render(samples, engine.templates.standard)
     except MailwrightError as failure:
         values["problem"] = str(failure)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK

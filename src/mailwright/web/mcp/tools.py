@@ -47,6 +47,12 @@ TOOLS: Final = (
         "Explain what a campaign waits for, until when, and when it will finish.",
     ),
     AgentTool(
+        "show_campaign_plan",
+        "GET",
+        "/v1/campaigns/{campaignId}/plan",
+        "Show what a campaign would send, to whom and when, and whether a second person must approve it.",
+    ),
+    AgentTool(
         "campaign_report",
         "GET",
         "/v1/campaigns/{campaignId}/report",
@@ -75,6 +81,12 @@ TOOLS: Final = (
         "POST",
         "/v1/campaigns/{campaignId}/preflight",
         "Run the pre-send check of a draft: audience, excluded contacts, and problems with their fixes.",
+    ),
+    AgentTool(
+        "request_approval",
+        "POST",
+        "/v1/campaigns/{campaignId}/plan",
+        "Request that a person approves a draft as it is now. A later change makes the request void.",
     ),
     AgentTool(
         "create_template",

@@ -17,9 +17,10 @@ from mailwright.domain.errors import NotFound
 from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
 from mailwright.web.api.archive import archive_of
 from mailwright.web.public.language import language_of
-from mailwright.web.public.pages import FOR_EVERYONE, page, policy, stored_html
-from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
+from mailwright.web.public.pages import FOR_EVERYONE, page, stored_html
+from mailwright.web.public.public_lists import PublicList, find_public_list
 from mailwright.web.public.subscribers import PublicRoute
+from mailwright.web.public.theme import load_theme
 from mailwright.web.state import EngineDep
 
 PER_PAGE = 30
@@ -27,7 +28,7 @@ ATOM = "http://www.w3.org/2005/Atom"
 SUMMARY = 300
 
 # The page may only embed frames from our own origin.
-WITH_FRAME: Mapping[str, str] = {"Content-Security-Policy": policy(frame_src="'self'")}
+WITH_FRAME: Mapping[str, str] = {"frame-src": "'self'"}
 
 # Characters that XML does not allow.
 _INVALID_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -49,7 +50,7 @@ async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
         "archive",
         language,
         is_for_everyone=True,
-        sender=sender_of(engine, public_list),
+        theme=await load_theme(engine, public_list.tenant_id),
         here=public_list.here,
         list=public_list.list,
         issues=[each for each in shown if each is not None],
@@ -83,9 +84,9 @@ async def show_issue(request: Request, list_key: str, campaign_id: str, engine: 
     return page(
         "issue",
         language,
-        headers=WITH_FRAME,
+        rules=WITH_FRAME,
         is_for_everyone=True,
-        sender=sender_of(engine, public_list),
+        theme=await load_theme(engine, public_list.tenant_id),
         here=public_list.here,
         list=public_list.list,
         content=public_list.link(f"{campaign_id}/content"),
@@ -102,7 +103,7 @@ async def content(request: Request, list_key: str, campaign_id: str, engine: Eng
     archive = archive_of(engine)
     issue = await archive.find_public(public_list.tenant_id, list_key, campaign_id)
     try:
-        html = (await archive.render(issue, language_of(request), _around(engine, public_list, issue))).html
+        html = (await archive.render(issue, language_of(request), _archive_links(engine, public_list, issue))).html
     except InvalidTemplate as error:
         raise NotFound from error
     return stored_html(_open_links_in_new_tabs(html or ""), framed_by="'self'", headers=FOR_EVERYONE)
@@ -113,7 +114,7 @@ async def _issue_values(
 ) -> dict[str, Any] | None:
     """Return the template values of one campaign, or None if its email can no longer be rendered."""
     try:
-        shown = await archive_of(engine).render(issue, language, _around(engine, public_list, issue))
+        shown = await archive_of(engine).render(issue, language, _archive_links(engine, public_list, issue))
     except (InvalidTemplate, NotFound):
         return None
     at = isoformat(issue.sent_at) or ""
@@ -121,7 +122,7 @@ async def _issue_values(
     return {"subject": shown.subject.strip() or issue.name, "at": at, "day": at[:10], "link": link}
 
 
-def _around(engine: Engine, public_list: PublicList, issue: ArchivedCampaign) -> ArchiveLinks:
+def _archive_links(engine: Engine, public_list: PublicList, issue: ArchivedCampaign) -> ArchiveLinks:
     key = public_list.list.list_key
     return ArchiveLinks(
         subscribe=engine.public_url + public_list.link(f"/subscribe/{key}"),
@@ -137,13 +138,17 @@ async def _atom(engine: Engine, public_list: PublicList, found: list[ArchivedCam
     _add(root, "title", public_list.list.name)
     _add(root, "subtitle", public_list.list.description)
     _add(
-        root, "updated", isoformat(max((each.archived_at or 0 for each in found), default=public_list.list.created_at))
+        root, "updated", isoformat(max((each.published_at or 0 for each in found), default=public_list.list.created_at))
     )
     SubElement(root, "link", rel="self", href=engine.public_url + public_list.link(f"/archive/{key}/feed"))
     SubElement(root, "link", rel="alternate", href=engine.public_url + public_list.link(f"/archive/{key}"))
-    _add(SubElement(root, "author"), "name", sender_of(engine, public_list) or public_list.list.name)
+    _add(
+        SubElement(root, "author"),
+        "name",
+        (await load_theme(engine, public_list.tenant_id)).name or public_list.list.name,
+    )
     for issue in found:
-        around = _around(engine, public_list, issue)
+        around = _archive_links(engine, public_list, issue)
         try:
             shown = await archive_of(engine).render(issue, None, around)
         except (InvalidTemplate, NotFound):
@@ -152,7 +157,7 @@ async def _atom(engine: Engine, public_list: PublicList, found: list[ArchivedCam
         _add(entry, "id", f"urn:uuid:{issue.campaign_id}")
         _add(entry, "title", shown.subject.strip() or issue.name)
         _add(entry, "published", isoformat(issue.sent_at))
-        _add(entry, "updated", isoformat(issue.archived_at))
+        _add(entry, "updated", isoformat(issue.published_at))
         SubElement(entry, "link", rel="alternate", href=around.itself)
         _add(entry, "summary", " ".join((shown.text or "").split())[:SUMMARY])
     content: bytes = tostring(root, encoding="utf-8", xml_declaration=True)

@@ -33,7 +33,11 @@ async def confirm(request: Request, engine: EngineDep) -> Response:
     """Confirm the subscription, or report that the address cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, confirms=True)
     is_on = await (await engine.double_opt_in()).confirm(
-        recipient.tenant_id, recipient.email, recipient.list_key, with_consent=recipient.confirms_consent
+        recipient.tenant_id,
+        recipient.email,
+        recipient.list_key,
+        with_consent=recipient.confirms_consent,
+        submission_id=recipient.submission_id,
     )
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
@@ -58,4 +62,4 @@ async def _show(
     )
     known = await list_all(engine.database, recipient.tenant_id)
     name = next((each.name for each in known if each.list_key == recipient.list_key), recipient.list_key)
-    return recipient_page(request, engine, recipient, template, locale=about.locale, here=here, list=name)
+    return await recipient_page(request, engine, recipient, template, locale=about.locale, here=here, list=name)

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from mailwright.web.public.texts import LANGUAGES
+from mailwright.web.public.theme import NO_THEME, PublicTheme
 
 # The style sheet is inlined, so that a page is one request and works behind any proxy path.
 STYLE = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
@@ -42,15 +43,22 @@ def page(
     status: HTTPStatus = HTTPStatus.OK,
     *,
     headers: Mapping[str, str] | None = None,
+    rules: Mapping[str, str] | None = None,
+    theme: PublicTheme = NO_THEME,
     is_for_everyone: bool = False,
     **values: Any,
 ) -> HTMLResponse:
-    """Render a public page. `is_for_everyone`: it contains no personal data, so it may be indexed and cached."""
+    """Render a public page. `is_for_everyone`: it contains no personal data, so it may be indexed and cached.
+
+    `rules` change directives of the Content-Security-Policy.
+    """
     content = _TEMPLATES.get_template(f"{template}.html").render(
         texts=LANGUAGES[language],
         language=language,
         languages=LANGUAGES,
         style=Markup(STYLE),  # noqa: S704 - our own file
+        theme=theme,
+        theme_style=Markup(theme.style),  # noqa: S704 - made of validated colours
         is_for_everyone=is_for_everyone,
         **values,
     )
@@ -58,15 +66,18 @@ def page(
         **HEADERS,
         **(FOR_EVERYONE if is_for_everyone else {}),
         "Content-Language": language,
+        "Content-Security-Policy": _policy({**theme.rules, **(rules or {})}),
         **(headers or {}),
     }
     return HTMLResponse(content, status, headers=all_headers)
 
 
-def policy(**changes: str) -> str:
-    """Return the Content-Security-Policy with some directives changed; underscores stand for hyphens."""
-    rules = {**RULES, **{name.replace("_", "-"): value for name, value in changes.items()}}
-    return "; ".join(f"{name} {value}" for name, value in rules.items())
+def _policy(changes: Mapping[str, str]) -> str:
+    """Return the Content-Security-Policy with some directives changed. Further style sheets are added to ours."""
+    merged = {**RULES, **changes}
+    if "style-src" in changes:
+        merged["style-src"] = f"{RULES['style-src']} {changes['style-src']}"
+    return "; ".join(f"{name} {value}" for name, value in merged.items())
 
 
 def stored_html(html: str, *, framed_by: str, headers: Mapping[str, str] | None = None) -> HTMLResponse:

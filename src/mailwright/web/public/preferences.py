@@ -38,7 +38,7 @@ async def show(request: Request, engine: EngineDep) -> Response:
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
-    return preferences_page(request, engine, recipient, about, asks=await _asks_for_consent(engine, recipient))
+    return await preferences_page(request, engine, recipient, about, asks=await _asks_for_consent(engine, recipient))
 
 
 @router.post("/preferences")
@@ -72,10 +72,12 @@ async def save(request: Request, engine: EngineDep) -> Response:
     )
     language = (language if pause is None else None) or language_of(request, about.locale)
     changes = _describe_changes(outcome, language)
-    return preferences_page(request, engine, recipient, outcome.after, language=language, changes=changes, asks=asks)
+    return await preferences_page(
+        request, engine, recipient, outcome.after, language=language, changes=changes, asks=asks
+    )
 
 
-def preferences_page(
+async def preferences_page(
     request: Request,
     engine: Engine,
     recipient: LinkRecipient,
@@ -86,7 +88,7 @@ def preferences_page(
     asks: bool = False,
 ) -> Response:
     """Render the preferences page. With `asks`, it asks for tracking consent."""
-    return recipient_page(
+    return await recipient_page(
         request,
         engine,
         recipient,

@@ -46,7 +46,3 @@ async def find_public_list(request: Request, engine: Engine, list_key: str) -> P
     if found is None:
         raise NotFound
     return PublicList(tenant_id, found, None if tenant_id == FIRST_TENANT else name, chosen_language(request))
-
-
-def sender_of(engine: Engine, public_list: PublicList) -> str | None:
-    return engine.public_pages.sender if public_list.tenant_id == FIRST_TENANT else None

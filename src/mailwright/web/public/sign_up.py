@@ -13,14 +13,15 @@ from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.language import language_of, supported_language
-from mailwright.web.public.pages import page, policy
-from mailwright.web.public.public_lists import PublicList, find_public_list, sender_of
+from mailwright.web.public.pages import page
+from mailwright.web.public.public_lists import PublicList, find_public_list
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
 from mailwright.web.public.texts import LANGUAGES
+from mailwright.web.public.theme import load_theme
 from mailwright.web.state import EngineDep
 
 # The form may be framed by other sites: it shows no personal data and has no session.
-FRAMED: Mapping[str, str] = {"Content-Security-Policy": policy(frame_ancestors="*")}
+FRAMED: Mapping[str, str] = {"frame-ancestors": "*"}
 RETRY_SECONDS = "3600"
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
@@ -29,7 +30,7 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 @router.api_route("/subscribe/{list_key}", methods=["GET", "HEAD"])
 async def show(request: Request, list_key: str, engine: EngineDep) -> Response:
     public_list = await find_public_list(request, engine, list_key)
-    return _form(engine, public_list, language_of(request), asks=await _asks_for_consent(engine, public_list))
+    return await _form(engine, public_list, language_of(request), asks=await _asks_for_consent(engine, public_list))
 
 
 @router.post("/subscribe/{list_key}")
@@ -52,11 +53,11 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
         case SignUpResult.ACCEPTED if wants_json(request):
             return json_response({"ok": True, "listKey": list_key}, headers={"Cache-Control": "no-store"})
         case SignUpResult.ACCEPTED:
-            return _page("signed_up", engine, public_list, language, here=None)
-        case SignUpResult.INVALID_ADDRESS if wants_json(request):
+            return await _page("signed_up", engine, public_list, language, here=None)
+        case SignUpResult.INVALID_ADDRESS | SignUpResult.UNDELIVERABLE if wants_json(request):
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "INVALID_EMAIL", "Enter a valid email address.")
-        case SignUpResult.INVALID_ADDRESS:
-            return _form(engine, public_list, language, sign_up_request, asks=asks)
+        case SignUpResult.INVALID_ADDRESS | SignUpResult.UNDELIVERABLE:
+            return await _form(engine, public_list, language, sign_up_request, asks=asks)
         case SignUpResult.RATE_LIMITED if wants_json(request):
             return problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -66,7 +67,7 @@ async def sign_up(request: Request, list_key: str, engine: EngineDep) -> Respons
             )
         case SignUpResult.RATE_LIMITED:
             wait, status = {"Retry-After": RETRY_SECONDS}, HTTPStatus.TOO_MANY_REQUESTS
-            return _page("too_many", engine, public_list, language, status=status, headers=wait, here=None)
+            return await _page("too_many", engine, public_list, language, status=status, headers=wait, here=None)
         case other:
             assert_never(other)
 
@@ -79,7 +80,7 @@ async def _asks_for_consent(engine: EngineDep, public_list: PublicList) -> bool:
         return await can_track(tx, engine.settings.tracking, public_list.tenant_id, public_list.list.list_key)
 
 
-def _form(
+async def _form(
     engine: EngineDep,
     public_list: PublicList,
     language: str,
@@ -88,7 +89,7 @@ def _form(
     asks: bool,
 ) -> Response:
     status = HTTPStatus.OK if wrong is None else HTTPStatus.UNPROCESSABLE_ENTITY
-    return _page(
+    return await _page(
         "sign_up",
         engine,
         public_list,
@@ -103,7 +104,7 @@ def _form(
     )
 
 
-def _page(
+async def _page(
     template: str,
     engine: EngineDep,
     public_list: PublicList,
@@ -113,13 +114,13 @@ def _page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> Response:
-    all_headers = {**FRAMED, **(headers or {})}
     return page(
         template,
         language,
         status,
-        headers=all_headers,
-        sender=sender_of(engine, public_list),
+        headers=headers,
+        rules=FRAMED,
+        theme=await load_theme(engine, public_list.tenant_id),
         list=public_list.list,
         **values,
     )

@@ -1,5 +1,6 @@
 """Signed links of recipients: verify tokens, render pages and errors."""
 
+import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,11 +27,14 @@ from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_
 from mailwright.web.errors import HEADERS, problem
 from mailwright.web.public.language import chosen_language, language_of
 from mailwright.web.public.pages import page
+from mailwright.web.public.theme import load_theme
 
 # The source that is recorded with changes made on these pages.
 SOURCE = "reader"
 
 log = logger(__name__)
+
+_SUBMISSION_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class LinkRecipient:
     links: SubscriberLinks
     message_id: str | None = None  # the message that contained the link
     confirms_consent: bool = False  # whether the confirmation link is also for the consent to tracking
+    submission_id: str | None = None  # the submitted form that the confirmation link belongs to
 
     @property
     def masked(self) -> str:
@@ -95,15 +100,17 @@ async def recipient_of(
     leave, back = tokens.make(*leaving), tokens.for_resubscribe().make(*leaving)
     named = request.query_params.get("message", "")
     message = named if is_uuid(named) else None
+    submitted = request.query_params.get("form", "")
+    submission = submitted if _SUBMISSION_ID.fullmatch(submitted) else None
     links = SubscriberLinks(
         unsubscribe=unsubscribe_link("unsubscribe", leave, tenant, message),
         resubscribe=unsubscribe_link("resubscribe", back, tenant, message),
         preferences=unsubscribe_link("preferences", leave, tenant, message),
-        confirm=unsubscribe_link("confirm", confirmation.make(*leaving), tenant),
+        confirm=unsubscribe_link("confirm", confirmation.make(*leaving), tenant)
+        + (f"&form={submission}" if submission else ""),
     )
-    return LinkRecipient(
-        tenant_id, email, leaving.list_key, links, message, confirmation is tokens.for_confirmation(with_consent=True)
-    )
+    with_consent = confirmation is tokens.for_confirmation(with_consent=True)
+    return LinkRecipient(tenant_id, email, leaving.list_key, links, message, with_consent, submission)
 
 
 def _confirmation(tokens: UnsubscribeTokens, token: str) -> UnsubscribeTokens:
@@ -116,7 +123,7 @@ def _confirmation(tokens: UnsubscribeTokens, token: str) -> UnsubscribeTokens:
     return with_consent
 
 
-def recipient_page(
+async def recipient_page(
     request: Request,
     engine: Engine,
     recipient: LinkRecipient,
@@ -131,7 +138,7 @@ def recipient_page(
     return page(
         template,
         chosen or language_of(request, locale),
-        sender=engine.public_pages.sender if recipient.tenant_id == FIRST_TENANT else None,
+        theme=await load_theme(engine, recipient.tenant_id),
         email=recipient.masked,
         links=recipient.links.in_language(chosen),
         **values,
@@ -199,4 +206,4 @@ def error_page(request: Request, template: str, status: HTTPStatus, code: str, d
         return problem(status, code, detail)
     # Offer other languages, except after a failed save, because the language link would repeat that request.
     here = "?token=" if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND) else None
-    return page(template, language_of(request), status, headers=HEADERS.get(status), sender=None, here=here)
+    return page(template, language_of(request), status, headers=HEADERS.get(status), here=here)

@@ -100,6 +100,15 @@ class Texts:
     signed_up: str
     too_many_title: str
     too_many: str
+    form_optional: str
+    form_choose: str
+    form_missing: str
+    form_invalid: str
+    form_consent_missing: str
+    form_undeliverable: str
+    form_step_title: str
+    form_step: str
+    form_step_button: str
 
     archive_title: str
     archive_empty: str
@@ -206,6 +215,15 @@ ENGLISH = Texts(
     ),
     too_many_title="Please try again later",
     too_many="There were too many sign-ups from your network in the last hour. Nothing was changed.",
+    form_optional="optional",
+    form_choose="Choose…",
+    form_missing="Fill in this field.",
+    form_invalid="Check this value.",
+    form_consent_missing="Tick this box to subscribe.",
+    form_undeliverable="This address cannot receive our emails. Check its spelling, and use a permanent address.",
+    form_step_title="One more step",
+    form_step="Press the button to subscribe to {list}. This keeps out programs that fill in forms.",
+    form_step_button="Continue",
     archive_title="Archive",
     archive_empty="There are no emails here yet.",
     archive_older="Older emails",
@@ -310,6 +328,15 @@ RUSSIAN = Texts(
     ),
     too_many_title="Попробуйте позже",
     too_many="За последний час из вашей сети было слишком много подписок. Ничего не изменилось.",
+    form_optional="необязательно",
+    form_choose="Выберите…",
+    form_missing="Заполните это поле.",
+    form_invalid="Проверьте это значение.",
+    form_consent_missing="Чтобы подписаться, отметьте этот пункт.",
+    form_undeliverable="На этот адрес наши письма не дойдут. Проверьте написание и укажите постоянный адрес.",
+    form_step_title="Ещё один шаг",
+    form_step="Нажмите кнопку, чтобы подписаться на {list}. Так мы защищаемся от программ, которые заполняют формы.",
+    form_step_button="Продолжить",
     archive_title="Архив",
     archive_empty="Здесь пока нет писем.",
     archive_older="Более ранние письма",
@@ -415,6 +442,15 @@ PORTUGUESE = Texts(
     ),
     too_many_title="Tente novamente mais tarde",
     too_many="Houve inscrições demais a partir da sua rede na última hora. Nada foi alterado.",
+    form_optional="opcional",
+    form_choose="Escolha…",
+    form_missing="Preencha este campo.",
+    form_invalid="Verifique este valor.",
+    form_consent_missing="Marque esta opção para se inscrever.",
+    form_undeliverable="Este endereço não recebe nossos e-mails. Verifique a grafia e use um endereço permanente.",
+    form_step_title="Mais um passo",
+    form_step="Clique no botão para se inscrever em {list}. Isso evita programas que preenchem formulários.",
+    form_step_button="Continuar",
     archive_title="Arquivo",
     archive_empty="Ainda não há e-mails aqui.",
     archive_older="E-mails mais antigos",

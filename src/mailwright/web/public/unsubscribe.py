@@ -91,11 +91,11 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
                 "ADDRESS_BLOCKED",
                 "This address is suppressed for another reason, for example a bounce. Contact the sender.",
             )
-        return recipient_page(request, engine, recipient, "blocked", locale=now.locale, here=None)
+        return await recipient_page(request, engine, recipient, "blocked", locale=now.locale, here=None)
     if wants_json(request):
-        return _done(recipient)
+        return _success_json(recipient)
     if has_unsubscribed_from_all(now):
-        return preferences_page(request, engine, recipient, now)
+        return await preferences_page(request, engine, recipient, now)
     return await _show(request, engine, recipient, "resubscribed", here=None)
 
 
@@ -105,11 +105,11 @@ async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipien
         recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE, message_id=recipient.message_id
     )
     if wants_json(request):
-        return _done(recipient)
+        return _success_json(recipient)
     return await _show(request, engine, recipient, "unsubscribed", here=recipient.links.unsubscribe)
 
 
-def _done(recipient: LinkRecipient) -> Response:
+def _success_json(recipient: LinkRecipient) -> Response:
     return json_response({"ok": True, "listKey": recipient.list_key}, headers={"Cache-Control": "no-store"})
 
 
@@ -126,7 +126,7 @@ async def _show(
         recipient.tenant_id, recipient.email
     )
     name = await _list_name(engine, recipient)
-    return recipient_page(
+    return await recipient_page(
         request, engine, recipient, template, locale=about.locale, status=status, here=here, list=name
     )
 
@@ -135,7 +135,7 @@ async def _list_name(engine: Engine, recipient: LinkRecipient) -> str | None:
     """Return the name of the list, or None for all bulk email. For a deleted list, return its key."""
     if recipient.list_key == GENERAL:
         return None
-    lists = await list_all(engine.database, recipient.tenant_id)
+    lists = await list_all(engine.database, recipient.tenant_id, with_archived=True)
     return next((each.name for each in lists if each.list_key == recipient.list_key), recipient.list_key)
 
 

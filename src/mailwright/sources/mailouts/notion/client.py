@@ -52,7 +52,7 @@ class _NotionRequest:
 
 @dataclass(slots=True)
 class _SentRequest:
-    """A request that was sent. Only its end shows that it has arrived at Notion."""
+    """A request that was sent. Until it ends, it is unknown when it arrives at Notion."""
 
     ended_at: Instant | None = None
 

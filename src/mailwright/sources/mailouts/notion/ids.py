@@ -12,7 +12,7 @@ _BARE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 def notion_id(pasted: str, *, field: str = "notionPageId") -> str:
     """Return the id with dashes and in lower case, from an id or the address of a page."""
     text = pasted.strip().strip("<>\"'").lower()
-    found = _whole(text) or _in_address(text)
+    found = _bare_id(text) or _in_address(text)
     if found is None:
         raise InvalidInput(
             "must be the id or address of a Notion page; in Notion, use Share, then Copy link",
@@ -22,10 +22,10 @@ def notion_id(pasted: str, *, field: str = "notionPageId") -> str:
 
 
 def is_id(value: object) -> bool:
-    return isinstance(value, str) and _whole(value) is not None
+    return isinstance(value, str) and _bare_id(value) is not None
 
 
-def _whole(text: str) -> str | None:
+def _bare_id(text: str) -> str | None:
     return text.replace("-", "") if _DASHED.fullmatch(text) or _BARE.fullmatch(text) else None
 
 
@@ -40,7 +40,7 @@ def _in_address(text: str) -> str | None:
     if parts.scheme not in ("http", "https", "notion"):
         return None
     for pair in parts.query.split("&"):
-        if pair.startswith("p=") and (found := _whole(pair.removeprefix("p="))):
+        if pair.startswith("p=") and (found := _bare_id(pair.removeprefix("p="))):
             return found
     last = parts.path.rstrip("/").rpartition("/")[2]
-    return _whole(last) or _whole(last[-36:]) or _whole(last[-32:])
+    return _bare_id(last) or _bare_id(last[-36:]) or _bare_id(last[-32:])

@@ -75,9 +75,9 @@ class BlockRenderer:
         self.issues.append(ContentIssue(block.id, block.type, reason, code))
 
     def words(self, block: NotionBlock, name: str = "rich_text") -> RichText:
-        return words(block.content.get(name), self.around(block))
+        return words(block.content.get(name), self.context_of(block))
 
-    def around(self, block: NotionBlock) -> RichTextContext:
+    def context_of(self, block: NotionBlock) -> RichTextContext:
         return RichTextContext(self.images, lambda code, reason: self.report(block, reason, code))
 
     def inside(self, blocks: Iterable[NotionBlock], depth: int) -> Piece:

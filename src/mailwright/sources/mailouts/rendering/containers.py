@@ -80,7 +80,7 @@ def lone_row(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
 
 def _cells(page: BlockRenderer, row: NotionBlock) -> Sequence[RichText]:
     found = row.content.get("cells")
-    return [words(cell, page.around(row)) for cell in found] if isinstance(found, list) else []
+    return [words(cell, page.context_of(row)) for cell in found] if isinstance(found, list) else []
 
 
 def _cell(cell: RichText, *, is_head: bool) -> str:

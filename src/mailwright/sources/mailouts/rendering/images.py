@@ -8,11 +8,12 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from mailwright.content.images import MAX_BYTES, ImageStore, UnsupportedImage, extension_of
+from mailwright.content.image_files import ImagesUnavailable
+from mailwright.content.image_processing import MAX_UPLOAD_BYTES, UnsupportedImage, extension_of
+from mailwright.content.images import ImageStore
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.notion.pages import NotionBlock, every
-from mailwright.sources.mailouts.rendering.image_width import width_of
 from mailwright.sources.mailouts.rendering.rich_text import ImageCopy
 
 TIMEOUT_SECONDS = 30.0
@@ -49,14 +50,18 @@ class ImageCopier:
         contents = await asyncio.gather(*(fetch(url) for url in wanted))
         copies: dict[str, ImageCopy] = {}
         for url, content in zip(wanted, contents, strict=True):  # One at a time, because two may be the same image.
-            if content is not None:
-                copies[url] = await self._store(tenant_id, content)
+            if content is not None and (copy := await self._store(tenant_id, url, content)) is not None:
+                copies[url] = copy
         return copies
 
-    async def _store(self, tenant_id: int, content: bytes) -> ImageCopy:
+    async def _store(self, tenant_id: int, url: str, content: bytes) -> ImageCopy | None:
         name = f"notion-{hashlib.sha256(content).hexdigest()[:32]}.{extension_of(content)}"
-        image = await self._images.put(tenant_id, name, content)
-        return ImageCopy(image.url(self._public_url), width_of(content))
+        try:
+            image = await self._images.put(tenant_id, name, content)
+        except (UnsupportedImage, ImagesUnavailable) as error:
+            _warn(url, str(error))
+            return None
+        return ImageCopy(self._images.url(image, self._public_url), image.width)
 
     async def _fetch(self, url: str) -> bytes | None:
         """Fetch an image. Redirects are followed here, so that each address is checked."""
@@ -65,7 +70,7 @@ class ImageCopier:
                 _warn(url, "not a web address")
                 return None
             match await self._http.request(
-                "GET", url, timeout_seconds=TIMEOUT_SECONDS, max_response_bytes=MAX_BYTES + 1
+                "GET", url, timeout_seconds=TIMEOUT_SECONDS, max_response_bytes=MAX_UPLOAD_BYTES + 1
             ):
                 case HttpResponse(status=200, body=body):
                     return _image(url, body)
@@ -82,8 +87,8 @@ class ImageCopier:
 
 
 def _image(url: str, body: bytes) -> bytes | None:
-    if len(body) > MAX_BYTES:
-        _warn(url, f"larger than {MAX_BYTES // 1024**2} MB")
+    if len(body) > MAX_UPLOAD_BYTES:
+        _warn(url, f"larger than {MAX_UPLOAD_BYTES // 1024**2} MB")
         return None
     try:
         extension_of(body)

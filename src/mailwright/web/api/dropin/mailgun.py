@@ -1,12 +1,12 @@
-"""Mailgun's API: `POST /v3/{domain}/messages`, as a multipart or urlencoded form."""
+"""Mailgun's API: `POST /v3/{domain}/messages` and `/v3/{domain}/messages.mime`, as a form."""
 
-import binascii
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import orjson
 from fastapi import APIRouter, Request
@@ -16,23 +16,28 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mailwright.content.attachments import MAX_ATTACHMENTS
-from mailwright.content.headers import Mailbox, message_id
+from mailwright.content.headers import Mailbox, message_id, message_id_line
+from mailwright.content.raw import MAX_RAW_BYTES, parse_raw, with_crlf
+from mailwright.domain.address import domain_of
 from mailwright.domain.clock import isoformat, to_instant
 from mailwright.domain.ids import uuid7
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
+from mailwright.sources.api.messages import RequestContext
+from mailwright.sources.api.raw import HEADER_PREFIX
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 from mailwright.web.api.dropin.requests import (
     Addresses,
     answer_errors,
+    basic_credentials,
     boxes_of,
     format_box,
-    given,
     renamed,
     require_recipients,
     sending_context,
     substitute,
+    without_empty,
 )
 from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes
 from mailwright.web.errors import ErrorResponse, NotJson
@@ -43,13 +48,19 @@ router = APIRouter(prefix="/v3", route_class=PlainRoute, include_in_schema=False
 
 MAX_RECIPIENTS: Final = 1_000
 MAX_FIELDS: Final = 5_000
+# A form with a raw email and the other fields.
+MAX_MIME_FORM_BYTES: Final = MAX_RAW_BYTES + 1024**2
 
 _KNOWN: Final = frozenset(
     {"from", "to", "cc", "bcc", "subject", "text", "html", "template", "recipient-variables", "t:variables"}
     | {"o:tag", "o:deliverytime", "o:testmode", "o:tracking", "o:tracking-clicks", "o:tracking-opens"}
 )
+_KNOWN_WITH_MIME: Final = frozenset(
+    {"to", "o:tag", "o:deliverytime", "o:tracking", "o:tracking-clicks", "o:tracking-opens"}
+)
 _MANY: Final = frozenset({"to", "cc", "bcc", "o:tag"})
 _FILES: Final = frozenset({"attachment", "inline"})
+_MIME: Final = "message"
 # Options that may be given if they ask for nothing: the value that each may have.
 _SWITCHES: Final = {"o:dkim": True, "o:require-tls": False, "o:skip-verification": False, "t:text": False}
 _TRUE: Final = frozenset({"yes", "true", "htmlonly"})
@@ -64,6 +75,9 @@ _NAMES: Final = {
     "variables": "t:variables",
     "recipient": "to",
     "attachments": "attachment",
+    "body": _MIME,
+    f"{HEADER_PREFIX}Tags": "o:tag",
+    f"{HEADER_PREFIX}Send-At": "o:deliverytime",
 }
 _STATUSES: Final = {
     HTTPStatus.UNPROCESSABLE_ENTITY: HTTPStatus.BAD_REQUEST,
@@ -73,13 +87,21 @@ _ADDRESSES: Final = TypeAdapter(Addresses)
 
 
 @dataclass(frozen=True, slots=True)
+class _File:
+    field: str
+    filename: str
+    content_type: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class _Form:
     """The fields and files of a request."""
 
     values: Mapping[str, list[str]]
-    files: tuple[tuple[str, UploadFile], ...]
+    files: tuple[_File, ...]
 
-    def one(self, name: str) -> str | None:
+    def first(self, name: str) -> str | None:
         return self.values[name][0] if name in self.values else None
 
     def prefixed(self, prefix: str) -> dict[str, str]:
@@ -87,7 +109,7 @@ class _Form:
 
     def is_on(self, name: str) -> bool | None:
         """Return the value of a yes/no option; None if it is missing."""
-        value = (self.one(name) or "").lower()
+        value = (self.first(name) or "").lower()
         if not value:
             return None
         if value not in _TRUE | _FALSE:
@@ -96,7 +118,7 @@ class _Form:
 
     def json(self, name: str) -> dict[str, Any]:
         try:
-            found = orjson.loads(self.one(name) or "{}")
+            found = orjson.loads(self.first(name) or "{}")
         except orjson.JSONDecodeError as error:
             raise _invalid(name, f"is not valid JSON: {error}") from error
         if not isinstance(found, dict):
@@ -118,8 +140,8 @@ def _respond(error: ErrorResponse) -> Response:
 async def send(request: Request) -> Response:
     """Accept one email, or with `recipient-variables` one for each recipient in `to`."""
     context = await sending_context(request, _basic_key(request))
-    form = await _read_form(request)
-    emails, engine = _emails(form, await _attachments(form)), engine_of(request)
+    form = await _read_form(request, MAX_BODY_BYTES, _KNOWN, _FILES)
+    emails, engine = _emails(form, _attachments(form)), engine_of(request)
     if form.is_on("o:testmode"):
         await engine.api_emails.check(context, emails)
         identity = message_id(uuid7(engine.clock.now()), "test.invalid")
@@ -128,17 +150,54 @@ async def send(request: Request) -> Response:
     return json_response({"id": identity, "message": "Queued. Thank you."})
 
 
+@router.post("/{domain}/messages.mime")
+@answer_errors(_respond)
+async def send_mime(request: Request) -> Response:
+    """Accept a raw email, which is sent unchanged to the recipients in `to`."""
+    context = await sending_context(request, _basic_key(request))
+    form = await _read_form(request, MAX_MIME_FORM_BYTES, _KNOWN_WITH_MIME, frozenset({_MIME}))
+    if any(form.is_on(f"o:tracking{kind}") for kind in ("", "-clicks", "-opens")):
+        raise _invalid("o:tracking", "must be no: a raw email is sent unchanged")
+    recipients = [box.address for box in _addresses(form, "to")]
+    if not recipients:
+        raise _invalid("to", "is required")
+    content, identity = _identified(_mime(form), context)
+    await engine_of(request).raw_messages.send(context, _options(form) + content, None, recipients, form.prefixed("v:"))
+    return json_response({"id": identity, "message": "Queued. Thank you."})
+
+
+def _mime(form: _Form) -> bytes:
+    if len(form.files) != 1:
+        raise _invalid(_MIME, "must be one file with the email")
+    return with_crlf(form.files[0].content)
+
+
+def _identified(content: bytes, context: RequestContext) -> tuple[bytes, str]:
+    """Return the email with a Message-ID, and the Message-ID. A repeated request gets the same one."""
+    email = parse_raw(content)
+    if email.identity is not None:
+        return content, email.identity
+    unique = uuid5(NAMESPACE_OID, context.idempotency_key) if context.idempotency_key else uuid4()
+    identity = message_id(str(unique), domain_of(email.sender.address))
+    return f"{message_id_line(identity)}\r\n".encode() + content, identity
+
+
+def _options(form: _Form) -> bytes:
+    """Return the options as header fields, which are removed from the email."""
+    tags = form.values.get("o:tag", ())
+    if any("," in tag or not tag.isprintable() for tag in tags):
+        raise _invalid("o:tag", "must not contain commas or control characters")
+    options = {"Tags": ",".join(tags), "Send-At": _delivery_time(form.first("o:deliverytime"))}
+    return "".join(f"{HEADER_PREFIX}{name}: {value}\r\n" for name, value in options.items() if value).encode()
+
+
 def _basic_key(request: Request) -> str:
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    try:
-        user, _, key = b64decode(credentials.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        return ""
-    return key if scheme.lower() == "basic" and user == "api" else ""
+    user, key = basic_credentials(request)
+    return key if user == "api" else ""
 
 
-async def _read_form(request: Request) -> _Form:
-    body = await read_bytes(request, MAX_BODY_BYTES)
+async def _read_form(request: Request, max_bytes: int, known: Set[str], files: Set[str]) -> _Form:
+    body = await read_bytes(request, max_bytes)
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
@@ -146,37 +205,38 @@ async def _read_form(request: Request) -> _Form:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in ("multipart/form-data", "application/x-www-form-urlencoded"):
         raise NotJson("The body must be multipart/form-data or application/x-www-form-urlencoded.")
+    reading = Request(request.scope, receive).form(
+        max_files=MAX_ATTACHMENTS + 1, max_fields=MAX_FIELDS, max_part_size=2 * MAX_CONTENT_BYTES
+    )
     try:
-        form = await Request(request.scope, receive).form(
-            max_files=MAX_ATTACHMENTS + 1, max_fields=MAX_FIELDS, max_part_size=2 * MAX_CONTENT_BYTES
-        )
+        async with reading as form:
+            return await _checked(form, known, files)
     except HTTPException as error:
         raise _invalid("body", f"is not a valid form: {error.detail}") from error
-    return _checked(form)
 
 
-def _checked(form: FormData) -> _Form:
+async def _checked(form: FormData, known: Set[str], file_names: Set[str]) -> _Form:
     values: dict[str, list[str]] = {}
     files = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
-            if name not in _FILES:
+            if name not in file_names:
                 raise _invalid(name, "must not be a file")
-            files.append((name, value))
-        elif name in _FILES and value:
+            files.append(_File(name, value.filename or "", value.content_type or "", await value.read()))
+        elif name in file_names and value:
             raise _invalid(name, "must be a file")
         elif value:
             values.setdefault(name, []).append(value)
     for name, found in values.items():
-        _check_field(name, found)
+        _check_field(name, found, known)
     return _Form(values, tuple(files))
 
 
-def _check_field(name: str, found: list[str]) -> None:
+def _check_field(name: str, found: list[str], known: Set[str]) -> None:
     if name in _SWITCHES:
         if found[0].lower() not in (_TRUE if _SWITCHES[name] else _FALSE):
             raise _invalid(name, "is not supported by Mailwright with this value; remove it")
-    elif name not in _KNOWN and not name.startswith(("h:", "v:")):
+    elif name not in known and not name.startswith(("h:", "v:") if known is _KNOWN else "v:"):
         raise _invalid(name, "is not supported by Mailwright; remove it")
     if len(found) > 1 and name not in _MANY:
         raise _invalid(name, "occurs more than once")
@@ -185,7 +245,7 @@ def _check_field(name: str, found: list[str]) -> None:
 def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[AddressedEmail]:
     fields = {**_fields(form), "attachments": attachments}
     to, cc, bcc = (_addresses(form, name) for name in ("to", "cc", "bcc"))
-    email = require_recipients(AddressedEmail(given(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
+    email = require_recipients(AddressedEmail(without_empty(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
     if "recipient-variables" not in form.values:
         yield email
         return
@@ -195,7 +255,7 @@ def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[Addresse
     for box in email.recipients.values():
         replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
         own = {name: substitute(fields[name], replaced, "recipient-variables") for name in ("subject", "html", "text")}
-        yield AddressedEmail(given({**fields, **own}), (box,))
+        yield AddressedEmail(without_empty({**fields, **own}), (box,))
 
 
 def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
@@ -206,23 +266,23 @@ def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
 
 
 def _fields(form: _Form) -> dict[str, Any]:
-    if form.one("from") is None:
+    if form.first("from") is None:
         raise _invalid("from", "is required")
     headers = form.prefixed("h:")
     reply_to = next((headers.pop(name) for name in list(headers) if name.lower() == "reply-to"), None)
     is_untracked = any(form.is_on(f"o:tracking{kind}") is False for kind in ("", "-clicks", "-opens"))
     return {
-        "from": form.one("from"),
-        "subject": form.one("subject"),
-        "html": form.one("html"),
-        "text": form.one("text"),
+        "from": form.first("from"),
+        "subject": form.first("subject"),
+        "html": form.first("html"),
+        "text": form.first("text"),
         "replyTo": reply_to,
         "headers": headers,
         "metadata": form.prefixed("v:"),
         "tags": form.values.get("o:tag"),
-        "scheduledAt": _delivery_time(form.one("o:deliverytime")),
+        "scheduledAt": _delivery_time(form.first("o:deliverytime")),
         "tracking": TrackingMode.OFF if is_untracked else None,
-        "templateId": form.one("template"),
+        "templateId": form.first("template"),
         "variables": form.json("t:variables"),
     }
 
@@ -247,20 +307,19 @@ def _addresses(form: _Form, name: str) -> tuple[Mailbox, ...]:
         raise _invalid(name, first.message) from error
 
 
-async def _attachments(form: _Form) -> list[dict[str, Any]]:
+def _attachments(form: _Form) -> list[dict[str, Any]]:
     """Return the files. The HTML shows an inline file by its name, for example cid:logo.png."""
     found = []
-    for kind, file in form.files:
-        filename = (file.filename or "").replace("\\", "/").rpartition("/")[2]
-        content_type = (file.content_type or "").partition(";")[0]
+    for file in form.files:
+        filename = file.filename.replace("\\", "/").rpartition("/")[2]
+        content_type = file.content_type.partition(";")[0]
         fields = {
             "filename": filename,
-            "content": b64encode(await file.read()).decode(),
+            "content": b64encode(file.content).decode(),
             "contentType": content_type,
-            "contentId": filename if kind == "inline" else None,
+            "contentId": filename if file.field == "inline" else None,
         }
-        found.append(given(fields))
-        await file.close()
+        found.append(without_empty(fields))
     return found
 
 

@@ -14,6 +14,7 @@ from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem
 from mailwright.sources.api.requests import ListNotFound, TemplateNotFound
+from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.dropin.requests import (
     Addresses,
@@ -22,11 +23,11 @@ from mailwright.web.api.dropin.requests import (
     ServiceModel,
     answer_errors,
     boxes_of,
-    given,
     headers_of,
     renamed,
     require_recipients,
     sending_context,
+    without_empty,
 )
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
 from mailwright.web.errors import ErrorResponse, InvalidJson
@@ -48,6 +49,8 @@ _CODES: Final = {
     "INVALID_JSON": 402,
     "UNSUPPORTED_MEDIA_TYPE": 409,
     TemplateNotFound.code: 1101,
+    SenderNotAllowed.code: 400,
+    SenderDomainNotVerified.code: 400,
     ListNotFound.code: 1226,
 }
 _STATUSES: Final = {HTTPStatus.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY}
@@ -127,7 +130,7 @@ class PostmarkEmail(PostmarkModel):
             "templateId": self.template_alias or (str(self.template_id) if self.template_id is not None else None),
             "variables": self.template_model,
         }
-        email = AddressedEmail(given(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        email = AddressedEmail(without_empty(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
         return require_recipients(email, MAX_RECIPIENTS, "To")
 
 
@@ -138,13 +141,15 @@ def _attachment(attachment: PostmarkAttachment) -> dict[str, Any]:
         "contentType": attachment.content_type,
         "contentId": attachment.content_id.removeprefix("cid:") if attachment.content_id else None,
     }
-    return given(fields)
+    return without_empty(fields)
 
 
 def _respond(error: ErrorResponse) -> Response:
     status = _STATUSES.get(error.status, error.status)
     problems = renamed(error.errors, _NAMES)
-    code = _STATUS_CODES.get(status) or _CODES.get(error.code) or _CODES.get(problems[0].code if problems else "")
+    code = _CODES.get(error.code) or _CODES.get(problems[0].code if problems else "") or _STATUS_CODES.get(status)
+    if code == _CODES[SenderNotAllowed.code]:
+        status = HTTPStatus.UNPROCESSABLE_ENTITY
     detail = "; ".join(f"{each.field}: {each.message}" for each in problems[:3]) or error.detail
     if status is HTTPStatus.UNAUTHORIZED:
         detail = f"No account or server was found for the token in {_TOKEN}. It must be a valid API key."

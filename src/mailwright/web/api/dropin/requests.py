@@ -1,6 +1,8 @@
 """What the APIs of all services need: the caller, errors in the format of the service, and types of fields."""
 
+import binascii
 import functools
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
@@ -103,9 +105,9 @@ def headers_of(pairs: Iterable[tuple[str, str]], field: str) -> dict[str, str]:
     return found
 
 
-def require_recipients(email: AddressedEmail, most: int, field: str) -> AddressedEmail:
-    """Raise if an email has no recipient in To, or more recipients than the service allows."""
-    if not email.to:
+def require_recipients(email: AddressedEmail, most: int, field: str, *, needs_to: bool = True) -> AddressedEmail:
+    """Raise if an email has no recipient, too many for the service, or no To address although one is required."""
+    if not (email.to if needs_to else email.recipients):
         raise RequestInvalid([FieldError(field, "REQUIRED", "needs at least one address")])
     if len(email.recipients) > most:
         reason = f"and the copies have more than {most} addresses together"
@@ -142,7 +144,17 @@ def bearer_key(request: Request) -> str:
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
-def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+def basic_credentials(request: Request) -> tuple[str, str]:
+    """Return the user and password of an `Authorization: Basic` header, or empty texts."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    try:
+        user, _, password = b64decode(credentials.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return "", ""
+    return (user, password) if scheme.lower() == "basic" else ("", "")
+
+
+def without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 

@@ -22,11 +22,11 @@ from mailwright.web.api.dropin.requests import (
     answer_errors,
     bearer_key,
     boxes_of,
-    given,
     headers_of,
     renamed,
     require_recipients,
     sending_context,
+    without_empty,
 )
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
 from mailwright.web.errors import ErrorResponse, InvalidJson
@@ -120,7 +120,7 @@ class ResendEmail(ServiceModel):
             "templateId": self.template.id if self.template else None,
             "variables": self.template.variables if self.template else None,
         }
-        email = AddressedEmail(given(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        email = AddressedEmail(without_empty(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
         return require_recipients(email, MAX_RECIPIENTS, "to")
 
 
@@ -131,7 +131,7 @@ def _attachment(attachment: ResendAttachment) -> dict[str, Any]:
         "contentType": attachment.content_type,
         "contentId": attachment.content_id or attachment.inline_content_id,
     }
-    return given(fields)
+    return without_empty(fields)
 
 
 _NO_KEY: Final = "Missing API Key"

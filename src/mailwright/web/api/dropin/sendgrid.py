@@ -22,10 +22,10 @@ from mailwright.web.api.dropin.requests import (
     answer_errors,
     bearer_key,
     format_box,
-    given,
     renamed,
     sending_context,
     substitute,
+    without_empty,
 )
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.errors import ErrorResponse
@@ -203,7 +203,7 @@ def _emails(wanted: SendGridEmail) -> Iterator[AddressedEmail]:
         for name in ("subject", "html", "text"):
             own[name] = substitute(own.get(name), person.substitutions, field)
         yield AddressedEmail(
-            given(own), *[tuple(each.box for each in boxes) for boxes in (person.to, person.cc, person.bcc)]
+            without_empty(own), *[tuple(each.box for each in boxes) for boxes in (person.to, person.cc, person.bcc)]
         )
 
 
@@ -233,7 +233,7 @@ def _contents(wanted: SendGridEmail) -> Mapping[str, str]:
 
 
 def _attachment(attachment: SendGridAttachment) -> dict[str, Any]:
-    return given(
+    return without_empty(
         {
             "filename": attachment.filename,
             "content": attachment.content,

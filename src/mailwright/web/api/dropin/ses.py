@@ -28,11 +28,11 @@ from mailwright.web.api.dropin.requests import (
     Unsupported,
     answer_errors,
     boxes_of,
-    given,
     headers_of,
     renamed,
     require_recipients,
     sending_context,
+    without_empty,
 )
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.errors import ErrorResponse, InvalidJson
@@ -43,10 +43,13 @@ router = APIRouter(prefix="/v2/email", route_class=PlainRoute, include_in_schema
 
 SERVICE: Final = "ses"
 MAX_RECIPIENTS: Final = 50
-# The SDKs of AWS send this header with the same value when they repeat a request. Not all of them sign it.
+# The SDKs of AWS send this header with the same value when they repeat a request. Not all of them sign it; without it,
+# a lost response would send an email twice.
 INVOCATION_ID: Final = "amz-sdk-invocation-id"
 # The body contains a raw email in base64.
 MAX_BYTES: Final = MAX_RAW_BYTES * 4 // 3 + 64 * 1024
+
+MAX_INVOCATION_ID: Final = 100
 
 _SIMPLE: Final = "Content.Simple"
 _NAMES: Final = {
@@ -169,7 +172,7 @@ class SesEmail(SesModel):
     def metadata(self) -> dict[str, str]:
         """The tags of the email, and its configuration set under the name that SES uses in events."""
         tags = headers_of([(each.name, each.value) for each in self.email_tags], "EmailTags")
-        return tags | given({"ses:configuration-set": self.configuration_set_name})
+        return tags | without_empty({"ses:configuration-set": self.configuration_set_name})
 
     @property
     def list_key(self) -> str | None:
@@ -187,7 +190,8 @@ class SesEmail(SesModel):
         }
         target = self.destination
         boxes = map(boxes_of, (target.to_addresses, target.cc_addresses, target.bcc_addresses))
-        return require_recipients(AddressedEmail(given(fields), *boxes), MAX_RECIPIENTS, "Destination.ToAddresses")
+        email = AddressedEmail(without_empty(fields), *boxes)
+        return require_recipients(email, MAX_RECIPIENTS, "Destination.ToAddresses", needs_to=email.has_template)
 
     def _content(self) -> dict[str, Any]:
         simple, template = self.content.simple, self.content.template
@@ -215,7 +219,7 @@ def _attachment(attachment: SesAttachment) -> dict[str, Any]:
         "contentType": attachment.content_type,
         "contentId": attachment.content_id if attachment.content_disposition == "INLINE" else None,
     }
-    return given(fields)
+    return without_empty(fields)
 
 
 def _template_data(template: SesTemplateContent) -> Any:
@@ -277,10 +281,10 @@ async def _authenticate(request: Request) -> tuple[RequestContext, bytes]:
 
 
 def _keyed(context: RequestContext, signed: SignedRequest, signature: Signature) -> RequestContext:
-    """Return the context with a key that the signature covers, so that a recorded request sends no second email."""
+    """Return the context with a key that recognises a repeated or replayed request."""
     if context.idempotency_key and KEY_NAME.lower() in signature.signed_headers:
         return context
-    invocation = "".join(signed.values(INVOCATION_ID)) if INVOCATION_ID in signature.signed_headers else ""
+    invocation = "".join(signed.values(INVOCATION_ID))[:MAX_INVOCATION_ID]
     key = f"{SERVICE}:{INVOCATION_ID}:{invocation}" if invocation else f"{SERVICE}:{signature.value}"
     return replace(context, idempotency_key=key, is_derived_key=True)
 

@@ -24,7 +24,6 @@ function bars(element, name, token, label) {
     width: 0,
     points: { show: false },
     paths: uPlot.paths.bars({ size: [0.72, 24], radius: 0.15 }),
-    value: (_, value) => (value == null ? "–" : value.toLocaleString("en").replaceAll(",", "\u202f")),
   };
 }
 
@@ -34,6 +33,33 @@ function timeLabel(at, step, timeZone) {
   return new Date(at * 1000).toLocaleString("en-GB", { ...form, timeZone });
 }
 
+// A box at the cursor with the time span and the figures of the bar.
+function tooltip(data) {
+  const box = document.createElement("div");
+  const title = document.createElement("b");
+  const lines = [1, 2].map(() => document.createElement("span"));
+  box.className = "chart-tooltip";
+  box.hidden = true;
+  box.append(title, ...lines);
+  const move = (chart) => {
+    const { left, idx } = chart.cursor;
+    box.hidden = idx == null || left < 0;
+    if (box.hidden) return;
+    const at = chart.data[0][idx];
+    const end = timeLabel(at + data.step, 60, data.zone);
+    title.textContent = `${timeLabel(at, 86400, data.zone)}, ${timeLabel(at, 60, data.zone)}–${end}`;
+    for (const [number, line] of lines.entries()) {
+      const words = [chart.series[number + 1].label, chart.data[number + 1][idx].toLocaleString("en")];
+      line.replaceChildren(...words.map((text) => Object.assign(document.createElement("i"), { textContent: text })));
+    }
+    // Beside the cursor, on the side that has room.
+    const x = left + chart.bbox.left / devicePixelRatio;
+    box.style.left = `${x + box.offsetWidth + 24 < chart.width ? x + 12 : x - box.offsetWidth - 12}px`;
+    box.style.top = "0.5rem";
+  };
+  return { hooks: { init: (chart) => chart.root.append(box), setCursor: move } };
+}
+
 function draw(element) {
   const data = JSON.parse(document.getElementById(element.dataset.chart).textContent);
   const series = [data.times, data.sent, data.failed];
@@ -41,7 +67,7 @@ function draw(element) {
   if (existing) return existing.setData(series);
   const ink = colour(element, "--ink-soft");
   const grid = { stroke: colour(element, "--line"), width: 1 };
-  const axis = { stroke: ink, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+  const axis = { stroke: ink, grid, ticks: { show: false }, font: "11px Inter, system-ui, sans-serif" };
   const room = () => ({ width: element.clientWidth, height: 160 });
   const chart = new uPlot(
     {
@@ -49,7 +75,8 @@ function draw(element) {
       // Ticks at round times of the tenant's time zone, not the browser's.
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), data.zone),
       cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-      legend: { live: true },
+      legend: { live: false },
+      plugins: [tooltip(data)],
       scales: {
         x: { range: (_, low, high) => [low - data.step / 2, high + data.step / 2] },
         y: { range: (_, low, high) => [0, Math.max(high * 1.1, 5)] },
@@ -59,7 +86,7 @@ function draw(element) {
         { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) },
       ],
       series: [
-        { label: "Time", value: (_, at) => (at == null ? "–" : `${timeLabel(at, 86400, data.zone)} ${timeLabel(at, 60, data.zone)}`) },
+        {},
         bars(element, "sent", "--info", "Sent"),
         bars(element, "failed", "--bad", "Failed or bounced"),
       ],

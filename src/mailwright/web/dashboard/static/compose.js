@@ -80,7 +80,7 @@ function schedulePreview(wait = TYPING_PAUSE_MS) {
 }
 
 // Warn before leaving with unsaved changes.
-let isChanged = Boolean(document.querySelector(".flash.is-bad"));
+let isChanged = Boolean(document.querySelector(".flash.is-bad, .error-summary"));
 const mark = document.querySelector("[data-unsaved]");
 function markUnsaved() {
   isChanged = true;

@@ -1,17 +1,29 @@
-// A button that selects or clears every checkbox of a form.
+// A button that selects or clears every checkbox of a form, the number of selected ones, and the actions for them.
 for (const form of document.querySelectorAll("form[data-select-all]")) {
   const button = form.querySelector("[data-select-all-button]");
-  const boxes = [...form.querySelectorAll('input[type="checkbox"]')];
-  if (!button || boxes.length < 2) continue;
-  button.hidden = false;
+  const boxes = [...form.elements].filter((each) => each.type === "checkbox");
+  const number = form.querySelector("[data-selected]");
+  const actions = form.querySelector("[data-for-selected]");
   const show = () => {
-    button.textContent = boxes.every((box) => box.checked) ? "Clear selection" : "Select all on this page";
+    const count = boxes.filter((box) => box.checked).length;
+    if (button) {
+      button.hidden = boxes.length < 2;
+      button.textContent = count === boxes.length ? "Clear selection" : "Select all on this page";
+    }
+    if (number) number.textContent = count ? `${count} selected` : "";
+    if (actions) actions.hidden = !count;
+    for (const each of form.querySelectorAll("[data-counts]")) {
+      const word = each.dataset.counts;
+      each.dataset.question ??= each.dataset.confirm;
+      each.dataset.confirm = each.dataset.question.replace("{count}", `${count} ${word}${count === 1 ? "" : "s"}`);
+    }
   };
-  button.addEventListener("click", () => {
+  button?.addEventListener("click", () => {
     const isOn = !boxes.every((box) => box.checked);
     for (const box of boxes) box.checked = isOn;
     show();
   });
-  form.addEventListener("change", show);
+  for (const box of boxes) box.addEventListener("change", show);
+  addEventListener("pageshow", show);
   show();
 }

@@ -1,0 +1,327 @@
+"""Single-use links for people: an invitation creates an account, and a reset replaces a forgotten password.
+
+The database holds only the digest of a link. Its email holds the link encrypted, so that a user who reads messages in
+the dashboard or the API cannot take over an account.
+"""
+
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, delete, insert, or_, select
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.access.account_texts import INVITATION, PASSWORD_CHANGED, PASSWORD_RESET, SIGN_IN_NOTICE, AccountText
+from mailwright.access.passwords import check_password
+from mailwright.access.roles import Role
+from mailwright.access.sessions import token_digest
+from mailwright.access.users import User, UserExists, Users, email_of, insert_user, store_password
+from mailwright.domain import address
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.message import SEALED_LINK_MARK
+from mailwright.domain.system_email import SystemEmail
+from mailwright.outbox.accept import accept
+from mailwright.outbox.audit_log import record
+from mailwright.outbox.system_emails import ACCOUNT_PREFIX, RenderSystemEmail, write_system_email
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import account_links, tenants, users
+
+INVITATION_AGE: Final[Instant] = 7 * DAY
+RESET_AGE: Final[Instant] = HOUR
+# Minimum time between two reset emails to one user, so that nobody can flood their mailbox.
+RESET_INTERVAL: Final[Instant] = 5 * MINUTE
+_MAX_TOKEN: Final = 100
+
+
+class LinkKind(StrEnum):
+    INVITATION = "invitation"
+    RESET = "reset"
+
+
+class LinkInvalid(NotFound):
+    """This link has expired or was already used. Ask for a new one."""
+
+    code = "LINK_INVALID"
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    id: int
+    email: str
+    role: Role
+    tenant_id: int | None  # None: an invitation to the whole installation
+    tenant: str | None
+    created_by: str
+    created_at: Instant
+    ends_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class SignInOrigin:
+    """The IP address and the browser of a sign-in, and its time as the user reads it."""
+
+    address: str
+    browser: str
+    time: str
+
+
+class AccountLinks:
+    def __init__(
+        self, database: Database, clock: Clock, users: Users, *, public_url: str, render: RenderSystemEmail
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._users = users
+        self._public_url = public_url
+        self._render = render
+
+    # Invitations.
+
+    async def invite(
+        self, email: str, role: Role, *, tenant_id: int | None, actor: str, sends_email: bool = True
+    ) -> str:
+        """Return the link of a new invitation, which replaces an earlier one of the tenant to the same address.
+
+        Without `sends_email`, only the caller gets the link.
+        """
+        to, now, token = _normal(email), self._clock.now(), secrets.token_urlsafe(32)
+        link = f"{self._public_url}/sign-in/invitation?token={token}"
+        async with self._database.write() as tx:
+            if any(user.tenant_id == tenant_id for user in await _users_of(tx, to)):
+                raise UserExists(f"A user with the address {to} already exists.", field="email")
+            same = account_links.c.tenant_id.is_not_distinct_from(tenant_id)
+            earlier = (_of_kind(LinkKind.INVITATION), account_links.c.email == to, same)
+            await tx.execute(delete(account_links).where(*earlier))
+            stored = {"email": to, "role": role, "tenant_id": tenant_id, "created_by": actor}
+            await _insert_link(tx, LinkKind.INVITATION, token, now, **stored)
+            detail = {"role": role}
+            await record(tx, now, actor=actor, action="user_invite", subject=to, tenant_id=tenant_id, detail=detail)
+            if sends_email:
+                text = INVITATION.filled(inviter=actor, installation=self._public_url, role=role)
+                await self._send(tx, to, text, link, tenant_id=tenant_id, expires_at=now + INVITATION_AGE)
+        return link
+
+    async def list_invitations(self, tenant_id: int | None) -> list[Invitation]:
+        """Return the open invitations of a tenant, or all of them."""
+        own = () if tenant_id is None else (account_links.c.tenant_id == tenant_id,)
+        async with self._database.read() as tx:
+            rows = await tx.execute(_select_invitations(self._clock.now()).where(*own))
+        return [_invitation(row) for row in rows]
+
+    async def revoke_invitation(self, invitation_id: int, *, tenant_id: int | None, actor: str) -> str:
+        """Make the link of an invitation invalid, and return its address."""
+        own = () if tenant_id is None else (account_links.c.tenant_id == tenant_id,)
+        matching = (_of_kind(LinkKind.INVITATION), account_links.c.id == invitation_id, *own)
+        async with self._database.write() as tx:
+            rows = await tx.execute(
+                delete(account_links).where(*matching).returning(account_links.c.email, account_links.c.tenant_id)
+            )
+            if not rows:
+                raise NotFound("This invitation was accepted or revoked in the meantime.")
+            await record(
+                tx,
+                self._clock.now(),
+                actor=actor,
+                action="user_invite_revoke",
+                subject=rows[0].email,
+                tenant_id=rows[0].tenant_id,
+            )
+        return str(rows[0].email)
+
+    async def find_invitation(self, token: str) -> Invitation:
+        query = _select_invitations(self._clock.now()).where(account_links.c.digest == _digest(token))
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        if not rows:
+            raise LinkInvalid
+        return _invitation(rows[0])
+
+    async def accept_invitation(self, token: str, login: str, password: str) -> User:
+        """Create the invited user. If the user name or the password is not acceptable, the link stays valid."""
+        name = self._users.check(login, password)
+        await self.find_invitation(token)
+        hashed, now = await self._users.passwords.hash(password), self._clock.now()
+        try:
+            async with self._database.write() as tx:
+                row = await _use_link(tx, LinkKind.INVITATION, token, now)
+                role, tenant_id = Role(row.role), row.tenant_id
+                await insert_user(
+                    tx, now, name, hashed, role, tenant_id=tenant_id, actor=row.created_by, email=row.email
+                )
+        except IntegrityError as error:
+            raise UserExists(f"A user {name} already exists. Choose another user name.", field="login") from error
+        return await self._users.find(name)
+
+    # Forgotten passwords.
+
+    async def request_reset(self, name: str) -> None:
+        """Email a link to each user with this user name or address. Nobody learns from this whether they exist."""
+        wanted, now = name.strip().lower()[:320], self._clock.now()
+        async with self._database.write() as tx:
+            for user in await _users_of(tx, wanted):
+                if not user.has_password:
+                    continue
+                if (to := email_of(user.login, user.email)) is None or await _was_sent(tx, user.id, now):
+                    continue
+                token = secrets.token_urlsafe(32)
+                await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
+                stored = {"email": to, "user_key": user.id, "created_by": user.login}
+                await _insert_link(tx, LinkKind.RESET, token, now, **stored)
+                await record(tx, now, actor=user.login, action="user_reset_request", subject=user.login, tenant_id=None)
+                link = f"{self._public_url}/sign-in/reset?token={token}"
+                text = PASSWORD_RESET.filled(login=user.login, installation=self._public_url)
+                await self._send(tx, to, text, link, tenant_id=user.tenant_id, expires_at=now + RESET_AGE)
+
+    async def find_reset(self, token: str) -> str:
+        """Return the user name whose password a link resets."""
+        query = (
+            select(users.c.login)
+            .select_from(account_links.join(users, users.c.id == account_links.c.user_key))
+            .where(_of_kind(LinkKind.RESET), account_links.c.digest == _digest(token))
+            .where(account_links.c.ends_at > self._clock.now(), users.c.disabled_at.is_(None))
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        if not rows:
+            raise LinkInvalid
+        return str(rows[0].login)
+
+    async def reset_password(self, token: str, password: str) -> None:
+        """Set the new password, end all sessions of the user and tell them. A second factor stays required."""
+        user = await self._users.find(await self.find_reset(token))
+        check_password(password, user.login)
+        hashed, now = await self._users.passwords.hash(password), self._clock.now()
+        async with self._database.write() as tx:
+            row = await _use_link(tx, LinkKind.RESET, token, now)
+            await store_password(tx, now, user, hashed, actor=user.login)
+            text = PASSWORD_CHANGED.filled(login=user.login, installation=self._public_url)
+            link = f"{self._public_url}/sign-in/forgotten"
+            await self._send(tx, row.email, text, link, tenant_id=user.tenant_id, expires_at=now + DAY)
+
+    # Notices.
+
+    async def notify_sign_in(self, user: User, origin: SignInOrigin) -> None:
+        """Tell a user about a sign-in from a network that they have not used before."""
+        if (to := email_of(user.login, user.email)) is None:
+            return
+        place = {"address": origin.address, "browser": origin.browser, "time": origin.time}
+        text = SIGN_IN_NOTICE.filled(login=user.login, installation=self._public_url, **place)
+        link, expires_at = f"{self._public_url}/account", self._clock.now() + DAY
+        async with self._database.write() as tx:
+            await self._send(tx, to, text, link, tenant_id=user.tenant_id, expires_at=expires_at)
+
+    async def _send(
+        self,
+        tx: Transaction,
+        to: str,
+        text: AccountText,
+        link: str,
+        *,
+        tenant_id: int | None,
+        expires_at: Instant,
+    ) -> None:
+        """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted."""
+        now, is_secret = self._clock.now(), "token=" in link
+        message = await write_system_email(
+            tx,
+            self._render,
+            SystemEmail(text.body, text.button, SEALED_LINK_MARK if is_secret else link, text.note),
+            tenant_id=tenant_id or await _first_tenant(tx),
+            to=to,
+            subject=text.subject,
+            prefix=ACCOUNT_PREFIX,
+            now=now,
+            expires_at=expires_at,
+            sealed_link=await self._database.secret_box.encrypt(tx, link) if is_secret else None,
+        )
+        await accept(tx, [message], now)
+
+
+async def take_invitation(tx: Transaction, now: Instant, *, token: str = "", email: str | None = None) -> Any:
+    """Delete and return the invitation with this token, or the only open one to this verified address.
+
+    Return None if there is none. Several invitations to one address are ambiguous, so none of them counts.
+    """
+    if token:
+        return await _use_link(tx, LinkKind.INVITATION, token, now)
+    matching = (_of_kind(LinkKind.INVITATION), account_links.c.email == email, account_links.c.ends_at > now)
+    found = await tx.execute(select(account_links).where(*matching).limit(2))
+    if len(found) != 1:
+        return None
+    taken = await tx.execute(
+        delete(account_links).where(account_links.c.id == found[0].id).returning(account_links.c.id)
+    )
+    return found[0] if taken else None
+
+
+def _normal(email: str) -> str:
+    try:
+        return address.normal(address.trim(email))
+    except address.InvalidAddress as error:
+        raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
+
+
+def _digest(token: str) -> str:
+    """Return the digest of a link's token. It differs from that of a session, so that neither works as the other."""
+    return token_digest(f"account {token[:_MAX_TOKEN]}")
+
+
+def _of_kind(kind: LinkKind) -> ColumnElement[bool]:
+    return account_links.c.kind == kind
+
+
+async def _insert_link(tx: Transaction, kind: LinkKind, token: str, now: Instant, **values: Any) -> None:
+    await tx.execute(delete(account_links).where(account_links.c.ends_at < now))
+    lasts = INVITATION_AGE if kind is LinkKind.INVITATION else RESET_AGE
+    named = {"digest": _digest(token), "kind": kind, "created_at": now, "ends_at": now + lasts}
+    await tx.execute(insert(account_links).values(**named, **values))
+
+
+async def _use_link(tx: Transaction, kind: LinkKind, token: str, now: Instant) -> Any:
+    """Delete the link, so that it works once, and return it."""
+    matching = (_of_kind(kind), account_links.c.digest == _digest(token), account_links.c.ends_at > now)
+    rows = await tx.execute(delete(account_links).where(*matching).returning(*account_links.c))
+    if not rows:
+        raise LinkInvalid
+    return rows[0]
+
+
+async def _was_sent(tx: Transaction, user_id: int, now: Instant) -> bool:
+    recent = (account_links.c.user_key == user_id, account_links.c.created_at > now - RESET_INTERVAL)
+    return bool(await tx.execute(select(account_links.c.id).where(*recent)))
+
+
+async def _users_of(tx: Transaction, name: str) -> Any:
+    """Return the enabled users with this user name or address."""
+    u = users.c
+    query = select(u.id, u.login, u.email, u.tenant_id, u.password_hash.is_not(None).label("has_password"))
+    return await tx.execute(query.where(or_(u.login == name, u.email == name), u.disabled_at.is_(None)).limit(5))
+
+
+async def _first_tenant(tx: Transaction) -> int:
+    rows = await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1))
+    return int(rows[0].id)
+
+
+def _select_invitations(now: Instant) -> Any:
+    return (
+        select(account_links, tenants.c.name.label("tenant"))
+        .select_from(account_links.outerjoin(tenants, tenants.c.id == account_links.c.tenant_id))
+        .where(_of_kind(LinkKind.INVITATION), account_links.c.ends_at > now)
+        .order_by(account_links.c.created_at.desc())
+    )
+
+
+def _invitation(row: Any) -> Invitation:
+    return Invitation(
+        row.id,
+        row.email,
+        Role(row.role),
+        row.tenant_id,
+        row.tenant,
+        row.created_by,
+        row.created_at,
+        row.ends_at,
+    )

@@ -1,0 +1,41 @@
+"""Test the connection to a provider with settings that are not stored yet."""
+
+import asyncio
+from typing import Final
+
+from mailwright.app.providers import make_route
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.settings import Settings
+from mailwright.providers.protocol import ProviderCheck
+
+# The timeouts of a send are longer, but somebody waits for this result.
+TEST_SECONDS: Final = 15.0
+
+# The next step by error code of a provider.
+_ADVICE: Final = {
+    "SMTP_AUTH_FAILED": "Check the user name and the password.",
+    "SMTP_TOKEN_UNAVAILABLE": "Check the token URL, and that no firewall blocks the connection.",
+    "SMTP_TLS_FAILED": "Check the encryption and the port: STARTTLS usually uses 587, TLS usually uses 465.",
+    "NETWORK_ERROR": "Check the host and the port, and that no firewall blocks the connection.",
+    "SMTP_TIMEOUT": "Check the host and the port, and that no firewall blocks the connection.",
+}
+
+
+async def check_providers(settings: Settings, clock: Clock, seconds: float = TEST_SECONDS) -> list[ProviderCheck]:
+    """Connect and sign in to each provider without sending anything. Never raises, and takes at most `seconds`."""
+    try:
+        route = make_route(settings, clock)
+    except ConfigurationInvalid as error:
+        return [ProviderCheck(False, problem, error.code) for problem in error.problems]
+    try:
+        async with asyncio.timeout(seconds):
+            return [await member.provider.check() for member in route.members]
+    except TimeoutError:
+        return [ProviderCheck(False, f"no response within {seconds:g} seconds", "SMTP_TIMEOUT")]
+    finally:
+        await route.close()
+
+
+def advice_for(check: ProviderCheck) -> str:
+    return "" if check.is_ok else _ADVICE.get(check.code or "", "")

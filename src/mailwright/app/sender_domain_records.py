@@ -1,0 +1,174 @@
+"""The DNS records of a sender domain: SPF, DKIM, DMARC, the return path and tracked links, and their check."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from mailwright.app.dns_lookup import DnsUnavailable, Lookup
+from mailwright.app.sender_dns import LOCAL, dns_tags, spf_record
+from mailwright.domain.dkim_rotation import DomainKey, KeyState
+from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
+from mailwright.domain.network import is_loopback_address
+from mailwright.domain.sender_domains import is_same_or_below
+from mailwright.ops.settings import Settings
+from mailwright.outbox.sender_domains import SenderDomain, key_name
+
+# All lookups of a domain run at once. This ends a check whose lookups are retried for each parent domain.
+CHECK_SECONDS: Final = 10.0
+RETURN_PATH_LABEL: Final = "bounce"
+TRACKING_LABEL: Final = "links"
+# How much of a foreign record a sentence quotes.
+_QUOTED: Final = 120
+
+
+def return_path_domain(settings: Settings, domain: str) -> str | None:
+    """Return the domain of the envelope sender; None if the installation does not receive bounces for others."""
+    if settings.return_path_host is None or settings.bounce_address is None:
+        return None
+    return f"{RETURN_PATH_LABEL}.{domain}"
+
+
+def dmarc_address(settings: Settings, domain: str) -> str:
+    """Return the address for DMARC reports: one of the mailbox that Mailwright reads, if there is one.
+
+    An address of the domain itself is better, because the domain of another one has to allow the reports in DNS.
+    """
+    bounces = settings.bounce_address
+    if bounces is not None and (name := return_path_domain(settings, domain)) is not None:
+        return f"{bounces.rpartition('@')[0]}@{name}"
+    return bounces if bounces is not None and settings.bounce_mailbox is not None else f"dmarc@{domain}"
+
+
+def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | None = None) -> list[DnsRecord]:
+    """Return the records to publish, the required ones first. A retired key needs its record for some days only."""
+    dkim = [_dkim_record(key, domain) for key in domain.keys if key.state is not KeyState.RETIRED]
+    spf = spf_record(settings)
+    records = [
+        *dkim,
+        DnsRecord(RecordPurpose.SPF, "TXT", domain.domain, spf),
+        DnsRecord(
+            RecordPurpose.DMARC,
+            "TXT",
+            f"_dmarc.{domain.domain}",
+            f"v=DMARC1; p=none; rua=mailto:{dmarc_address(settings, domain.domain)}",
+        ),
+    ]
+    if (name := return_path_domain(settings, domain.domain)) is not None:
+        records.append(DnsRecord(RecordPurpose.RETURN_PATH, "MX", name, f"10 {settings.return_path_host}"))
+        records.append(DnsRecord(RecordPurpose.RETURN_PATH, "TXT", name, spf))
+    if (target := _public_host(settings.public_url)) is not None:
+        host = urlsplit(tracking_host or "").hostname or ""
+        own = host if is_same_or_below(host, domain.domain) else f"{TRACKING_LABEL}.{domain.domain}"
+        if own != target:
+            records.append(DnsRecord(RecordPurpose.TRACKING, "CNAME", own, target))
+    return records
+
+
+async def check_records(records: Sequence[DnsRecord], look_up: Lookup) -> tuple[DnsResult, ...]:
+    """Look up all records at once. A lookup that fails or takes too long gives an unknown result."""
+    checks = [asyncio.ensure_future(_check(record, look_up)) for record in records]
+    await asyncio.wait(checks, timeout=CHECK_SECONDS)
+    results = []
+    for record, check in zip(records, checks, strict=True):
+        if check.done():
+            results.append(check.result())
+        else:
+            check.cancel()
+            results.append(_unknown(record, f"DNS did not answer within {CHECK_SECONDS:.0f} seconds"))
+    return tuple(results)
+
+
+def _dkim_record(key: DomainKey, domain: SenderDomain) -> DnsRecord:
+    return DnsRecord(RecordPurpose.DKIM, "TXT", key_name(key, domain.domain), key.record, is_required=True)
+
+
+def _public_host(url: str) -> str | None:
+    host = urlsplit(url).hostname or ""
+    is_public = "." in host and not host.endswith(LOCAL) and not host.replace(".", "").isdigit()
+    return host if is_public and not is_loopback_address(host) else None
+
+
+async def _check(record: DnsRecord, look_up: Lookup) -> DnsResult:
+    try:
+        if record.purpose is RecordPurpose.DMARC:
+            return await _check_dmarc(record, look_up)
+        found = await look_up(record.name, record.type)
+    except DnsUnavailable as error:
+        return _unknown(record, str(error))
+    if record.purpose is RecordPurpose.DKIM:
+        return _check_dkim(record, found)
+    if record.type == "TXT":
+        return _check_spf(record, found)
+    return _check_target(record, found)
+
+
+def _check_dkim(record: DnsRecord, found: Sequence[str]) -> DnsResult:
+    wanted = dns_tags(record.value)["p"]
+    if any(dns_tags(text).get("p") == wanted for text in found):
+        return _ok(record, f"{record.name} publishes the key.")
+    if found:
+        return _wrong(record, f"The TXT record {record.name} has another value: {_shown(found)}")
+    return _missing(record)
+
+
+def _check_spf(record: DnsRecord, found: Sequence[str]) -> DnsResult:
+    policies = [text for text in found if text.lower().split(" ")[0] == "v=spf1"]
+    if not policies:
+        return _missing(record, "SPF record")
+    if len(policies) > 1:
+        return _wrong(record, f"{record.name} has {len(policies)} SPF records, so receivers ignore all. Keep one.")
+    given = policies[0].lower().split()
+    absent = [part for part in record.value.lower().split()[1:-1] if part not in given and "YOUR-" not in part.upper()]
+    if absent:
+        return _wrong(record, f"The SPF record of {record.name} lacks {' '.join(absent)}: {_shown(policies)}")
+    return _ok(record, f"{record.name} allows the provider: {_shown(policies)}")
+
+
+async def _check_dmarc(record: DnsRecord, look_up: Lookup) -> DnsResult:
+    """Check the domain and then its parents, whose policy applies to subdomains too."""
+    labels = record.name.removeprefix("_dmarc.").split(".")
+    for start in range(min(len(labels) - 1, 4)):
+        name = f"_dmarc.{'.'.join(labels[start:])}"
+        texts = await look_up(name, "TXT")
+        policies = [text for text in texts if text.lower().replace(" ", "").startswith("v=dmarc1")]
+        if len(policies) > 1:
+            return _wrong(record, f"{name} has {len(policies)} DMARC records, so receivers ignore all. Keep one.")
+        if policies:
+            return _ok(record, f"{name}: {_shown(policies)}")
+    return _missing(record, "DMARC record")
+
+
+def _check_target(record: DnsRecord, found: Sequence[str]) -> DnsResult:
+    """Check an MX or CNAME record. Another preference of an MX record is fine."""
+    wanted = record.value.split()[-1].lower().removesuffix(".")
+    if any(text.split()[-1:] == [wanted] for text in found):
+        return _ok(record, f"{record.name} points to {wanted}.")
+    if found:
+        return _wrong(record, f"The {record.type} record {record.name} points to {_shown(found)} instead of {wanted}.")
+    return _missing(record)
+
+
+def _ok(record: DnsRecord, detail: str) -> DnsResult:
+    return DnsResult(record, DnsState.OK, detail)
+
+
+def _wrong(record: DnsRecord, detail: str) -> DnsResult:
+    return DnsResult(record, DnsState.WRONG, detail)
+
+
+def _missing(record: DnsRecord, kind: str | None = None) -> DnsResult:
+    text = f"The {kind or f'{record.type} record'} {record.name} does not exist."
+    if kind is not None:
+        text = f"{record.name} has no {kind}."
+    return DnsResult(record, DnsState.MISSING, text)
+
+
+def _unknown(record: DnsRecord, reason: str) -> DnsResult:
+    return DnsResult(record, DnsState.UNKNOWN, f"{record.name}: {reason}.")
+
+
+def _shown(texts: Sequence[str]) -> str:
+    """Quote the beginning of foreign text, without control characters and characters that change the direction."""
+    text = "".join(character if character.isprintable() else "�" for character in texts[0][: _QUOTED + 1])
+    return f"{text[:_QUOTED]}…" if len(text) > _QUOTED else text

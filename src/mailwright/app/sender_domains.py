@@ -1,0 +1,258 @@
+"""Add, check, rotate and delete the sender domains of tenants."""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy.exc import IntegrityError
+
+from mailwright.app.dns_lookup import Lookup, make_lookup
+from mailwright.app.sender_domain_records import check_records, records_of, return_path_domain
+from mailwright.app.turns import has_turn
+from mailwright.content.headers import find_unwritable
+from mailwright.domain import address
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.dkim_rotation import (
+    DomainKey,
+    KeyState,
+    activate,
+    activate_visible,
+    add_generation,
+    keys_in,
+)
+from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.sender_domains import is_same_or_below
+from mailwright.domain.sender_policy import known_domain, parse_domain
+from mailwright.ops.logs import logger
+from mailwright.ops.periodic import run_periodically
+from mailwright.ops.settings import Settings
+from mailwright.outbox import audit_log, tenants
+from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.sender_domains import (
+    DomainExists,
+    SenderDirectory,
+    SenderDomain,
+    change_domain,
+    delete_domain,
+    find_domain,
+    insert_domain,
+    key_name,
+    list_domains,
+    list_unchecked,
+)
+from mailwright.storage.database import Database, Transaction
+
+log = logger(__name__)
+
+TICK_SECONDS: Final = 30.0
+# How often a domain that waits for DNS records is checked: for a day, then rarely. Any other domain is checked daily.
+WAITING_EVERY: Final = 5 * MINUTE
+LONG_WAITING_EVERY: Final = HOUR
+
+
+class SenderDomainService:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        clock: Clock,
+        directory: SenderDirectory | None = None,
+        look_up: Lookup | None = None,
+    ) -> None:
+        """`directory` is the one that this process uses. Other processes notice a change within a second."""
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+        self._directory = directory
+        self._look_up = look_up or make_lookup(settings.dns_servers)
+
+    async def add(self, tenant_id: int, name: str, *, sender: str | None = None, actor: str) -> SenderDomain:
+        """Add a domain with new keys. From now on the tenant sends only from its verified domains."""
+        domain, now = _parse(name), self._clock.now()
+        own_sender = self._sender(domain, sender)
+        created = await asyncio.to_thread(_create_keys, domain, now)
+        try:
+            async with self._database.write() as tx:
+                keys = await self._encrypted(tx, created)
+                made = await insert_domain(tx, tenant_id, domain, sender=own_sender, keys=keys, now=now)
+                await self._record(tx, actor, "add", made)
+        except IntegrityError as error:
+            raise DomainExists(f"The domain {domain} is already one of the sender domains.", field="name") from error
+        self._expire()
+        return made
+
+    async def list_all(self, tenant_id: int) -> list[SenderDomain]:
+        async with self._database.read() as tx:
+            return await list_domains(tx, tenant_id)
+
+    async def find(self, tenant_id: int, name: str) -> SenderDomain:
+        async with self._database.read() as tx:
+            return await find_domain(tx, tenant_id, known_domain(name))
+
+    async def records(self, domain: SenderDomain) -> list[DnsResult]:
+        """Return the records to publish, with the result of the last check."""
+        found = {(each.record.type, each.record.name, each.record.value): each for each in domain.results}
+        unchecked = DnsState.UNKNOWN, "Not checked yet."
+        return [
+            found.get((record.type, record.name, record.value)) or DnsResult(record, *unchecked)
+            for record in await self._records(domain)
+        ]
+
+    async def check(self, tenant_id: int, name: str, *, actor: str) -> SenderDomain:
+        """Look up the records and store what was found. New keys sign as soon as their records are visible."""
+        before = await self.find(tenant_id, name)
+        results = await check_records(await self._records(before), self._look_up)
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            locked = await find_domain(tx, tenant_id, before.domain, for_update=True)
+            keys = activate_visible(locked.keys, _visible(locked, results), now)
+            changes: dict[str, object] = {"keys": keys, "results": results, "checked_at": now}
+            changes["return_path"] = self._return_path(locked, results)
+            if locked.verified_at is None and keys_in(keys, KeyState.ACTIVE):
+                changes["verified_at"] = now
+            after = await change_domain(tx, locked, now, **changes)
+            if after.is_verified and not locked.is_verified:
+                await self._record(tx, actor, "verify", after)
+            elif keys != locked.keys:
+                await self._record(tx, actor, "activate", after)
+        self._expire()
+        return after
+
+    async def rotate(self, tenant_id: int, name: str, *, force: bool = False, actor: str) -> SenderDomain:
+        """Create new keys. The old ones sign until a check sees the new records, or with `force`, no longer."""
+        found = await self.find(tenant_id, name)
+        now = self._clock.now()
+        created = await asyncio.to_thread(_create_keys, found.domain, now)
+        async with self._database.write() as tx:
+            locked = await find_domain(tx, tenant_id, found.domain, for_update=True)
+            if not locked.is_verified:
+                raise NotPossibleNow(
+                    f"The domain {locked.domain} is not verified yet, so its first keys are not in use."
+                )
+            if locked.is_rotating and not force:
+                raise NotPossibleNow(
+                    f"The last rotation of {locked.domain} waits for the TXT record "
+                    f"{key_name(locked.keys[0], locked.domain)}. Publish it, or force the rotation."
+                )
+            keys = locked.keys
+            if not locked.is_rotating:
+                keys = add_generation(keys, await self._encrypted(tx, created))
+            after = await change_domain(tx, locked, now, keys=activate(keys, now) if force else keys)
+            await self._record(tx, actor, "rotate", after, force=force)
+        self._expire()
+        return after
+
+    async def delete(self, tenant_id: int, name: str, *, actor: str) -> None:
+        """Delete a domain and its keys. Messages from it that are not sent yet are refused."""
+        async with self._database.write() as tx:
+            locked = await find_domain(tx, tenant_id, known_domain(name), for_update=True)
+            await delete_domain(tx, locked)
+            await self._record(tx, actor, "delete", locked)
+        self._expire()
+
+    async def check_due(self) -> None:
+        """Check the domains whose last check is too old. One that fails does not stop the others."""
+        now = self._clock.now()
+        async with self._database.read() as tx:
+            found = [each for each in await list_unchecked(tx, now - WAITING_EVERY) if _is_due(each, now)]
+        for each in found:
+            try:
+                await self.check(each.tenant_id, each.domain, actor=audit_log.SYSTEM)
+            except MailwrightError as error:
+                log.warning("sender_domain_not_checked", domain=each.domain, code=error.code, reason=str(error))
+
+    def _expire(self) -> None:
+        if self._directory is not None:
+            self._directory.expire()
+
+    async def _records(self, domain: SenderDomain) -> list[DnsRecord]:
+        host = await tenants.find_tracking_host(self._database, domain.tenant_id)
+        return records_of(domain, self._settings, host)
+
+    def _sender(self, domain: str, given: str | None) -> str:
+        """Return the default sender of the domain: the given one, or the name before @ of the installation's."""
+        if given is None:
+            local = address.split_mailbox(self._settings.sender)[1].rpartition("@")[0]
+            return f"{local}@{domain}"
+        try:
+            found = address.parse(address.split_mailbox(given)[1])[1]
+        except address.InvalidAddress as error:
+            raise InvalidInput(f"{given[:120]!r} is not a sender: {error}", field="sender") from error
+        if (unwritable := find_unwritable(given)) is not None:
+            raise InvalidInput(f"remove {unwritable} from the name", field="sender")
+        if not is_same_or_below(found, domain):
+            raise InvalidInput(f"must be an address of {domain}, such as news@{domain}", field="sender")
+        return given
+
+    def _return_path(self, domain: SenderDomain, results: Sequence[DnsResult]) -> str | None:
+        """Return the return path if its records are visible. An unknown record keeps what was known before."""
+        wanted = return_path_domain(self._settings, domain.domain)
+        states = {each.state for each in results if each.record.purpose is RecordPurpose.RETURN_PATH}
+        if wanted is None or states & {DnsState.MISSING, DnsState.WRONG}:
+            return None
+        return domain.return_path if DnsState.UNKNOWN in states else wanted
+
+    async def _encrypted(self, tx: Transaction, keys: Sequence[DomainKey]) -> list[DomainKey]:
+        box = self._database.secret_box
+        return [replace(key, private_key=await box.encrypt(tx, key.private_key or "")) for key in keys]
+
+    async def _record(self, tx: Transaction, actor: str, action: str, domain: SenderDomain, **detail: object) -> None:
+        selectors = [key.selector for key in domain.keys if key.state is not KeyState.RETIRED]
+        await audit_log.record(
+            tx,
+            self._clock.now(),
+            actor=actor,
+            action=f"domain.{action}",
+            subject=domain.domain,
+            tenant_id=domain.tenant_id,
+            detail={"selectors": selectors, **detail},
+        )
+
+
+async def run_domain_checks(domains: SenderDomainService, database: Database, clock: Clock) -> None:
+    """Check sender domains in the background, in one process at a time, until cancelled."""
+    ledger = DatabaseLedger(database, clock)
+
+    async def tick() -> None:
+        if await has_turn("sender-domains", MINUTE, ledger, clock):
+            await domains.check_due()
+
+    await run_periodically("sender_domains", tick, seconds=TICK_SECONDS)
+
+
+def _is_due(domain: SenderDomain, now: Instant) -> bool:
+    if domain.checked_at is None:
+        return True
+    waiting_since = max((key.created_at for key in keys_in(domain.keys, KeyState.NEW)), default=None)
+    if waiting_since is None:
+        return now - domain.checked_at >= DAY
+    return now - domain.checked_at >= (WAITING_EVERY if now - waiting_since < DAY else LONG_WAITING_EVERY)
+
+
+def _visible(domain: SenderDomain, results: Sequence[DnsResult]) -> set[str]:
+    """Return the selectors whose records publish their keys."""
+    published = {(each.record.name, each.record.value) for each in results if each.state is DnsState.OK}
+    return {key.selector for key in domain.keys if (key_name(key, domain.domain), key.record) in published}
+
+
+def _parse(name: str) -> str:
+    try:
+        return parse_domain(name)
+    except address.InvalidAddress as error:
+        raise InvalidInput(f"{name[:120]!r} is not a domain: {error}", field="name") from error
+
+
+def _create_keys(domain: str, now: Instant) -> list[DomainKey]:
+    """Create an RSA key, which every receiver can verify, and an Ed25519 key. Their selectors are never used again."""
+    from mailwright.content.dkim_key import DkimKey, new_private_key  # noqa: PLC0415 - large, and rarely needed
+
+    generation = secrets.token_hex(4)
+    keys = []
+    for algorithm in ("rsa", "ed25519"):
+        pem, selector = new_private_key(algorithm), f"mw{algorithm[0]}{generation}"
+        record = DkimKey.load(pem, domain, selector).record()
+        keys.append(DomainKey(selector, algorithm, record, now, private_key=pem))
+    return keys

@@ -1,0 +1,116 @@
+"""Who is in which sequence, as far as subscriptions and unsubscribes decide it, in the same transaction.
+
+Every function that subscribes contacts calls `enrol_subscribers`, and every function that suppresses addresses calls
+`end_suppressed`. The steps themselves are run by `sources/sequences`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import select
+
+from mailwright.domain.clock import Instant, isoformat
+from mailwright.outbox.operations import cancel_waiting
+from mailwright.storage.database import Database
+from mailwright.storage.hot import Runner
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import sequence_enrolments, sequence_steps, sequences
+
+ENROL_SUBSCRIBERS = statement(__package__, "enrol_subscribers")
+END_ENROLMENTS = statement(__package__, "end_enrolments")
+HAS_LIST_SEQUENCE = statement(__package__, "has_list_sequence")
+LOCK_ENROLMENTS_OF_CONTACT = statement(__package__, "lock_enrolments_of_contact")
+LOCK_ENROLMENTS_TO_END = statement(__package__, "lock_enrolments_to_end")
+UNSENT_OF_ENROLMENTS = statement(__package__, "unsent_of_enrolments")
+
+FINISHED: Final = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressedAddress:
+    """An address that receives no email of a scope any more, and why."""
+
+    tenant_id: int
+    email: str
+    list_key: str  # The scope: a list, `general` or `*`.
+    reason: str
+
+
+async def enrol_subscribers(
+    tx: Runner, tenant_id: int, emails: Iterable[str], list_key: str, *, now: Instant, since: Instant = 0
+) -> None:
+    """Enrol contacts who have just joined a list into the sequences that it starts.
+
+    `since` leaves out those who were subscribed before.
+    """
+    if not await starts_sequence(tx, tenant_id, list_key):
+        return
+    rows = [(email,) for email in sorted(set(emails))]
+    values = {"tenant_id": tenant_id, "list_key": list_key, "because": f"list {list_key}", "since": since, "now": now}
+    await tx.count(ENROL_SUBSCRIBERS, contacts=rows, **values)
+
+
+async def starts_sequence(tx: Runner, tenant_id: int, list_key: str) -> bool:
+    """Return whether contacts who join the list enter a sequence."""
+    return bool(await tx.run(HAS_LIST_SEQUENCE, tenant_id=tenant_id, list_key=list_key))
+
+
+async def end_suppressed(tx: Runner, addresses: Sequence[SuppressedAddress], now: Instant) -> None:
+    """End the enrolments of people who unsubscribed, bounced or complained, and cancel their unsent messages."""
+    rows = [(each.tenant_id, each.email, each.list_key, each.reason) for each in addresses]
+    if rows:
+        found = {row.id: row.reason for row in await tx.run(LOCK_ENROLMENTS_TO_END, facts=rows)}
+        await end_enrolments(tx, found.items(), now)
+
+
+async def end_of_contact(tx: Runner, contact_key: int, reason: str, now: Instant) -> None:
+    """End all enrolments of a contact who is deleted or erased."""
+    rows = await tx.run(LOCK_ENROLMENTS_OF_CONTACT, contact_key=contact_key)
+    await end_enrolments(tx, [(row.id, reason) for row in rows], now)
+
+
+async def end_enrolments(tx: Runner, ended: Iterable[tuple[int, str]], now: Instant) -> None:
+    """End enrolments with their reasons, and cancel their messages that no worker has begun to send.
+
+    A finished sequence keeps its messages.
+    """
+    rows = sorted(ended)
+    if not rows:
+        return
+    await tx.count(END_ENROLMENTS, ended=rows, now=now)
+    rows = [row for row in rows if row[1] != FINISHED]
+    if not rows:
+        return
+    for message in await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key, _ in rows]):
+        await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now)
+
+
+async def export_enrolments(database: Database, contact_key: int) -> list[dict[str, Any]]:
+    """Return the contact's runs through sequences with their steps, for a data access request."""
+    q, e, s = sequences.c, sequence_enrolments.c, sequence_steps.c
+    runs = select(q.name, e.id, e.entered_at, e.entered_because, e.node, e.ended_at, e.end_reason).join_from(
+        sequence_enrolments, sequences, q.id == e.sequence_key
+    )
+    done = select(s.enrolment_key, s.node, s.kind, s.at, s.outcome).join_from(
+        sequence_steps, sequence_enrolments, e.id == s.enrolment_key
+    )
+    mine = e.contact_key == contact_key
+    async with database.read() as tx:
+        rows = await tx.execute(runs.where(mine).order_by(e.id))
+        steps: dict[int, list[dict[str, Any]]] = {row.id: [] for row in rows}
+        for row in await tx.execute(done.where(mine).order_by(s.enrolment_key, s.visit)):
+            step = {"step": row.node, "kind": row.kind, "at": isoformat(row.at), "outcome": row.outcome}
+            steps[row.enrolment_key].append(step)
+    return [
+        {
+            "name": row.name,
+            "enteredAt": isoformat(row.entered_at),
+            "enteredBecause": row.entered_because,
+            "step": row.node,
+            "endedAt": isoformat(row.ended_at),
+            "endReason": row.end_reason,
+            "steps": steps[row.id],
+        }
+        for row in rows
+    ]

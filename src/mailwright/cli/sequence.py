@@ -1,0 +1,339 @@
+"""`mailwright sequence`: a series of emails for each person."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+import orjson
+import typer
+
+from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.options import Json, Limit, Tenant, Yes, confirm, group
+from mailwright.cli.output import clock_time, display, out, print_json, print_rows
+from mailwright.domain.clock import SystemClock
+from mailwright.domain.errors import InvalidInput
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.sequence_text import run_text, step_text
+from mailwright.schemas.sequences import (
+    SequenceEnrolResponse,
+    SequencePublishResponse,
+    enrolment_response,
+    publish_response,
+    rehearsal_response,
+    run_list_response,
+    sequence_detail_response,
+    sequence_response,
+)
+from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
+from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
+from mailwright.sources.sequences.sequences import Sequences
+
+app = group("Sequences: a series of emails for each person.")
+
+Result = TypeVar("Result")
+Reference = Annotated[str, typer.Argument(metavar="SEQUENCE", help="The ID or the name.", show_default=False)]
+Document = Annotated[
+    typer.FileText,
+    typer.Argument(metavar="FILE", help="The document as JSON; - reads stdin.", encoding="utf-8", show_default=False),
+]
+OverdueOption = Annotated[
+    Overdue | None, typer.Option("--overdue", help="What happens to people whose next step is overdue.")
+]
+Hours = Annotated[int, typer.Option(min=1, max=720, help="Over how many hours --overdue spread spreads them.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
+
+
+def _run(tenant: str, reference: str, work: Callable[[Sequences, int, str], Awaitable[Result]]) -> Result:
+    """Run a command about one sequence, which is named by its ID or its name."""
+
+    async def found(at: Installation) -> Result:
+        owner = await find_tenant(at, tenant)
+        sequences = _sequences(at)
+        sequence_id = await sequences.resolve(owner.id, reference)
+        return await work(sequences, owner.id, sequence_id)
+
+    return run(found)
+
+
+@app.command("list")
+def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """List a tenant's sequences, newest first."""
+
+    async def work(at: Installation) -> Any:
+        return await _sequences(at).list_all((await find_tenant(at, tenant)).id)
+
+    found = run(work)
+    if as_json:
+        print_json([sequence_response(each).to_dict() for each in found])
+        return
+    rows = ((each.sequence_id, each.name, each.status, each.version or "") for each in found)
+    print_rows(("ID!", "Name", "Status!", "Version"), rows, nothing="No sequences.")
+
+
+@app.command()
+def create(document: Document, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+    """Create a draft from a document. Nobody enters it before it is published."""
+    given = _parsed(document)
+
+    async def work(at: Installation) -> Any:
+        return await _sequences(at).create((await find_tenant(at, tenant)).id, given, actor=CONSOLE)
+
+    created = run(work, creates=True)
+    if as_json:
+        print_json(sequence_response(created).to_dict())
+        return
+    out.print(f"Created the draft {created.name} ({created.sequence_id}).", markup=False)
+    out.print(f'Publish it with: mailwright sequence publish "{created.name}"', markup=False)
+
+
+@app.command()
+def show(reference: Reference, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json: Json = False) -> None:
+    """Show a sequence, how many people are at each step, and who entered last."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        found = await sequences.find(tenant_id, sequence_id)
+        people = await sequences.enrolments.list_page(tenant_id, sequence_id, limit=limit)
+        return found, await sequences.counts(found), people
+
+    found, counts, people = _run(tenant, reference, work)
+    if as_json:
+        enrolments = [enrolment_response(each).to_dict() for each in people]
+        print_json({**sequence_detail_response(found, counts).to_dict(), "enrolments": enrolments})
+        return
+    version = "" if found.version is None else f", version {found.version}"
+    out.print(f"{found.name}: {found.status.value}{version}.", markup=False)
+    ended = sum(counts.ended.values())
+    out.print(f"In it: {counts.enrolled}. Ended: {ended}. Failed: {counts.failed}. Overdue: {counts.overdue}.")
+    rows = (
+        (each.email, each.node or "(start)", clock_time(each.due_at), each.failure or each.end_reason or "")
+        for each in people
+    )
+    print_rows(("Address", "Step", "Next", "Result"), rows, nothing="Nobody has entered yet.")
+
+
+@app.command()
+def edit(
+    reference: Reference,
+    document: Document,
+    *,
+    revision: Annotated[
+        int | None, typer.Option(min=1, help="Refuse if the draft has another revision.", show_default=False)
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Replace the draft. People in the sequence are not affected until it is published."""
+    given = _parsed(document)
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        return await sequences.edit(tenant_id, sequence_id, given, revision=revision, actor=CONSOLE)
+
+    changed = _run(tenant, reference, work)
+    out.print(f"Saved the draft of {changed.name}, revision {changed.revision}.", markup=False)
+
+
+@app.command()
+def publish(
+    reference: Reference,
+    *,
+    overdue: OverdueOption = None,
+    hours: Hours = 24,
+    dry_run: DryRun = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Publish the draft, and show who stays, who moves, who ends and who is overdue."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        if dry_run:
+            return publish_response(await sequences.preview_publish(tenant_id, sequence_id), None, is_published=False)
+        sequence, plan = await sequences.publish(tenant_id, sequence_id, overdue=_choice(overdue, hours), actor=CONSOLE)
+        return publish_response(plan, sequence.version, is_published=True)
+
+    result: SequencePublishResponse = _run(tenant, reference, work)
+    if as_json:
+        print_json(result.to_dict())
+        return
+    out.print(f"Published version {result.version}." if result.is_published else "Nothing was published.")
+    out.print(
+        f"Stay: {result.stays}. Move: {result.moves}. End: {result.ends}. Overdue: {result.overdue}.", markup=False
+    )
+    rows = ((each.email, each.step, each.to or "(end)", "overdue" if each.is_overdue else "") for each in result.people)
+    if result.people:
+        print_rows(("Address", "Step", "To", "Overdue"), rows, nothing="")
+
+
+@app.command()
+def pause(reference: Reference, tenant: Tenant = tenants.DEFAULT) -> None:
+    """Stop running steps. Everyone keeps their place, and new people still enter."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        return await sequences.pause(tenant_id, sequence_id, actor=CONSOLE)
+
+    out.print(f"Paused {_run(tenant, reference, work).name}.", markup=False)
+
+
+@app.command()
+def resume(
+    reference: Reference,
+    *,
+    overdue: OverdueOption = None,
+    hours: Hours = 24,
+    dry_run: DryRun = False,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Run steps again. People whose next step became overdue need a decision."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> int:
+        if dry_run:
+            return await sequences.count_overdue(tenant_id, sequence_id)
+        choice = _choice(overdue, hours)
+        return (await sequences.resume(tenant_id, sequence_id, overdue=choice, actor=CONSOLE))[1]
+
+    late = _run(tenant, reference, work)
+    out.print(f"{'Nothing was changed' if dry_run else 'Resumed'}. Overdue: {late}.", markup=False)
+
+
+@app.command()
+def enrol(
+    reference: Reference,
+    emails: Annotated[list[str] | None, typer.Argument(metavar="[EMAIL]...", show_default=False)] = None,
+    *,
+    list_key: Annotated[str | None, typer.Option("--list", help="Everyone on this list.", show_default=False)] = None,
+    segment: Annotated[str | None, typer.Option(help="Everyone in this segment.", show_default=False)] = None,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Enrol people by their addresses, or everyone on a list or in a segment."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        people = People(tuple(emails or ()), list_key, segment)
+        return await sequences.enrolments.enrol(tenant_id, sequence_id, people, actor=CONSOLE)
+
+    result = _run(tenant, reference, work)
+    if as_json:
+        print_json(SequenceEnrolResponse.model_validate(result).to_dict())
+        return
+    out.print(
+        f"Enrolled: {result.enrolled}. Already in it, or left out by the re-entry rule: {result.already_in}. "
+        f"May not receive its emails: {result.not_eligible}. Unknown addresses: {result.unknown}.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def rehearse(
+    reference: Reference,
+    emails: Annotated[list[str] | None, typer.Argument(metavar="[EMAIL]...", show_default=False)] = None,
+    *,
+    list_key: Annotated[str | None, typer.Option("--list", help="Everyone on this list.", show_default=False)] = None,
+    segment: Annotated[str | None, typer.Option(help="Everyone in this segment.", show_default=False)] = None,
+    days: Annotated[int, typer.Option(min=1, max=MAX_DAYS, help="How many days to rehearse.")] = 30,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Run the draft on a virtual clock, for the people in it and others as if they entered now. Nothing is sent."""
+    is_named = bool(emails or list_key or segment)
+    people = People(tuple(emails or ()), list_key, segment) if is_named else None
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Rehearsal:
+        return await sequences.rehearsals.rehearse(tenant_id, sequence_id, people=people, days=days)
+
+    result = _run(tenant, reference, work)
+    if as_json:
+        print_json(rehearsal_response(result).to_dict())
+        return
+    out.print(f"People: {result.people}. Emails: {result.emails}. Still in it after {days} days: {result.still_in}.")
+    rows = (
+        (
+            day.day.isoformat(),
+            day.emails,
+            ", ".join(f"{step} {number}" for step, number in day.by_step.items()),
+            f"over the daily limit of {result.daily_limit}" if day.is_over_limit else "",
+        )
+        for day in result.days
+        if day.emails
+    )
+    print_rows(("Day!", "Emails#", "Steps", "Limit"), rows, nothing="No emails.")
+
+
+@app.command()
+def explain(
+    reference: Reference,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", show_default=False)],
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Explain why a person got an email of a sequence or not, what comes next and when."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        return await sequences.explanations.of_sequence(tenant_id, sequence_id, email)
+
+    now, runs = SystemClock().now(), _run(tenant, reference, work)
+    if as_json:
+        print_json(run_list_response(runs, now, display.zone).to_dict())
+        return
+    for run_ in runs:
+        out.print(run_text(run_, now, display.zone), markup=False, soft_wrap=True)
+        rows = ((clock_time(step.at), step.node, step_text(step)) for step in run_.steps)
+        if run_.steps:
+            print_rows(("Time ({zone})", "Step", "Result"), rows, nothing="")
+
+
+@app.command()
+def retry(
+    reference: Reference,
+    *,
+    email: Annotated[str | None, typer.Option(help="Only this person.", show_default=False)] = None,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave the email of the failed step out.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Run failed steps again, or skip their emails."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> int:
+        return await sequences.enrolments.retry(tenant_id, sequence_id, email=email, skips=skip, actor=CONSOLE)
+
+    out.print(f"{'Skipped' if skip else 'Retrying'}: {_run(tenant, reference, work)}.", markup=False)
+
+
+@app.command()
+def remove(
+    reference: Reference,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", show_default=False)],
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Take a person out of a sequence, and cancel its unsent messages to them."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> None:
+        await sequences.enrolments.remove(tenant_id, sequence_id, email, actor=CONSOLE)
+
+    _run(tenant, reference, work)
+    out.print(f"Removed {email}.", markup=False)
+
+
+@app.command()
+def delete(reference: Reference, tenant: Tenant = tenants.DEFAULT, yes: Yes = False) -> None:
+    """Delete a draft that was never published, or archive a sequence, which ends it for everyone in it."""
+    confirm(f"End the sequence {reference} for everyone in it?", yes=yes)
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> None:
+        await sequences.remove(tenant_id, sequence_id, actor=CONSOLE)
+
+    _run(tenant, reference, work)
+    out.print(f"Deleted {reference}.", markup=False)
+
+
+def _sequences(at: Installation) -> Sequences:
+    return Sequences(at.database, at.clock, at.settings.timezone)
+
+
+def _choice(overdue: Overdue | None, hours: int) -> OverdueChoice | None:
+    return None if overdue is None else OverdueChoice(overdue, hours)
+
+
+def _parsed(file: typer.FileText) -> Any:
+    try:
+        return orjson.loads(file.read())
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(f"is not JSON: {error}", field="FILE") from error

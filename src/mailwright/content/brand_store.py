@@ -1,0 +1,54 @@
+"""Load and save the brand kits of tenants."""
+
+from pydantic import ValidationError
+from sqlalchemy import select, update
+
+from mailwright.content.brand import DEFAULT_BRAND, Brand
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import NotFound
+from mailwright.ops.logs import logger
+from mailwright.outbox import audit_log
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import tenants
+
+log = logger(__name__)
+
+
+class Brands:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def load(self, tenant_id: int) -> Brand:
+        """Return the tenant's brand kit, or the default."""
+        async with self._database.read() as tx:
+            return await load_brand(tx, tenant_id)
+
+    async def save(self, tenant_id: int, brand: Brand, *, actor: str) -> None:
+        """Save the brand kit, and record in the audit log which fields changed."""
+        values = {"brand": brand.model_dump_json(by_alias=True)}
+        async with self._database.write() as tx:
+            await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
+            before = await load_brand(tx, tenant_id)
+            changed = [name for name in Brand.model_fields if getattr(brand, name) != getattr(before, name)]
+            rows = await tx.execute(
+                update(tenants).where(tenants.c.id == tenant_id).values(values).returning(tenants.c.name)
+            )
+            if not rows:
+                raise NotFound("There is no such tenant.")
+            if changed:
+                entry = {"actor": actor, "action": "brand.change", "subject": rows[0].name}
+                await audit_log.record(tx, self._clock.now(), **entry, tenant_id=tenant_id, detail={"changed": changed})
+
+
+async def load_brand(tx: Transaction, tenant_id: int) -> Brand:
+    """Return the tenant's brand kit, or the default."""
+    rows = await tx.execute(select(tenants.c.brand).where(tenants.c.id == tenant_id))
+    if not rows or rows[0].brand is None:
+        return DEFAULT_BRAND
+    try:
+        return Brand.model_validate_json(rows[0].brand)
+    except ValidationError as error:
+        # Another version may have stored it. Emails and pages work without it.
+        log.warning("brand_unreadable", tenant_id=tenant_id, errors=error.error_count())
+        return DEFAULT_BRAND

@@ -1,0 +1,1 @@
+DELETE FROM template_editors WHERE seen_at < :before

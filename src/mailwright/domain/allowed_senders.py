@@ -1,0 +1,49 @@
+"""The senders that an API key may use: single addresses and whole domains."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.domain import address
+from mailwright.domain.errors import InvalidInput
+
+MAX_SENDERS: Final = 100
+MAX_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedSenders:
+    """Addresses, and domains as `@example.com`, in the form in which addresses are compared. Subdomains are others."""
+
+    entries: frozenset[str]
+
+    def allow(self, sender: str) -> bool:
+        """Return whether a sender is one of these. An invalid address is none of them."""
+        try:
+            found = address.normal(sender)
+        except address.InvalidAddress:
+            return False
+        return found in self.entries or f"@{address.domain_of(found)}" in self.entries
+
+    def __str__(self) -> str:
+        shown = sorted(self.entries)
+        more = len(shown) - MAX_SHOWN
+        return ", ".join(shown[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def parse_allowed_senders(texts: Iterable[str]) -> AllowedSenders | None:
+    """Return the senders that these texts name; None, for every sender, if there are none."""
+    entries = frozenset(_entry(trimmed) for text in texts if (trimmed := address.trim(text)))
+    if len(entries) > MAX_SENDERS:
+        raise InvalidInput(f"A key can have at most {MAX_SENDERS} senders; name whole domains.", field="sender")
+    return AllowedSenders(entries) if entries else None
+
+
+def _entry(text: str) -> str:
+    is_domain = text.startswith("@")
+    try:
+        normal = address.normal(f"any{text}" if is_domain else text)
+    except address.InvalidAddress as error:
+        reason = f"{text[:80]!r} is neither an address (news@example.com) nor a domain (@example.com): {error}."
+        raise InvalidInput(reason, field="sender") from error
+    return normal.removeprefix("any") if is_domain else normal

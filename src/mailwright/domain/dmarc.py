@@ -1,0 +1,225 @@
+"""DMARC aggregate reports: what receivers saw of a domain's email, and which policy the reports justify."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.recipient_providers import RecipientProvider, domains_of
+
+# A stricter policy needs reports of this many days, this many reporters and this many messages.
+POLICY_DAYS: Final = 14
+POLICY_REPORTERS: Final = 2
+POLICY_MESSAGES: Final = 100
+# The largest share of messages that fail, before each step.
+MAX_FAILING: Final[Mapping[str, float]] = {"none": 0.02, "quarantine": 0.01}
+NEXT_POLICY: Final[Mapping[str, str]] = {"none": "quarantine", "quarantine": "reject"}
+
+
+class Disposition(StrEnum):
+    """What the receiver did with the messages."""
+
+    NONE = "none"  # delivered
+    QUARANTINE = "quarantine"
+    REJECT = "reject"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class DkimResult:
+    domain: str
+    selector: str  # empty if the report does not name it
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class DmarcRow:
+    """Messages from one source with the same results. `dkim` and `spf`: passed and aligned with the From domain."""
+
+    source_ip: str
+    messages: int
+    disposition: Disposition
+    dkim: bool
+    spf: bool
+    header_from: str
+    envelope_to: str | None = None  # the recipients' domain; few reporters name it
+    dkim_results: tuple[DkimResult, ...] = ()
+    spf_result: str = ""
+    reasons: tuple[str, ...] = ()  # why the receiver did not follow the policy, for example `forwarded`
+
+    @property
+    def is_aligned(self) -> bool:
+        return self.dkim or self.spf
+
+    def is_signed_by(self, selectors: frozenset[str]) -> bool | None:
+        """Return whether one of these keys signed the messages; None if that is unknown.
+
+        It is unknown if there are no keys, or if the report does not name selectors.
+        """
+        if not selectors:
+            return None
+        passed = [each for each in self.dkim_results if each.result == "pass"]
+        if any(each.selector in selectors for each in passed):
+            return True
+        return None if any(not each.selector for each in passed) else False
+
+
+@dataclass(frozen=True, slots=True)
+class DmarcReport:
+    """A report of one receiver about one domain."""
+
+    reporter: str
+    report_id: str
+    begins_at: Instant
+    ends_at: Instant
+    domain: str  # whose policy applied
+    policy: str  # none, quarantine or reject
+    is_partial: bool  # whether the policy applied to some messages only: `pct` below 100, or testing
+    rows: tuple[DmarcRow, ...]
+    skipped_rows: int = 0  # rows that could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReport:
+    """A file or an email that is not stored, and why, as a sentence."""
+
+    reason: str
+    name: str = ""  # of the file
+    reporter: str = ""
+    domain: str = ""
+
+
+class NotCompared(StrEnum):
+    """Why a report is not compared with what was sent."""
+
+    RECEIVERS_UNKNOWN = "receivers_unknown"
+    TOO_OLD = "too_old"
+
+
+_WHY_NOT: Final = {
+    NotCompared.RECEIVERS_UNKNOWN: "its reports do not say which recipients' domains they are about",
+    NotCompared.TOO_OLD: "its reports arrived too long after the messages",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterComparison:
+    """The reports of one reporter, and what Mailwright sent to its domains meanwhile.
+
+    `compared` are the aligned messages of the reports for which `sent` is known. `unsigned`: those of them that no key
+    in Mailwright signed.
+    """
+
+    reporter: str
+    reports: int
+    messages: int
+    aligned: int
+    last_at: Instant
+    sent: int | None
+    compared: int
+    unsigned: int
+    not_compared: NotCompared | None
+
+    @property
+    def sentence(self) -> str:
+        if self.sent is None:
+            reason = _WHY_NOT[self.not_compared or NotCompared.RECEIVERS_UNKNOWN]
+            return f"{self.reporter} saw {self.aligned:,} aligned messages. They cannot be compared: {reason}."
+        part = "" if self.compared == self.aligned else " in the reports that can be compared"
+        seen = f"{self.reporter} saw {self.compared:,} aligned messages{part}, Mailwright sent {self.sent:,}"
+        if self.compared == self.sent:
+            return f"{seen}: the numbers agree."
+        if self.compared < self.sent:
+            return f"{seen}: {self.sent - self.compared:,} are not in its reports."
+        extra = f"{self.compared - self.sent:,} are not from Mailwright"
+        if hosts_others(self.reporter):
+            extra += f", or went to domains that {self.reporter} hosts"
+        return f"{seen}: {extra}.{self._unsigned_text}"
+
+    @property
+    def _unsigned_text(self) -> str:
+        return f" {self.unsigned:,} were not signed with a key in Mailwright." if self.unsigned else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEvidence:
+    """What the reports of a domain say about its policy. `policies` are the policies that they name."""
+
+    policy: str | None
+    policies: frozenset[str]
+    is_partial: bool
+    days: int
+    reporters: int
+    messages: int
+    failing: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAdvice:
+    """The next policy if the reports justify it, and a sentence that says why, or what is missing."""
+
+    policy: str | None
+    sentence: str
+
+
+def suggest_policy(found: PolicyEvidence) -> PolicyAdvice:
+    """Suggest a stricter policy only if the reports show that it would harm almost no messages."""
+    if found.policy is None:
+        return PolicyAdvice(None, "No reports yet.")
+    if found.policy not in NEXT_POLICY:
+        return PolicyAdvice(None, f"The policy is already {found.policy}.")
+    wanted = NEXT_POLICY[found.policy]
+    if found.is_partial or found.policies != {found.policy}:
+        reason = "the current policy did not apply to all messages of the period"
+        return PolicyAdvice(None, f"Too early for p={wanted}: {reason}.")
+    missing = [
+        f"{have:,} of {need:,} {noun}"
+        for have, need, noun in (
+            (found.days, POLICY_DAYS, "days with reports"),
+            (found.reporters, POLICY_REPORTERS, "reporters"),
+            (found.messages, POLICY_MESSAGES, "messages"),
+        )
+        if have < need
+    ]
+    if missing:
+        return PolicyAdvice(None, f"Too early for p={wanted}: {', '.join(missing)}.")
+    share, allowed = found.failing / found.messages, MAX_FAILING[found.policy]
+    if share > allowed:
+        return PolicyAdvice(
+            None,
+            f"Keep p={found.policy}: {100 * share:.1f} % of the messages fail, and at most {100 * allowed:g} % may. "
+            "Find the sources below that are yours, and sign their email with DKIM.",
+        )
+    return PolicyAdvice(
+        wanted,
+        f"p={wanted} is justified: in {found.days} days, {100 * share:.1f} % of {found.messages:,} messages failed. "
+        "Make sure that the failing sources below are not yours.",
+    )
+
+
+# The domains that a reporter receives email for, by a part of its name. Large ones also host the domains of others.
+_RECEIVERS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
+    ("google", domains_of(RecipientProvider.GMAIL)),
+    ("yahoo", domains_of(RecipientProvider.YAHOO)),
+    ("outlook.com", domains_of(RecipientProvider.OUTLOOK)),
+    ("mail.ru", ("mail.ru", "bk.ru", "inbox.ru", "list.ru", "internet.ru")),
+    ("comcast", ("comcast.net",)),
+)
+# Reporters that also report about domains of their customers, without naming them.
+_HOSTS: Final = ("google", "yahoo", "mail.ru")
+MAX_RECEIVERS: Final = 200
+
+
+def receivers_of(report: DmarcReport) -> tuple[str, ...]:
+    """Return the recipients' domains that a report is about; empty if they are unknown."""
+    named = {row.envelope_to for row in report.rows}
+    if named and None not in named:
+        return tuple(sorted(each for each in named if each))[:MAX_RECEIVERS] if len(named) <= MAX_RECEIVERS else ()
+    reporter = report.reporter.lower()
+    return next((domains for part, domains in _RECEIVERS if part in reporter), ())
+
+
+def hosts_others(reporter: str) -> bool:
+    """Return whether the reporter also counts email to domains that it hosts for others."""
+    return any(part in reporter.lower() for part in _HOSTS)

@@ -1,0 +1,39 @@
+"""DNS records of a sender domain, and what a check found for each."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RecordPurpose(StrEnum):
+    DKIM = "dkim"
+    SPF = "spf"
+    DMARC = "dmarc"
+    RETURN_PATH = "return_path"
+    TRACKING = "tracking"
+
+
+class DnsState(StrEnum):
+    OK = "ok"
+    MISSING = "missing"
+    WRONG = "wrong"
+    UNKNOWN = "unknown"  # DNS gave no usable answer.
+
+
+@dataclass(frozen=True, slots=True)
+class DnsRecord:
+    """A record to publish."""
+
+    purpose: RecordPurpose
+    type: str  # TXT, MX or CNAME
+    name: str
+    value: str
+    is_required: bool = False  # Whether the domain is verified only with this record.
+
+
+@dataclass(frozen=True, slots=True)
+class DnsResult:
+    """A record, and what DNS answered."""
+
+    record: DnsRecord
+    state: DnsState
+    detail: str  # One sentence.

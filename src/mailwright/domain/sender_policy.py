@@ -1,0 +1,171 @@
+"""Decide which tenant may send from which domain, and with which default sender."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mailwright.domain import address
+from mailwright.domain.clock import Instant
+from mailwright.domain.dkim_rotation import DomainKey
+from mailwright.domain.sender_domains import is_same_or_below
+from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
+
+SENDER_DOMAIN_NOT_VERIFIED = "SENDER_DOMAIN_NOT_VERIFIED"
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDomain:
+    """A sender domain of a tenant, without its keys."""
+
+    id: int
+    tenant_id: int
+    domain: str
+    sender: str  # The From of the tenant's email that names none.
+    is_verified: bool
+    created_at: Instant
+    keys: tuple[DomainKey, ...] = ()  # The keys that sign, if it is verified.
+    missing: str = ""  # The records that are not published yet.
+    return_path: str | None = None  # The domain of the envelope sender, if its records are published.
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationSenders:
+    """What the settings say about senders."""
+
+    sender: str  # The From of email that names none.
+    domains: tuple[str, ...] = ()  # The domains that the default tenant may use without a record of their own.
+    requires_verified: bool = False  # Whether every tenant needs a verified domain.
+
+
+class SenderPolicy:
+    """The sender domains of all tenants at one moment.
+
+    A verified domain belongs to one tenant, with its subdomains, unless another tenant has verified one of those. A
+    tenant that has a sender domain sends only from its verified ones. A tenant without one sends from every domain
+    that belongs to nobody, and from the installation's sender, unless the installation requires verified domains.
+    """
+
+    def __init__(self, installation: InstallationSenders, domains: Iterable[TenantDomain] = ()) -> None:
+        self._installation = installation
+        self._installation_address = _normal_address(installation.sender)
+        self._verified: dict[str, TenantDomain] = {}
+        self._by_tenant: dict[int, list[TenantDomain]] = {}
+        for each in sorted(domains, key=lambda one: one.id):
+            self._by_tenant.setdefault(each.tenant_id, []).append(each)
+            if each.is_verified:
+                self._verified[each.domain] = each
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every tenant may send from every domain."""
+        return not self._by_tenant and not self._installation.requires_verified
+
+    def owner_of(self, domain: str) -> TenantDomain | None:
+        """Return the verified sender domain that the domain is, or is a subdomain of."""
+        if not self._verified:
+            return None
+        return next((self._verified[each] for each in _with_parents(domain) if each in self._verified), None)
+
+    def home_of(self, domain: str) -> tuple[int, str] | None:
+        """Return the tenant and its domain that reports about a domain belong to; None if it is nobody's.
+
+        The domains in the settings belong to the default tenant, unless another one has verified them.
+        """
+        if (owner := self.owner_of(domain)) is not None:
+            return owner.tenant_id, owner.domain
+        own = [each for each in self._installation.domains if is_same_or_below(_normal_domain(domain), each)]
+        return (FIRST_TENANT, max(own, key=len)) if own else None
+
+    @property
+    def installation_sender(self) -> str:
+        return self._installation.sender
+
+    def own_sender(self, tenant_id: int) -> str | None:
+        """Return the tenant's own From of email that names none; None if that is the installation's."""
+        verified = [each for each in self._by_tenant.get(tenant_id, ()) if each.is_verified]
+        if not verified or self._is_own(tenant_id, self._installation_address):
+            return None
+        return verified[0].sender
+
+    def default_sender(self, tenant_id: int) -> str:
+        """Return the From of email that names none."""
+        return self.own_sender(tenant_id) or self._installation.sender
+
+    def refusal(self, tenant_id: int, sender: str, *, accepted_at: Instant | None = None) -> str | None:
+        """Return why the tenant must not send from this address; None if it may.
+
+        A message that was accepted before its tenant had a sender domain is sent, unless the domain is another's.
+        """
+        if self.is_empty or self._is_own(tenant_id, sender):
+            return None
+        own = self._by_tenant.get(tenant_id, [])
+        if self._is_installation_sender(tenant_id, sender, own):
+            return None
+        domain = _normal_domain(address.domain_of(sender))
+        if self.owner_of(domain) is not None:
+            return f"The domain {domain} belongs to another tenant. Use a sender of your own domain."
+        # A tenant without a sender domain is not restricted, and neither is what it sent before it had one.
+        is_restricted = any(accepted_at is None or accepted_at >= each.created_at for each in own)
+        return _not_verified(domain, own) if is_restricted or self._installation.requires_verified else None
+
+    def _is_own(self, tenant_id: int, sender: str) -> bool:
+        owner = self.owner_of(address.domain_of(sender))
+        return owner is not None and owner.tenant_id == tenant_id
+
+    def _is_installation_sender(self, tenant_id: int, sender: str, own: list[TenantDomain]) -> bool:
+        """Return whether the settings allow this sender to a tenant that has not verified a domain yet."""
+        if self._installation.requires_verified or any(each.is_verified for each in own):
+            return False
+        if _normal_address(sender) == self._installation_address:
+            return True
+        domain = _normal_domain(address.domain_of(sender))
+        is_listed = any(is_same_or_below(domain, each) for each in self._installation.domains)
+        return tenant_id == FIRST_TENANT and is_listed and self.owner_of(domain) is None
+
+
+def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str:
+    for each in own:
+        if is_same_or_below(domain, each.domain):
+            missing = each.missing or "its DNS records are not checked yet"
+            return (
+                f"The domain {each.domain} is not verified: {missing}. Publish its DNS records, then run "
+                f"`mailwright domain check {each.domain}`."
+            )
+    return (
+        f"The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
+        f"`mailwright domain add {domain}` and publish its DKIM records."
+    )
+
+
+def parse_domain(text: str) -> str:
+    """Return the domain in ASCII lower case, or raise `InvalidAddress`."""
+    return address.parse(f"postmaster@{address.trim(text).removesuffix('.')}")[1]
+
+
+def known_domain(name: str) -> str:
+    """Return the domain to search for. A text that is not a domain is not found."""
+    try:
+        return parse_domain(name)
+    except address.InvalidAddress:
+        return name[:253]
+
+
+def _normal_domain(domain: str) -> str:
+    try:
+        return parse_domain(domain)
+    except address.InvalidAddress:
+        return domain.lower()
+
+
+def _normal_address(sender: str) -> str:
+    email = address.split_mailbox(sender)[1]
+    return f"{email.rpartition('@')[0].lower()}@{_normal_domain(address.domain_of(email))}"
+
+
+def _with_parents(domain: str) -> Iterator[str]:
+    labels = _normal_domain(domain).split(".")
+    return (".".join(labels[start:]) for start in range(len(labels) - 1))
+
+
+# Every tenant may send from every domain.
+UNRESTRICTED: Final = SenderPolicy(InstallationSenders(""))

@@ -1,0 +1,18 @@
+"""The content of an email that Mailwright writes itself, without its look."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SystemEmail:
+    """A request, a button that does it, and a note. All fields are plain text."""
+
+    body: str
+    button: str
+    link: str
+    note: str
+
+    @property
+    def text(self) -> str:
+        """The plain text part."""
+        return f"{self.body}\n\n{self.button}: {self.link}\n\n{self.note}\n"

@@ -1,0 +1,84 @@
+"""What the parsers of provider events share."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+
+import orjson
+
+from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.states import EventType
+from mailwright.events.rejected_events import MalformedEvent
+
+# The largest body of a webhook. Providers collect events in batches.
+MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedEvents:
+    """The reports of a request, and the number of skipped events by name."""
+
+    reports: tuple[Report, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedEvent:
+    """What an event says, apart from the message and the recipient that it is about."""
+
+    type: EventType
+    verdict: ContactVerdict = ContactVerdict.NOTHING
+    bounce: tuple[str | None, str | None] = (None, None)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_each(events: Iterable[Any], parse: Callable[[Any], Report | str]) -> ParsedEvents:
+    """Parse each event independently. The parser returns a report, or the name under which the event is counted."""
+    reports: list[Report] = []
+    skipped: dict[str, int] = {}
+    for event in events:
+        report = parse(event)
+        if isinstance(report, Report):
+            reports.append(report)
+        else:
+            skipped[report[:40]] = skipped.get(report[:40], 0) + 1
+    return ParsedEvents(tuple(reports), skipped)
+
+
+def read_json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedEvent("The body is not JSON.") from error
+
+
+def read_events(body: bytes) -> list[Any]:
+    """Return the events of a body: one object, or a list of them."""
+    document = read_json(body)
+    if isinstance(document, dict):
+        return [document]
+    if not isinstance(document, list):
+        raise MalformedEvent("The body is neither an event nor a list of events.")
+    return document
+
+
+def part_of(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the object with this name; an empty one if there is none."""
+    part = event.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def digest(event: Any) -> str:
+    """Return a key for an event without an id, because copies of an event have the same fields."""
+    return sha256(orjson.dumps(event, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def short_key(*parts: Any) -> str:
+    """Return a key of limited length from the parts that identify an event."""
+    text = ":".join(str(part) for part in parts)
+    return text if len(text) <= 200 else sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def short(given: Any) -> str | None:
+    return given[:100] if isinstance(given, str) and given else None

@@ -1,0 +1,116 @@
+"""Parse Postmark events into reports. Postmark does not sign them: a secret in the URL authenticates them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.states import EventType
+from mailwright.events.parsed_events import ParsedEvent, ParsedEvents, digest, parse_each, part_of, read_events, short
+from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
+from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.tracking.machines import is_machine_report
+from mailwright.events.webhook_secrets import SharedSecret
+
+SOURCE: Final = "postmark"
+# Our provider sets this metadata, and Postmark copies it into the events.
+MESSAGE_METADATA: Final = "mailwright_message"
+
+
+class PostmarkWebhook:
+    def __init__(self, secret: str, clock: Clock) -> None:
+        self._secret = SharedSecret(secret)
+        self._clock = clock
+
+    def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
+        """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
+        self._secret.check(headers)
+        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()))
+
+
+# Bounce types that are not about a failed delivery, for example automatic replies.
+_NO_BOUNCES: Final = frozenset(
+    {"AutoResponder", "AddressChange", "ChallengeVerification", "Subscribe", "OpenRelayTest"}
+)
+_VERDICTS: Final[Mapping[str, ContactVerdict]] = {
+    "HardBounce": ContactVerdict.HARD_BOUNCE,
+    "BadEmailAddress": ContactVerdict.HARD_BOUNCE,
+    "SpamComplaint": ContactVerdict.COMPLAINT,
+    "SpamNotification": ContactVerdict.NOTHING,
+    "Blocked": ContactVerdict.NOTHING,
+    "DMARCPolicy": ContactVerdict.NOTHING,
+    "Unsubscribe": ContactVerdict.UNSUBSCRIBE,
+    "ManualSuppression": ContactVerdict.UNSUBSCRIBE,
+    "ManuallyDeactivated": ContactVerdict.UNSUBSCRIBE,
+}
+_TYPES: Final = {
+    ContactVerdict.COMPLAINT: EventType.COMPLAINED,
+    ContactVerdict.UNSUBSCRIBE: EventType.UNSUBSCRIBED,
+}
+
+
+def _bounce(event: Mapping[str, Any]) -> ParsedEvent | str:
+    kind = short(event.get("Type")) or "Unknown"
+    if kind in _NO_BOUNCES:
+        return kind
+    texts = [event[name] for name in ("Details", "Description") if isinstance(event.get(name), str)]
+    metadata = clean_metadata(reason=next(iter(texts), None), typeCode=event.get("TypeCode"))
+    if kind == "Transient":  # Postmark tries again.
+        return ParsedEvent(EventType.DEFERRED, metadata=metadata)
+    soft = ContactVerdict.SOFT_BOUNCE if is_about_address(None, " ".join(texts)) else ContactVerdict.NOTHING
+    verdict = _VERDICTS.get(kind, soft)
+    return ParsedEvent(_TYPES.get(verdict, EventType.BOUNCED), verdict, (kind, None), metadata)
+
+
+def _subscription(event: Mapping[str, Any]) -> ParsedEvent | str:
+    """Parse a change of Postmark's suppressions. A reactivation changes nothing here: consent is not renewed by it."""
+    if event.get("SuppressSending") is not True:
+        return "reactivated"
+    reason = short(event.get("SuppressionReason")) or "ManualSuppression"
+    verdict = _VERDICTS.get(reason, ContactVerdict.UNSUBSCRIBE)
+    return ParsedEvent(_TYPES.get(verdict, EventType.BOUNCED), verdict, (reason, None))
+
+
+def _engaged(kind: EventType) -> Callable[[Mapping[str, Any]], ParsedEvent]:
+    def parse(event: Mapping[str, Any]) -> ParsedEvent:
+        agent = event.get("UserAgent")
+        url = link_without_query(event.get("OriginalLink"))
+        return ParsedEvent(kind, metadata=clean_metadata(url=url, isMachine=is_machine_report(agent), userAgent=agent))
+
+    return parse
+
+
+EVENT_PARSERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ParsedEvent | str]]] = {
+    "Delivery": lambda event: ParsedEvent(EventType.DELIVERED, metadata=clean_metadata(response=event.get("Details"))),
+    "Bounce": _bounce,
+    "SpamComplaint": lambda _event: ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
+    "SubscriptionChange": _subscription,
+    "Open": _engaged(EventType.OPENED),
+    "Click": _engaged(EventType.CLICKED),
+}
+
+
+def _report(event: Any, now: Instant) -> Report | str:
+    if not isinstance(event, dict) or not isinstance(event.get("RecordType"), str):
+        return "unreadable"
+    name: str = event["RecordType"]
+    if name not in EVENT_PARSERS:
+        return name
+    parsed = EVENT_PARSERS[name](event)
+    if isinstance(parsed, str):
+        return parsed
+    times = (event.get(each) for each in ("DeliveredAt", "BouncedAt", "ReceivedAt", "ChangedAt"))
+    recipients = (event.get(each) for each in ("Email", "Recipient"))
+    return Report(
+        key=digest(event),
+        source=SOURCE,
+        type=parsed.type,
+        at=parse_time(next((each for each in times if each), None), now),
+        recipient=next((each for each in recipients if isinstance(each, str) and each), None),
+        outbox_id=parse_outbox_id(part_of(event, "Metadata").get(MESSAGE_METADATA)),
+        provider_message_id=short(event.get("MessageID")),
+        verdict=parsed.verdict,
+        bounce_type=parsed.bounce[0],
+        bounce_subtype=parsed.bounce[1],
+        metadata=parsed.metadata,
+    )

@@ -1,0 +1,114 @@
+"""Verify webhooks with a shared secret: signatures of Mailgun and Svix, and secrets in the Authorization header."""
+
+import hmac
+from base64 import b64decode
+from collections import OrderedDict
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
+from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.events.rejected_events import ForgedEvent, StaleEvent
+
+MAX_CLOCK_SKEW: Final[Instant] = 10 * MINUTE
+# Mailgun retries for eight hours.
+MAILGUN_MAX_AGE: Final[Instant] = 9 * HOUR
+# Svix signs each retry again.
+SVIX_MAX_AGE: Final[Instant] = 10 * MINUTE
+MIN_SECRET_LENGTH: Final = 16
+_MAX_TOKENS: Final = 20_000
+
+
+class MailgunSignature:
+    """Verifies the signature in the body, which covers only a time and a random token.
+
+    A token is therefore accepted for one body only, so that a seen signature cannot vouch for another event.
+    """
+
+    def __init__(self, key: str, clock: Clock) -> None:
+        if not key.strip():
+            raise ConfigurationInvalid("must be the HTTP webhook signing key of Mailgun")
+        self._key = key.strip().encode()
+        self._clock = clock
+        self._bodies: OrderedDict[str, bytes] = OrderedDict()
+
+    def check(self, signature: Mapping[str, Any], body: bytes) -> None:
+        timestamp, token, given = (signature.get(name) for name in ("timestamp", "token", "signature"))
+        if not (isinstance(timestamp, str | int) and isinstance(token, str) and isinstance(given, str)):
+            raise ForgedEvent("The body has no signature.")
+        expected = hmac.digest(self._key, f"{timestamp}{token}".encode("utf-8", "replace"), "sha256").hex()
+        if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
+            raise ForgedEvent
+        require_recent(str(timestamp), self._clock.now(), MAILGUN_MAX_AGE)
+        seen = sha256(body).digest()
+        if self._bodies.setdefault(token, seen) != seen:
+            raise ForgedEvent("The signature was used for another event.")
+        if len(self._bodies) > _MAX_TOKENS:
+            self._bodies.popitem(last=False)
+
+
+class SvixSignature:
+    """Verifies requests that Svix signs, over the id, the time and the exact body."""
+
+    def __init__(self, secret: str, clock: Clock) -> None:
+        try:
+            self._key = b64decode(secret.strip().removeprefix("whsec_"), validate=True)
+        except ValueError as error:
+            raise ConfigurationInvalid("must be the signing secret of the webhook, which begins with whsec_") from error
+        if not self._key:
+            raise ConfigurationInvalid("must be the signing secret of the webhook, which begins with whsec_")
+        self._clock = clock
+
+    def check(self, headers: Mapping[str, str], body: bytes) -> str:
+        """Check the request and return its id, which retries share."""
+        identifier, timestamp = headers.get("svix-id", ""), headers.get("svix-timestamp", "")
+        signed = f"{identifier}.{timestamp}.".encode("utf-8", "replace") + body
+        expected = hmac.digest(self._key, signed, "sha256")
+        if not identifier or not any(
+            hmac.compare_digest(expected, each) for each in _svix_signatures(headers.get("svix-signature", ""))
+        ):
+            raise ForgedEvent
+        require_recent(timestamp, self._clock.now(), SVIX_MAX_AGE)
+        return identifier
+
+
+def _svix_signatures(header: str) -> list[bytes]:
+    found = []
+    for part in header.split():
+        version, _, text = part.partition(",")
+        try:
+            found.append(b64decode(text, validate=True) if version == "v1" else b"")
+        except ValueError:
+            continue
+    return found
+
+
+class SharedSecret:
+    """Verifies a secret in the Authorization header: as a bearer token, or as the password of basic authentication."""
+
+    def __init__(self, secret: str) -> None:
+        if len(secret.strip()) < MIN_SECRET_LENGTH or not secret.isascii():
+            raise ConfigurationInvalid(f"must have at least {MIN_SECRET_LENGTH} ASCII characters")
+        self._secret = secret.strip().encode()
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        scheme, _, value = headers.get("authorization", "").partition(" ")
+        given = value.strip().encode("utf-8", "replace")
+        if scheme.lower() == "basic":
+            try:
+                given = b64decode(given, validate=True).partition(b":")[2]
+            except ValueError as error:
+                raise ForgedEvent("The Authorization header is invalid.") from error
+        elif scheme.lower() != "bearer":
+            raise ForgedEvent("The Authorization header is missing.")
+        if not hmac.compare_digest(self._secret, given):
+            raise ForgedEvent("The secret is wrong.")
+
+
+def require_recent(timestamp: str, now: Instant, max_age: Instant) -> None:
+    """Require a Unix time that is not older than `max_age`, nor in the future."""
+    if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
+        raise ForgedEvent("The time of the signature is missing or invalid.")
+    if not -MAX_CLOCK_SKEW <= now - int(timestamp) * SECOND <= max_age:
+        raise StaleEvent

@@ -1,0 +1,157 @@
+"""Settings that the dashboard can change, and where the value of each setting comes from."""
+
+import os
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from mailwright.domain.errors import ConfigurationInvalid, NotFound
+from mailwright.ops import amazonsender
+from mailwright.ops.secret_files import file_variables, holds_secret
+from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings, describe_problem
+
+# The fields of `Settings` that can be stored in the database. Everything else needs access to the machine: addresses to
+# listen on, folders, databases and keys.
+STORABLE: Final = (
+    "sender",
+    "postal_address",
+    "base_url",
+    "timezone",
+    "reply_address",
+    "reply_forward_to",
+    "bounce_address",
+    "provider",
+    "smtp_url",
+    "smtp_connections",
+    "aws_region",
+    "aws_access_key_id",
+    "aws_secret_access_key",
+    "ses_configuration_set",
+    "sendgrid_api_key",
+    "sendgrid_url",
+    "smtpbz_smtp_url",
+    "smtpbz_api_key",
+    "oauth_token_url",
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_refresh_token",
+    "oauth_scope",
+    "mailgun_api_key",
+    "mailgun_domain",
+    "mailgun_url",
+    "mailgun_webhook_signing_key",
+    "postmark_server_token",
+    "postmark_message_stream",
+    "postmark_webhook_secret",
+    "resend_api_key",
+    "resend_webhook_secret",
+    "brevo_smtp_url",
+    "brevo_webhook_secret",
+    "dkim_selector",
+    "dkim_key",
+    "tracking",
+    "rate_per_second",
+    "interval_ms",
+    "rate_per_hour",
+    "daily_limit",
+    "working_hours",
+    "frequency_cap",
+    "warmup_since",
+    "warmup_start",
+    "warmup_factor",
+)
+SECRETS: Final = frozenset(name for name in STORABLE if holds_secret(Settings.model_fields[name].annotation))
+
+
+class OriginKind(StrEnum):
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    DATABASE = "dashboard"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from. `name` is the variable or the file; empty for an option of a command."""
+
+    kind: OriginKind
+    name: str = ""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the value can only be changed outside the dashboard."""
+        return self.kind in (OriginKind.ENVIRONMENT, OriginKind.FILE)
+
+    @property
+    def text(self) -> str:
+        match self.kind:
+            case OriginKind.ENVIRONMENT:
+                return f"set by {self.name} in the environment"
+            case OriginKind.FILE:
+                return f"set in {self.name}" if self.name else "set on the command line"
+            case OriginKind.DATABASE:
+                return "set in the dashboard"
+            case OriginKind.DEFAULT:
+                return "default"
+
+
+class _StoredValues(Settings):
+    """Validates stored values as settings, without the environment and the file."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (sources[0] if sources else named["init_settings"],)
+
+
+def parse_stored(texts: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of the stored texts by field, and a problem for each text that is not valid."""
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, text in texts.items():
+        given: dict[str, Any] = {name: text}
+        try:
+            values[name] = getattr(_StoredValues(**given), name)
+        except ValidationError as error:
+            problems += [describe_problem(detail) for detail in error.errors()]
+    return values, problems
+
+
+def field_of(name: str) -> str:
+    """Return the storable field with this name or variable."""
+    wanted = name.strip()
+    for field in STORABLE:
+        if wanted.lower() == field or wanted.upper() == variable_of(field):
+            return field
+    known = variable_of(next(iter(STORABLE)))
+    if any(wanted.lower() == field or wanted.upper() == each.alias for field, each in Settings.model_fields.items()):
+        raise ConfigurationInvalid(f"{wanted[:80]}: set it in the environment or in {CONFIG_FILE}; it is not stored")
+    raise NotFound(f"There is no setting {wanted[:80]!r}; `mailwright setting list` lists them, for example {known}.")
+
+
+def variable_of(field: str) -> str:
+    return str(Settings.model_fields[field].alias)
+
+
+def text_of(value: Any) -> str:
+    """Return a value in the form in which it is stored."""
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def origin_of(settings: Settings, field: str, stored: Container[str]) -> Origin:
+    if field not in settings.base.model_fields_set:
+        return Origin(OriginKind.DATABASE if field in stored else OriginKind.DEFAULT)
+    variable, environment = variable_of(field), {name.upper() for name, value in os.environ.items() if value}
+    names = [variable, file_variables(Settings.model_fields).get(variable)]
+    names += [name for name, alias in amazonsender.given_names(os.environ).items() if alias.setting == variable]
+    for name in names:
+        if name in environment:
+            return Origin(OriginKind.ENVIRONMENT, name)
+    file = os.environ.get(CONFIG_VARIABLE) or CONFIG_FILE
+    return Origin(OriginKind.FILE, file if Path(file).exists() else "")

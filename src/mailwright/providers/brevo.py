@@ -1,0 +1,36 @@
+"""The `brevo` provider: it sends over Brevo's SMTP server, because its API cannot carry inline images.
+
+The header `X-Mailin-custom` carries the id of the message, and Brevo repeats it in every event.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from mailwright.domain.clock import Clock
+from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.protocol import ResultCallback, SendHandle
+from mailwright.providers.smtp import SmtpSettings, Timeouts
+from mailwright.providers.smtp_account import SmtpAccount
+
+MESSAGE_HEADER: Final = "X-Mailin-custom"
+
+
+class Brevo(SmtpAccount):
+    name = "brevo"
+
+    def __init__(
+        self,
+        settings: SmtpSettings,
+        *,
+        clock: Clock | None = None,
+        reports_events: bool = True,
+        timeouts: Timeouts | None = None,
+        hostname: str | None = None,
+    ) -> None:
+        super().__init__(settings, clock=clock, timeouts=timeouts, hostname=hostname)
+        self.reports_events = reports_events
+
+    def send_with_callback(self, message: OutgoingMessage, on_result: ResultCallback) -> SendHandle:
+        # A header in front of the others does not break the DKIM signature.
+        content = f"{MESSAGE_HEADER}: {message.outbox_id}\r\n".encode() + message.content
+        return super().send_with_callback(replace(message, content=content), on_result)

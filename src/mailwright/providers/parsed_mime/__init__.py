@@ -1,0 +1,1 @@
+"""Split MIME into the fields that the APIs of some providers take."""

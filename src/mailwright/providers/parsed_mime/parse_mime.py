@@ -1,0 +1,117 @@
+"""Parse any MIME message with the standard library's slow but tolerant parser."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from email import policy
+from email.errors import HeaderParseError
+from email.header import Header, decode_header, make_header
+from email.message import EmailMessage, MIMEPart
+from email.parser import BytesParser
+from email.utils import getaddresses
+from typing import cast
+
+from mailwright.providers.parsed_mime.parse_own_mime import ADDRESSES
+from mailwright.providers.parsed_mime.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
+
+Fields = list[tuple[str, str]]
+
+
+class UnreadableMime(ValueError):
+    """The message cannot be sent through an API that takes fields instead of MIME."""
+
+
+def parse(content: bytes) -> ParsedMessage:
+    try:
+        return _read(BytesParser(policy=policy.default).parsebytes(content))
+    except UnreadableMime:
+        raise
+    except Exception as error:  # The parser should accept anything, but its header classes sometimes raise.
+        raise UnreadableMime(f"the message cannot be parsed: {type(error).__name__}") from error
+
+
+# Types whose bytes must not change.
+_SEALED = frozenset({"multipart/signed", "multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
+_FOLD = re.compile(r"\r?\n(?=[ \t])")
+
+
+def _read(message: EmailMessage) -> ParsedMessage:
+    if message.get_content_type() in _SEALED:
+        raise UnreadableMime(
+            "the message is signed or encrypted, and the provider's API would change its bytes; use SMTP"
+        )
+    fields = [(name, _unfolded(str(raw))) for name, raw in message.raw_items()]
+    senders = _mailboxes(fields, "from")
+    if not senders:
+        raise UnreadableMime("the message has no sender")
+    text, html = message.get_body(("plain",)), message.get_body(("html",))
+    return ParsedMessage(
+        senders[0],
+        _mailboxes(fields, "to"),
+        _mailboxes(fields, "cc"),
+        _mailboxes(fields, "reply-to"),
+        next((_decoded(value) for name, value in fields if name.lower() == "subject"), ""),
+        list(_other_headers(fields)),
+        None if text is None else _text(text),
+        None if html is None else _text(html),
+        [_parse_attachment(part) for part in _leaves(message) if part is not text and part is not html],
+    )
+
+
+def _unfolded(raw: str) -> str:
+    value = _FOLD.sub("", raw).strip()
+    return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
+    """Parse mailboxes. Split before decoding, because an encoded comma is not a separator."""
+    found = getaddresses([value for name, value in fields if name.lower() == wanted])
+    return [ParsedMailbox(address, _decoded(name)) for name, address in found if "@" in address]
+
+
+def _decoded(text: str) -> str:
+    try:
+        return str(make_header(decode_header(text)))
+    except (LookupError, ValueError, HeaderParseError):  # Text that cannot be decoded is kept as it is.
+        return text
+
+
+def _other_headers(fields: Fields) -> Iterator[tuple[str, str]]:
+    for name, value in fields:
+        lowered = name.lower()
+        if lowered not in ADDRESSES and lowered != "subject" and not lowered.startswith("content-"):
+            yield name, value if value.isascii() else Header(value, "utf-8").encode(linesep="")
+
+
+def _leaves(message: MIMEPart) -> Iterator[MIMEPart]:
+    if message.get_content_maintype() != "multipart":
+        yield message
+        return
+    for part in message.iter_parts():
+        yield from _leaves(part)
+
+
+def _text(part: MIMEPart) -> str:
+    data = cast("bytes", part.get_payload(decode=True) or b"")
+    try:
+        text = data.decode(part.get_content_charset("utf-8"), "replace")
+    except LookupError:  # The character set is unknown.
+        text = data.decode("utf-8", "replace")
+    return text.replace("\r\n", "\n")
+
+
+def _parse_attachment(part: MIMEPart) -> ParsedAttachment:
+    content_id = str(part["content-id"] or "").strip().strip("<>")
+    is_inline = part.get_content_disposition() == "inline" and bool(content_id)
+    return ParsedAttachment(
+        part.get_filename("") or "",
+        part.get_content_type(),
+        b64encode(_data(part)).decode(),
+        content_id if is_inline else None,
+    )
+
+
+def _data(part: MIMEPart) -> bytes:
+    if part.get_content_maintype() == "message":  # An attached message.
+        return b"".join([inner.as_bytes() for inner in part.iter_parts()])
+    return cast("bytes", part.get_payload(decode=True) or b"")

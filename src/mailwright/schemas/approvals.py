@@ -1,0 +1,159 @@
+"""Models of the plans of campaigns and of their approvals."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from mailwright.domain.approval import ApprovalStatus
+from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.campaigns import (
+    CampaignAttachmentResponse,
+    CampaignProblemResponse,
+    CampaignWarningResponse,
+    warning_responses,
+)
+from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
+from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.campaigns.approval_records import Approval
+from mailwright.sources.campaigns.approvals import MAX_COMMENT, PlanReport, WaitingApproval
+from mailwright.sources.campaigns.plan import PlannedContent
+
+_Digest = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class ApprovalRequest(RequestModel):
+    """The digest of the plan that you checked, and a comment for the requester."""
+
+    digest: _Digest
+    comment: Annotated[str, Field(max_length=MAX_COMMENT)] = ""
+
+
+class RejectionRequest(RequestModel):
+    """The digest of the plan that you checked, and what has to change."""
+
+    digest: _Digest
+    comment: Annotated[str, Field(min_length=1, max_length=MAX_COMMENT)]
+
+
+class ApprovalRuleRequest(RequestModel):
+    """`over`: campaigns with more recipients need an approval. 0 stands for every campaign, null for none."""
+
+    over: Annotated[int, Field(ge=0, le=2**31 - 1)] | None
+
+
+class PlannedContentResponse(ResponseModel):
+    """The content of a variant in a language. `locale` is empty for the default, and `digest` covers the content."""
+
+    variant: str
+    share: int
+    locale: str
+    subject: str
+    digest: str
+
+
+class ApprovalResponse(ResponseModel):
+    """`status`: `waiting`, `approved`, `rejected`, `void`, `withdrawn` or `replaced`. `digest`: of the signed plan."""
+
+    status: ApprovalStatus
+    digest: str
+    recipients: int
+    requested_by: str
+    requested_at: Time
+    decided_by: str | None
+    decided_at: Time | None
+    comment: str | None
+    voided_at: Time | None
+    void_reason: str | None
+
+
+class PlanChangeResponse(ResponseModel):
+    """A field that differs from the plan of the approval. `diff`: of the text, in the format of `diff -u`."""
+
+    field: str
+    before: str | None
+    after: str | None
+    diff: str | None
+
+
+class CampaignPlanResponse(ResponseModel):
+    """What the campaign would send now. `digest`: of the plan, for an approval. `over`: the rule of the tenant.
+
+    `finishesAt` is null if the end is beyond the forecast or depends on a send rate that was not measured yet.
+    `refusal`: why the campaign cannot start or grow without a person's decision.
+    """
+
+    campaign_id: str
+    name: str
+    computed_at: Time
+    digest: str
+    recipients: int
+    excluded: list[ExclusionCountResponse]
+    sender: str | None
+    content: list[PlannedContentResponse]
+    attachments: list[CampaignAttachmentResponse]
+    definition: dict[str, Any]
+    finishes_at: Time | None
+    problems: list[CampaignProblemResponse]
+    warnings: list[CampaignWarningResponse]
+    over: int | None
+    is_approval_required: bool
+    refusal: str | None
+    approval: ApprovalResponse | None
+    changes: list[PlanChangeResponse]
+
+
+class WaitingApprovalResponse(ResponseModel):
+    campaign_id: str
+    name: str
+    approval: ApprovalResponse
+
+
+class ApprovalsResponse(ResponseModel):
+    """`over`: campaigns with more recipients need an approval; null for none. `waiting`: oldest request first."""
+
+    over: int | None
+    waiting: list[WaitingApprovalResponse]
+
+
+def plan_response(report: PlanReport) -> CampaignPlanResponse:
+    plan = report.plan
+    return CampaignPlanResponse(
+        campaign_id=plan.campaign.campaign_id,
+        name=plan.campaign.name,
+        computed_at=plan.computed_at,
+        digest=plan.digest,
+        recipients=plan.recipients,
+        excluded=exclusion_count_responses(plan.excluded),
+        sender=plan.sender,
+        content=[_content(each) for each in plan.contents],
+        attachments=[CampaignAttachmentResponse.model_validate(each) for each in plan.campaign.attachments],
+        definition=plan.definition,
+        finishes_at=plan.finishes_at,
+        problems=[CampaignProblemResponse.model_validate(each) for each in plan.problems],
+        warnings=warning_responses(plan.warnings),
+        over=report.over,
+        is_approval_required=report.is_required,
+        refusal=report.refusal,
+        approval=None if report.approval is None else approval_response(report.approval),
+        changes=[PlanChangeResponse.model_validate(each) for each in report.changes],
+    )
+
+
+def approval_response(approval: Approval) -> ApprovalResponse:
+    return ApprovalResponse.model_validate({name: getattr(approval, name) for name in ApprovalResponse.model_fields})
+
+
+def approvals_response(over: int | None, waiting: list[WaitingApproval]) -> ApprovalsResponse:
+    return ApprovalsResponse(
+        over=over,
+        waiting=[
+            WaitingApprovalResponse(
+                campaign_id=each.campaign_id, name=each.name, approval=approval_response(each.approval)
+            )
+            for each in waiting
+        ],
+    )
+
+
+def _content(content: PlannedContent) -> PlannedContentResponse:
+    return PlannedContentResponse.model_validate(content)

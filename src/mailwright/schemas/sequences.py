@@ -1,0 +1,333 @@
+"""Models of sequences."""
+
+from collections.abc import Iterable
+from datetime import UTC, date, tzinfo
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mailwright.domain.clock import Instant
+from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.paging import Page
+from mailwright.schemas.sequence_text import run_text
+from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.sequences.enrol import EnrolmentRecord, People
+from mailwright.sources.sequences.explain import RunExplanation
+from mailwright.sources.sequences.overdue import MAX_SPREAD_HOURS, Overdue, OverdueChoice
+from mailwright.sources.sequences.publish import AffectedPerson, MovePlan
+from mailwright.sources.sequences.records import StoredSequence
+from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
+from mailwright.sources.sequences.sequences import SequenceCounts
+
+# At most this many people are listed by name; the totals count everyone.
+MAX_LISTED = 100
+
+
+class SequenceRequest(RequestModel):
+    """The document of a sequence."""
+
+    document: dict[str, Any]
+
+
+class SequenceUpdateRequest(SequenceRequest):
+    """`revision` is the one that you changed; another one means that somebody else changed the sequence meanwhile."""
+
+    revision: Annotated[int, Field(ge=1)]
+
+
+class OverdueRequest(RequestModel):
+    """What happens to people whose next step is overdue: sent now, left out, or spread over some hours."""
+
+    overdue: Literal["send", "skip", "spread"] | None = None
+    hours: Annotated[int, Field(ge=1, le=MAX_SPREAD_HOURS)] = 24
+    dry_run: bool = False
+
+    @property
+    def choice(self) -> OverdueChoice | None:
+        return None if self.overdue is None else OverdueChoice(Overdue(self.overdue), self.hours)
+
+
+class SequencePublishRequest(OverdueRequest):
+    revision: Annotated[int, Field(ge=1)] | None = None
+
+
+class SequenceResumeRequest(OverdueRequest):
+    pass
+
+
+class SequenceEnrolRequest(RequestModel):
+    """Addresses, or everyone on a list or in a segment."""
+
+    emails: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
+    list: Annotated[str | None, Field(max_length=63)] = None
+    segment: Annotated[str | None, Field(max_length=63)] = None
+
+    @property
+    def people(self) -> People:
+        return People(self.emails, self.list, self.segment)
+
+
+class SequenceRetryRequest(RequestModel):
+    """Without an address, everyone whose step failed. `skip` leaves the email of the step out."""
+
+    email: Annotated[str | None, Field(max_length=254)] = None
+    skip: bool = False
+
+
+class SequenceRemoveRequest(RequestModel):
+    email: Annotated[str, Field(max_length=254)]
+
+
+class SequenceRehearseRequest(RequestModel):
+    """Whom to rehearse as if they entered now, besides the people in the sequence: addresses, a list or a segment."""
+
+    days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 30
+    emails: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
+    list: Annotated[str | None, Field(max_length=63)] = None
+    segment: Annotated[str | None, Field(max_length=63)] = None
+
+    @property
+    def people(self) -> People | None:
+        if not self.emails and self.list is None and self.segment is None:
+            return None
+        return People(self.emails, self.list, self.segment)
+
+
+class EnrolmentPage(Page):
+    state: Literal["active", "failed", "ended"] | None = None
+
+
+class SequenceResponse(ResponseModel):
+    sequence_id: str
+    name: str
+    status: str
+    revision: int
+    version: int | None
+    created_at: Time
+    updated_at: Time
+
+
+class SequenceListResponse(ResponseModel):
+    sequences: list[SequenceResponse]
+
+
+class SequencePeopleResponse(ResponseModel):
+    """How many people are in a sequence, by step and with a failed or overdue step, and how other runs ended."""
+
+    enrolled: int
+    failed: int
+    overdue: int
+    by_step: dict[str, int]
+    ended: dict[str, int]
+
+
+class SequenceDetailResponse(SequenceResponse):
+    document: dict[str, Any]
+    people: SequencePeopleResponse
+
+
+class AffectedPersonResponse(ResponseModel):
+    email: str
+    step: str
+    to: str | None
+    is_overdue: bool
+
+
+class SequencePlanResponse(ResponseModel):
+    """What a new version means for the people in the sequence."""
+
+    stays: int
+    moves: int
+    ends: int
+    overdue: int
+    people: list[AffectedPersonResponse]
+
+
+class SequencePublishResponse(SequencePlanResponse):
+    is_published: bool
+    version: int | None
+
+
+class SequenceResumeResponse(ResponseModel):
+    status: str
+    overdue: int
+
+
+class SequenceEnrolResponse(ResponseModel):
+    enrolled: int
+    already_in: int
+    not_eligible: int
+    unknown: int
+
+
+class SequenceRetryResponse(ResponseModel):
+    people: int
+
+
+class EnrolmentResponse(ResponseModel):
+    """One run of a person through a sequence. `nextAt` is null if nothing happens before something else does."""
+
+    email: str
+    run: int
+    entered_at: Time
+    entered_because: str
+    step: str | None
+    next_at: Time | None
+    failure: str | None
+    ended_at: Time | None
+    end_reason: str | None
+
+
+class EnrolmentListResponse(ResponseModel):
+    enrolments: list[EnrolmentResponse]
+    next_cursor: str | None
+
+
+class RehearsedDayResponse(ResponseModel):
+    day: date
+    emails: int
+    by_step: dict[str, int]
+    is_over_limit: bool
+
+
+class SequenceRehearsalResponse(ResponseModel):
+    """What the draft would do if nobody did anything else meanwhile."""
+
+    people: int
+    emails: int
+    still_in: int
+    ended: dict[str, int]
+    daily_limit: int | None
+    days: list[RehearsedDayResponse]
+
+
+class SequenceStepResponse(ResponseModel):
+    """A step that happened, with the state of its email."""
+
+    step: str
+    kind: str
+    at: Time
+    outcome: str
+    outbox_id: str | None
+    message_status: str | None
+
+
+class SequenceRunResponse(ResponseModel):
+    """Why a person is where they are in a sequence, what comes next and when."""
+
+    sequence_id: str
+    name: str
+    status: str
+    sentence: str
+    state: str
+    run: int | None
+    entered_at: Time | None
+    entered_because: str | None
+    step: str | None
+    next_at: Time | None
+    next_step: str | None
+    failure: str | None
+    ended_at: Time | None
+    end_reason: str | None
+    excluded_because: str | None
+    steps: list[SequenceStepResponse]
+
+
+class SequenceRunListResponse(ResponseModel):
+    runs: list[SequenceRunResponse]
+
+
+def rehearsal_response(rehearsal: Rehearsal) -> SequenceRehearsalResponse:
+    return SequenceRehearsalResponse(
+        people=rehearsal.people,
+        emails=rehearsal.emails,
+        still_in=rehearsal.still_in,
+        ended=dict(rehearsal.ended),
+        daily_limit=rehearsal.daily_limit,
+        days=[RehearsedDayResponse.model_validate(day) for day in rehearsal.days],
+    )
+
+
+def run_list_response(runs: Iterable[RunExplanation], now: Instant, zone: tzinfo = UTC) -> SequenceRunListResponse:
+    return SequenceRunListResponse(runs=[_run_response(run, now, zone) for run in runs])
+
+
+def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRunResponse:
+    steps = [
+        SequenceStepResponse(
+            step=each.node,
+            kind=each.kind,
+            at=each.at,
+            outcome=each.outcome,
+            outbox_id=each.outbox_id,
+            message_status=each.message_status,
+        )
+        for each in run.steps
+    ]
+    return SequenceRunResponse(
+        sequence_id=run.sequence_id,
+        name=run.name,
+        status=run.status.value,
+        sentence=run_text(run, now, zone),
+        state=run.state.value,
+        run=run.run,
+        entered_at=run.entered_at,
+        entered_because=run.entered_because,
+        step=run.node,
+        next_at=run.next_at,
+        next_step=run.next_node,
+        failure=run.failure,
+        ended_at=run.ended_at,
+        end_reason=run.end_reason,
+        excluded_because=run.excluded_because,
+        steps=steps,
+    )
+
+
+def sequence_response(sequence: StoredSequence) -> SequenceResponse:
+    fields = {name: getattr(sequence, name) for name in SequenceResponse.model_fields}
+    return SequenceResponse(**fields)
+
+
+def sequence_detail_response(sequence: StoredSequence, counts: SequenceCounts) -> SequenceDetailResponse:
+    by_step = {node or "(start)": people for node, people in counts.by_step.items()}
+    people = SequencePeopleResponse(
+        enrolled=counts.enrolled,
+        failed=counts.failed,
+        overdue=counts.overdue,
+        by_step=by_step,
+        ended=dict(counts.ended),
+    )
+    return extend(SequenceDetailResponse, sequence_response(sequence), document=sequence.draft, people=people)
+
+
+def plan_response(plan: MovePlan) -> SequencePlanResponse:
+    return SequencePlanResponse(
+        stays=plan.stays,
+        moves=plan.moves,
+        ends=plan.ends,
+        overdue=plan.overdue,
+        people=[_affected(each) for each in plan.affected[:MAX_LISTED]],
+    )
+
+
+def publish_response(plan: MovePlan, version: int | None, *, is_published: bool) -> SequencePublishResponse:
+    return extend(SequencePublishResponse, plan_response(plan), is_published=is_published, version=version)
+
+
+def _affected(person: AffectedPerson) -> AffectedPersonResponse:
+    return AffectedPersonResponse(email=person.email, step=person.node, to=person.to, is_overdue=person.is_overdue)
+
+
+def enrolment_response(record: EnrolmentRecord) -> EnrolmentResponse:
+    return EnrolmentResponse(
+        email=record.email,
+        run=record.run,
+        entered_at=record.entered_at,
+        entered_because=record.entered_because,
+        step=record.node,
+        next_at=record.due_at,
+        failure=record.failure,
+        ended_at=record.ended_at,
+        end_reason=record.end_reason,
+    )

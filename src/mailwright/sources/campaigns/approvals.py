@@ -1,0 +1,277 @@
+"""Request, give, refuse and withdraw the approval of a campaign's plan by a second person."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import insert, select
+
+from mailwright.access.roles import Forbidden, Role
+from mailwright.access.users import User
+from mailwright.domain.approval import ApprovalStatus, max_recipients
+from mailwright.domain.campaign import AWAITS_APPROVAL, CampaignAction, CampaignStatus
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.outbox import defer
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, load_gate, recording_void
+from mailwright.sources.campaigns.approval_people import last_template_author, names_of, people_behind
+from mailwright.sources.campaigns.approval_records import (
+    COLUMNS,
+    Approval,
+    approval_of_row,
+    change_status,
+    find_newest,
+    load_plan,
+)
+from mailwright.sources.campaigns.digests import changed_parts
+from mailwright.sources.campaigns.plan import CampaignPlan, CampaignPlans
+from mailwright.sources.campaigns.plan_changes import PlanChange, compare_plans
+from mailwright.sources.campaigns.records import (
+    Actor,
+    Campaign,
+    CampaignChanges,
+    check_status,
+    entry_of,
+    find_campaign,
+    lock_campaign,
+    require_own_draft,
+)
+from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import campaign_approvals, campaigns
+
+MAX_COMMENT = 2_000
+
+
+class SecondPersonRequired(Forbidden):
+    """Another person must approve this campaign."""
+
+    code = "SECOND_PERSON_REQUIRED"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """The plan of a campaign now, with its newest approval and the rule of its tenant."""
+
+    plan: CampaignPlan
+    over: int | None  # the largest number of recipients without an approval; None: no campaign needs one
+    approval: Approval | None
+    refusal: str | None  # why the campaign cannot start or grow without a person's decision
+    changes: tuple[PlanChange, ...] = ()  # since the approval was requested
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the campaign needs an approval, given or not."""
+        is_over = self.over is not None and self.plan.recipients > self.over
+        return is_over or (self.approval is not None and self.approval.is_binding)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingApproval:
+    campaign_id: str
+    name: str
+    approval: Approval
+
+
+class CampaignApprovals:
+    def __init__(self, database: Database, clock: Clock, plans: CampaignPlans) -> None:
+        self._database = database
+        self._clock = clock
+        self._plans = plans
+        self._changes = CampaignChanges(clock)
+
+    async def report(self, campaign_id: str, *, tenant_id: int | None) -> PlanReport:
+        """Return what the campaign would send now, and whether it may."""
+        async with self._database.read() as tx:
+            campaign = await find_campaign(tx, campaign_id, tenant_id)
+        plan = await self._plans.make(campaign)
+        async with self._database.read() as tx:
+            gate = await load_gate(tx, campaign.tenant_id, campaign.key)
+            newest = await find_newest(tx, campaign.key)
+            is_changed = newest is not None and newest.is_binding and newest.digest != plan.digest
+            stored = await load_plan(tx, newest.id) if newest is not None and is_changed else None
+        refusal = gate.refusal(plan.digests, plan.recipients)
+        changes = () if stored is None else tuple(compare_plans(stored, plan))
+        return PlanReport(plan, gate.over, newest, refusal, changes)
+
+    async def request(self, actor: Actor, campaign_id: str, *, must_be_own: bool = False) -> PlanReport:
+        """Store the plan of the campaign as it is now, and wait for a second person.
+
+        `must_be_own`: only for a draft that this actor created and nobody else has changed.
+        """
+        async with self._database.read() as tx:
+            before = await find_campaign(tx, campaign_id, actor.tenant_id)
+        plan = await self._plans.make(before)
+        if plan.problems:
+            raise CampaignNotStartable(list(plan.problems))
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.REQUEST_APPROVAL)
+            _require_same(before, campaign)
+            if must_be_own:
+                check_status(campaign, CampaignAction.EDIT)
+                await require_own_draft(tx, actor, campaign)
+            if (earlier := await find_newest(tx, campaign.key)) is not None and earlier.is_binding:
+                await change_status(tx, earlier.id, ApprovalStatus.REPLACED)
+            values = {
+                "tenant_id": campaign.tenant_id,
+                "campaign_key": campaign.key,
+                "status": ApprovalStatus.WAITING,
+                "digest": plan.digest,
+                "digests": plan.digests,
+                "recipients": plan.recipients,
+                "plan": plan.as_text(),
+                "requested_by": actor.name,
+                "requested_at": now,
+            }
+            await tx.execute(insert(campaign_approvals).values(**values))
+            signed = {"digest": plan.digest, "recipients": plan.recipients}
+            await self._changes.record(tx, actor, CampaignAction.REQUEST_APPROVAL, campaign, **signed)
+        return await self.report(campaign_id, tenant_id=actor.tenant_id)
+
+    async def approve(self, user: User, tenant_id: int, campaign_id: str, digest: str, comment: str = "") -> Approval:
+        """Sign the plan with this digest. A plan that is no longer what would be sent becomes void instead."""
+        actor = Actor(user.login, tenant_id)
+        async with self._database.read() as tx:
+            before = await find_campaign(tx, campaign_id, tenant_id)
+        present = await self._plans.make(before)
+        async with recording_void(self._database, self._clock), self._database.write() as tx:
+            campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.APPROVE)
+            _require_same(before, campaign)
+            waiting = await _waiting(tx, campaign, digest)
+            await _require_second_person(tx, user, campaign, waiting)
+            _require_unchanged(waiting, present)
+            await self._decide(tx, actor, campaign, waiting, action=CampaignAction.APPROVE, comment=comment)
+            if campaign.status is not CampaignStatus.DRAFT:
+                # The gate checks the campaign again before it creates messages.
+                await defer.end_lane_deferral_for(tx, (await entry_of(tx, campaign)).lane, AWAITS_APPROVAL)
+            return await _newest(tx, campaign)
+
+    async def reject(self, user: User, tenant_id: int, campaign_id: str, digest: str, comment: str) -> Approval:
+        """Refuse the plan with this digest. The requester needs a reason to know what to change."""
+        if not comment.strip():
+            raise InvalidInput("say what has to change", field="comment")
+        actor = Actor(user.login, tenant_id)
+        async with self._database.write() as tx:
+            campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.REJECT)
+            waiting = await _waiting(tx, campaign, digest)
+            await self._decide(tx, actor, campaign, waiting, action=CampaignAction.REJECT, comment=comment)
+            return await _newest(tx, campaign)
+
+    async def withdraw(self, actor: Actor, campaign_id: str) -> Approval:
+        """Take the request back. What the tenant requires now then decides whether the campaign may start."""
+        async with self._database.write() as tx:
+            campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.WITHDRAW_REQUEST)
+            newest = await find_newest(tx, campaign.key)
+            if newest is None or not newest.is_binding:
+                raise NotPossibleNow("Nobody has requested an approval of this campaign.")
+            await change_status(tx, newest.id, ApprovalStatus.WITHDRAWN)
+            if campaign.status not in (CampaignStatus.DRAFT, CampaignStatus.CANCELLED):
+                await defer.end_lane_deferral_for(tx, (await entry_of(tx, campaign)).lane, AWAITS_APPROVAL)
+            await self._changes.record(tx, actor, CampaignAction.WITHDRAW_REQUEST, campaign, was=newest.status)
+            return await _newest(tx, campaign)
+
+    async def list_waiting(self, tenant_id: int) -> list[WaitingApproval]:
+        """Return the campaigns of a tenant that wait for a decision, oldest request first."""
+        a = campaign_approvals.c
+        query = (
+            select(*COLUMNS, campaigns.c.campaign_id, campaigns.c.name)
+            .join(campaigns, campaigns.c.id == a.campaign_key)
+            .where(a.tenant_id == tenant_id, a.status == ApprovalStatus.WAITING, campaigns.c.deleted_at.is_(None))
+            .where(campaigns.c.status != CampaignStatus.CANCELLED)
+            .order_by(a.id)
+        )
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        return [WaitingApproval(row.campaign_id, row.name, approval_of_row(row)) for row in rows]
+
+    async def find_conflict(self, user: User, report: PlanReport) -> str | None:
+        """Return why a user cannot approve a plan that waits, or None."""
+        assert report.approval is not None
+        async with self._database.read() as tx:
+            return await _conflict(tx, user, report.plan.campaign, report.approval.requested_by)
+
+    async def find_conflicts(self, user: User, waiting: Sequence[WaitingApproval]) -> dict[str, str | None]:
+        """Return why a user cannot approve each of the campaigns, by their IDs."""
+        async with self._database.read() as tx:
+            return {
+                each.campaign_id: await _conflict(
+                    tx,
+                    user,
+                    await find_campaign(tx, each.campaign_id, each.approval.tenant_id),
+                    each.approval.requested_by,
+                )
+                for each in waiting
+            }
+
+    async def _decide(
+        self,
+        tx: Transaction,
+        actor: Actor,
+        campaign: Campaign,
+        waiting: Approval,
+        *,
+        action: CampaignAction,
+        comment: str,
+    ) -> None:
+        if len(comment) > MAX_COMMENT:
+            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="comment")
+        status = ApprovalStatus.APPROVED if action is CampaignAction.APPROVE else ApprovalStatus.REJECTED
+        said = comment.strip() or None
+        await change_status(tx, waiting.id, status, decided_by=actor.name, decided_at=self._clock.now(), comment=said)
+        signed = {"digest": waiting.digest, "recipients": waiting.recipients, "comment": said}
+        await self._changes.record(tx, actor, action, campaign, **signed)
+
+
+def _require_same(before: Campaign, campaign: Campaign) -> None:
+    same = (before.definition, before.attachments, before.status)
+    if (campaign.definition, campaign.attachments, campaign.status) != same:
+        raise NotPossibleNow("The campaign was changed at the same time. Check it, and try again.")
+
+
+async def _waiting(tx: Transaction, campaign: Campaign, digest: str) -> Approval:
+    newest = await find_newest(tx, campaign.key)
+    if newest is None or newest.status is not ApprovalStatus.WAITING:
+        raise NotPossibleNow("The campaign does not wait for an approval. Somebody changed it or decided meanwhile.")
+    if newest.digest != digest:
+        raise NotPossibleNow("Another plan was requested since you opened this one. Check the new plan.")
+    return newest
+
+
+async def _newest(tx: Transaction, campaign: Campaign) -> Approval:
+    newest = await find_newest(tx, campaign.key)
+    assert newest is not None
+    return newest
+
+
+def _require_unchanged(waiting: Approval, present: CampaignPlan) -> None:
+    changed = changed_parts(waiting.digests, present.digests)
+    if present.recipients > max_recipients(waiting.recipients):
+        changed.append(f"number of recipients ({waiting.recipients:,} requested, now {present.recipients:,})")
+    if changed:
+        reason = ", ".join(changed)
+        text = f"Something was changed since the approval was requested: {reason}. It must be requested again."
+        raise AwaitsApproval(text, voided=waiting.id, reason=reason)
+
+
+async def _require_second_person(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> None:
+    """Raise if the user is not a second person: who requested the approval, or last changed what is sent."""
+    if conflict := await _conflict(tx, user, campaign, waiting.requested_by):
+        raise SecondPersonRequired(conflict)
+
+
+async def _conflict(tx: Transaction, user: User, campaign: Campaign, requested_by: str) -> str | None:
+    """Return why a user cannot approve a campaign, or None."""
+    if not user.role.allows(Role.EDITOR):
+        return f"Your role {user.role} cannot approve campaigns."
+    own, tenant_id = names_of(user.login, user.email), campaign.tenant_id
+    template_id = campaign.definition.content.template_id
+    author = await last_template_author(tx, tenant_id, template_id) if template_id is not None else None
+    actions = (
+        (requested_by, "requested the approval"),
+        (campaign.changed_by, "last changed the campaign"),
+        (author, "last changed its template"),
+    )
+    for actor, action in actions:
+        if actor is not None and own & await people_behind(tx, tenant_id, actor):
+            return f"Another person must approve this campaign, because you {action}."
+    return None

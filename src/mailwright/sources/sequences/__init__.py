@@ -1,0 +1,1 @@
+"""Sequences: a series of emails for each person, such as a welcome series."""

@@ -1,0 +1,129 @@
+"""Write the emails of sequences: messages to people in them, and to the team."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import orjson
+
+from mailwright.audience.segments import load_memberships
+from mailwright.content.template_store import TemplateStore
+from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.clock import Instant
+from mailwright.domain.ids import uuid7, uuid7s
+from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.states import OnDoubt, Priority
+from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates
+from mailwright.sources.sequences.enrolled import Enrolled
+from mailwright.sources.sequences.program import Node, Program
+from mailwright.storage.database import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """Why an email cannot be written."""
+
+    reason: str
+
+
+class EmailWriter:
+    def __init__(self, templates: TemplateStore) -> None:
+        self._templates = templates
+        self._required: dict[int, frozenset[str]] = {}  # The variables that a template needs, by its key.
+
+    async def write(
+        self, tx: Transaction, sequence: Any, program: Program, people: Sequence[Enrolled], now: Instant
+    ) -> dict[int, NewMessage | StepFailed]:
+        """Return the messages of people who are at an email step, or why there is none, by enrolment."""
+        ids = {program.nodes[person.node].body.template for person in people}
+        templates = await latest_templates(tx, sequence.tenant_id, ids, ())
+        await self._load_required(templates)
+        emails = [person.email for person in people] if templates.segments else []
+        members = await load_memberships(tx, sequence.tenant_id, templates.segments, emails, now)
+        outbox_ids = uuid7s(now, len(people))
+        return {
+            person.id: self._message(
+                sequence, program.nodes[person.node], person, outbox_id, templates, members=members
+            )
+            for person, outbox_id in zip(people, outbox_ids, strict=True)
+        }
+
+    def _message(
+        self,
+        sequence: Any,
+        node: Node,
+        person: Enrolled,
+        outbox_id: str,
+        templates: RequestedTemplates,
+        *,
+        members: Mapping[str, Mapping[str, bool]],
+    ) -> NewMessage | StepFailed:
+        body = node.body
+        template = templates.find(body.template, person.email, person.locale)
+        if template is None:
+            return StepFailed(f"The template {body.template} does not exist. Create it, then retry the step.")
+        variables = {**orjson.loads(person.attributes), **body.variables}
+        if lacking := sorted(self._required[template.key] - variables.keys()):
+            reason = f"The template {body.template} needs {', '.join(lacking)}, which the contact does not have."
+            return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")
+        payload: dict[str, Any] = {"to": person.email, "toName": person.name, "variables": variables}
+        if body.subject is not None:
+            payload["subject"] = body.subject
+        if template.segments:
+            known = members[person.email]
+            if missing := [key for key in template.segments if key not in known]:
+                return StepFailed(f"The template {body.template} names the segment {missing[0]}, which does not exist.")
+            payload["inSegments"] = {key: known[key] for key in template.segments}
+        return _bulk_message(sequence, person, template, payload, outbox_id)
+
+    async def _load_required(self, templates: RequestedTemplates) -> None:
+        keys = {each.key for versions in templates.by_locale.values() for each in versions.values()}
+        if new := keys - self._required.keys():
+            await self._templates.load(new)
+            for key in new:
+                if (stored := self._templates.cached(key)) is not None:
+                    self._required[key] = stored.compiled().required_variables - KNOWN_VARIABLES
+
+
+def _bulk_message(
+    sequence: Any, person: Enrolled, template: RequestedTemplate, payload: Mapping[str, Any], outbox_id: str
+) -> NewMessage:
+    key = f"sequence:{person.id}:{person.visit + 1}"
+    return NewMessage(
+        outbox_id=outbox_id,
+        tenant_id=sequence.tenant_id,
+        source=Source.SEQUENCE,
+        request_id=sequence.sequence_id,
+        to_email=person.email,
+        subject=payload.get("subject") or template.subject,
+        payload=payload,
+        recipient_id=person.contact_id,
+        external_id=person.contact_id,
+        dedupe_key=key,
+        template_key=template.key,
+        on_doubt=OnDoubt.HOLD,
+        priority=Priority.BULK,
+        is_bulk=True,
+        list_key=sequence.list_key,
+    )
+
+
+def notification(sequence: Any, node: Node, person: Enrolled, now: Instant) -> NewMessage:
+    """Return the email of a step that notifies the team."""
+    body = node.body
+    who = f"{person.name} <{person.email}>" if person.name else person.email
+    text = f"{body.text}\n\n{who} reached the step {node.id} of the sequence {sequence.name}."
+    html = "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n"))
+    return NewMessage(
+        outbox_id=uuid7(now),
+        tenant_id=sequence.tenant_id,
+        source=Source.SEQUENCE,
+        request_id=sequence.sequence_id,
+        to_email=body.to,
+        subject=body.subject,
+        payload={"to": body.to, "subject": body.subject, "html": html, "text": text},
+        external_id=sequence.sequence_id,
+        dedupe_key=f"sequence:{person.id}:{person.visit + 1}",
+        creates_contact=False,
+    )

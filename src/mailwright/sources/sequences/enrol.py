@@ -1,0 +1,204 @@
+"""Enrol people by hand, list who is in a sequence, and retry, skip or remove them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, select, update
+
+from mailwright.audience import lists
+from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.eligibility import is_known, is_subscribed_to, may_receive
+from mailwright.audience.enrolments import end_enrolments
+from mailwright.audience.filter_sql import filter_clause
+from mailwright.audience.segments import load_filters
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.outbox import audit_log
+from mailwright.sources.sequences.program import EndReason
+from mailwright.sources.sequences.publish import is_enrolled
+from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, find_sequence
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import contacts, sequence_enrolments
+
+ENROL_CONTACTS = statement(__package__, "enrol_contacts")
+
+MAX_EMAILS: Final = 10_000
+_BATCH: Final = 10_000
+_E = sequence_enrolments.c
+OPEN_STATUSES: Final = (SequenceStatus.RUNNING, SequenceStatus.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Whom to enrol: addresses, or everyone on a list or in a segment."""
+
+    emails: Sequence[str] = ()
+    list_key: str | None = None
+    segment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolResult:
+    """How many people entered, and why others did not."""
+
+    enrolled: int
+    already_in: int  # They are in the sequence now, or its re-entry rule leaves them out.
+    not_eligible: int  # They may not receive its emails.
+    unknown: int  # There is no contact with the address.
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolmentRecord:
+    id: int
+    email: str
+    run: int
+    entered_at: Instant
+    entered_because: str
+    node: str | None
+    waits_since: Instant | None
+    due_at: Instant | None
+    failure: str | None
+    ended_at: Instant | None
+    end_reason: str | None
+
+
+class Enrolments:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def enrol(self, tenant_id: int, sequence_id: str, people: People, *, actor: str) -> EnrolResult:
+        """Enrol people at the first step. The entry filter and the exits apply as for everyone else."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            if sequence.status not in OPEN_STATUSES:
+                raise NotPossibleNow(f"The sequence is {sequence.status.value}. Publish it first.")
+            wanted, unknown = await wanted_people(tx, tenant_id, people, now)
+            eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
+            total = await _count(tx, wanted)
+            allowed = await _count(tx, and_(wanted, eligible))
+            enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
+            await _record(tx, now, sequence, actor, "enrol", enrolled=enrolled)
+        return EnrolResult(enrolled, allowed - enrolled, total - allowed, unknown)
+
+    async def list_page(
+        self,
+        tenant_id: int,
+        sequence_id: str,
+        *,
+        limit: int,
+        before: int = 2**63 - 1,
+        state: str | None = None,
+    ) -> list[EnrolmentRecord]:
+        """Return a page of enrolments, newest first. `state` is active, failed or ended."""
+        conditions: dict[str | None, ColumnElement[bool]] = {
+            "active": _E.ended_at.is_(None),
+            "failed": and_(_E.ended_at.is_(None), _E.failure.is_not(None)),
+            "ended": _E.ended_at.is_not(None),
+        }
+        async with self._database.read() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            query = enrolment_query().where(_E.sequence_key == sequence.id, _E.id < before)
+            if state is not None:
+                query = query.where(conditions[state])
+            rows = await tx.execute(query.order_by(_E.id.desc()).limit(limit))
+        return [EnrolmentRecord(**row._mapping) for row in rows]
+
+    async def retry(self, tenant_id: int, sequence_id: str, *, email: str | None, actor: str, skips: bool) -> int:
+        """Run the failed step of a person again, or of everyone. `skips` leaves the email of the step out."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            failed = and_(is_enrolled(sequence.id), _E.failure.is_not(None), _of_email(tenant_id, email))
+            values = {"failure": None, "due_at": now, "skips_email": skips}
+            rows = await tx.execute(update(sequence_enrolments).where(failed).values(**values).returning(_E.id))
+            if not rows:
+                raise NotFound("No step of this sequence failed." if email is None else "No step failed for them.")
+            action = "skip" if skips else "retry"
+            await _record(tx, now, sequence, actor, action, people=len(rows))
+        return len(rows)
+
+    async def remove(self, tenant_id: int, sequence_id: str, email: str, *, actor: str) -> None:
+        """Take a person out of a sequence, and cancel its messages to them that are not sent yet."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            # Contacts are locked before enrolments everywhere.
+            address = (contacts.c.tenant_id == tenant_id, contacts.c.email == normalize_email(email))
+            await tx.execute(select(contacts.c.id).where(*address).with_for_update())
+            rows = await tx.execute(select(_E.id).where(is_enrolled(sequence.id), _of_email(tenant_id, email)))
+            if not rows:
+                raise NotFound("This person is not in the sequence.")
+            await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
+            await _record(tx, now, sequence, actor, "remove")
+
+
+def enrolment_query() -> Select[Any]:
+    own = [_E[name] for name in EnrolmentRecord.__slots__ if name != "email"]
+    return select(contacts.c.email, *own).join_from(sequence_enrolments, contacts, contacts.c.id == _E.contact_key)
+
+
+async def enrol_matching(
+    tx: Transaction, sequence_key: int, matching: ColumnElement[bool], because: str, now: Instant
+) -> int:
+    """Enrol the contacts that match, unless the re-entry rule leaves them out. Return how many entered."""
+    rows = await tx.execute(select(contacts.c.id).where(matching).order_by(contacts.c.id))
+    return await enrol_contacts(tx, sequence_key, [row.id for row in rows], because, now)
+
+
+async def enrol_contacts(
+    tx: Transaction, sequence_key: int, contact_keys: Sequence[int], because: str, now: Instant
+) -> int:
+    enrolled = 0
+    for start in range(0, len(contact_keys), _BATCH):
+        rows = [(key,) for key in contact_keys[start : start + _BATCH]]
+        enrolled += await tx.count(ENROL_CONTACTS, contacts=rows, sequence_key=sequence_key, because=because, now=now)
+    return enrolled
+
+
+async def wanted_people(
+    tx: Transaction, tenant_id: int, people: People, now: Instant
+) -> tuple[ColumnElement[bool], int]:
+    """Return the condition for the people to enrol, and how many addresses are not contacts."""
+    known = is_known(tenant_id)
+    if people.list_key is not None:
+        await lists.require(tx, tenant_id, people.list_key)
+        return and_(known, is_subscribed_to(people.list_key)), 0
+    if people.segment is not None:
+        found = await load_filters(tx, tenant_id, [people.segment])
+        if not found:
+            raise InvalidInput(f"There is no segment {people.segment}.", field="segment")
+        return and_(known, filter_clause(found[people.segment], tenant_id, now)), 0
+    emails = sorted({normalize_email(email) for email in people.emails})
+    if not 1 <= len(emails) <= MAX_EMAILS:
+        raise InvalidInput(f"Name 1 to {MAX_EMAILS} addresses, a list or a segment.", field="emails")
+    named = and_(known, contacts.c.email.in_(emails))
+    return named, len(emails) - await _count(tx, named)
+
+
+async def _count(tx: Transaction, matching: ColumnElement[bool]) -> int:
+    return int((await tx.execute(select(func.count()).select_from(contacts).where(matching)))[0][0])
+
+
+def _of_email(tenant_id: int, email: str | None) -> ColumnElement[bool]:
+    mine = [contacts.c.tenant_id == tenant_id]
+    if email is not None:
+        mine.append(contacts.c.email == normalize_email(email))
+    return _E.contact_key.in_(select(contacts.c.id).where(*mine))
+
+
+async def _record(
+    tx: Transaction, now: Instant, sequence: StoredSequence, actor: str, action: str, **detail: Any
+) -> None:
+    await audit_log.record(
+        tx,
+        now,
+        actor=actor,
+        action=f"sequence.{action}",
+        subject=sequence.sequence_id,
+        tenant_id=sequence.tenant_id,
+        detail=detail,
+    )

@@ -1,0 +1,62 @@
+"""What happens to people whose next step is overdue after a pause or a new version."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sqlalchemy import ColumnElement, literal, update
+
+from mailwright.domain.clock import HOUR, Instant
+from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import sequence_enrolments
+
+MAX_SPREAD_HOURS: Final = 24 * 30
+# Spreads the keys of enrolments evenly over a time span.
+_SCATTER: Final = 2_654_435_761
+
+
+class Overdue(StrEnum):
+    SEND = "send"
+    SKIP = "skip"
+    SPREAD = "spread"
+
+
+class OverdueUndecided(NotPossibleNow):
+    """People are overdue, and nobody decided what happens to them."""
+
+    code = "OVERDUE_UNDECIDED"
+
+    def __init__(self, people: int) -> None:
+        super().__init__(
+            f"The next step of {people} people is overdue. Choose overdue: send (now), skip (leave out the overdue "
+            "email) or spread (over a number of hours).",
+            field="overdue",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueChoice:
+    choice: Overdue
+    hours: int = 24  # For `spread`.
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hours <= MAX_SPREAD_HOURS:
+            raise InvalidInput(f"must be between 1 and {MAX_SPREAD_HOURS}", field="hours")
+
+    def due_at(self, enrolment_key: int, now: Instant) -> Instant:
+        """Return when the overdue step of an enrolment happens."""
+        return now + enrolment_key * _SCATTER % (self.hours * HOUR) if self.choice is Overdue.SPREAD else now
+
+
+async def apply_choice(tx: Transaction, choice: OverdueChoice, overdue: ColumnElement[bool], now: Instant) -> None:
+    """Apply the choice to the enrolments that match."""
+    e = sequence_enrolments.c
+    match choice.choice:
+        case Overdue.SEND:
+            return
+        case Overdue.SKIP:
+            await tx.execute(update(sequence_enrolments).where(overdue).values(skips_email=True))
+        case Overdue.SPREAD:
+            later = literal(now) + e.id * _SCATTER % (choice.hours * HOUR)
+            await tx.execute(update(sequence_enrolments).where(overdue).values(due_at=later))

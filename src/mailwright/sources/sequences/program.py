@@ -1,0 +1,352 @@
+"""The program of a sequence: its document as a graph of nodes, and `advance`, the one function that decides.
+
+No I/O and no clock of its own: the worker calls `advance` with facts from the database, and a rehearsal calls it with
+simulated facts on a virtual clock.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from mailwright.domain.clock import Instant
+from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.definition import (
+    SHORTEST_CYCLE_WAIT,
+    WEEKDAYS,
+    Definition,
+    InvalidSequence,
+    SequenceStep,
+    StepKind,
+)
+
+START: Final = -1  # The position of a person whose entry filter was not checked yet.
+AWAITED_EVENT: Final = "awaitedEvent"  # Names the condition that an event happened since a wait began.
+ELIGIBLE: Final = 0  # The number of the fact that the person may receive the emails of the sequence.
+
+
+class EndReason(StrEnum):
+    FINISHED = "finished"
+    GOAL = "goal"
+    EXIT = "exit"
+    ENTRY = "entry"  # The person did not match the entry filter.
+    UNSUBSCRIBED = "unsubscribed"
+    NOT_ELIGIBLE = "not_eligible"
+    BOUNCED = "bounced"
+    COMPLAINT = "complaint"
+    SUPPRESSED = "suppressed"
+    ERASED = "erased"
+    REMOVED = "removed"
+
+
+class StepAction(IntEnum):
+    MOVE = 0
+    WAIT = 1
+    SEND = 2
+    CHANGE = 3
+    NOTIFY = 4
+    CHOOSE = 5  # A branch, a split or the end of a wait for a filter: the outcome is recorded.
+    END = 6
+
+
+Facts = Sequence[bool] | Mapping[int, bool]
+
+
+class Decision(NamedTuple):
+    action: StepAction
+    next: int  # The node to move to; for a wait, the node itself.
+    outcome: str = ""  # The end reason or the chosen path.
+    until: Instant = 0
+
+
+class PersonInSequence(Protocol):
+    """Who is in a sequence, and where."""
+
+    node: int
+    waits_since: Instant | None  # Since when the person waits at this node; None if they have just arrived.
+    seed: str  # The sequence and the contact, for splits.
+    zone: str | None
+
+
+@dataclass(slots=True)
+class Node:
+    id: str
+    kind: StepKind
+    body: Any
+    next: int = 0
+    paths: tuple[int, ...] = ()  # The first node of each nested path.
+    conditions: tuple[int, ...] = ()  # The numbers of the facts that decide about the paths.
+    duration: Instant = 0
+    where: str = ""
+
+
+@dataclass(slots=True)
+class Program:
+    """Nodes in the order of the document. The last one is the implicit end, which has no ID."""
+
+    list_key: str | None
+    nodes: list[Node] = field(default_factory=list)
+    by_id: dict[str, int] = field(default_factory=dict)
+    filters: list[Mapping[str, Any] | None] = field(default_factory=lambda: [None])  # The first fact is `ELIGIBLE`.
+    entry: int | None = None
+    stops: tuple[tuple[int, EndReason], ...] = ()  # The facts that end an enrolment at any step: exits and the goal.
+    _needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def needed_facts(self, node: int) -> tuple[int, ...]:
+        """Return the numbers of the facts that `advance` reads at a node."""
+        found = self._needed.get(node)
+        if found is None:
+            always = tuple(number for number, _ in self.stops)
+            if node == START:
+                own: tuple[int, ...] = () if self.entry is None else (self.entry,)
+            elif self.nodes[node].kind is StepKind.SEND:
+                own = (ELIGIBLE,)
+            else:
+                own = self.nodes[node].conditions
+            found = self._needed[node] = tuple(dict.fromkeys((*always, *own)))
+        return found
+
+    def event_of(self, number: int) -> str | None:
+        """Return the name of the event if the fact is that one happened since the wait began."""
+        condition = self.filters[number]
+        return None if condition is None else condition.get(AWAITED_EVENT)
+
+    @property
+    def awaited_events(self) -> dict[str, str]:
+        """The names of the events that people wait for, by the ID of the step."""
+        waits = [node for node in self.nodes if node.kind is StepKind.WAIT_FOR]
+        found = {node.id: self.event_of(node.conditions[0]) for node in waits}
+        return {step: name for step, name in found.items() if name is not None}
+
+    def is_at_wait(self, node: int) -> bool:
+        return node != START and self.nodes[node].kind in _WAITS
+
+
+_WAITS: Final = frozenset({StepKind.WAIT, StepKind.WAIT_UNTIL, StepKind.WAIT_FOR})
+
+
+def advance(program: Program, person: PersonInSequence, facts: Facts, now: Instant) -> Decision:
+    """Decide what happens to a person at their node now. `facts` are the conditions of the program, by number."""
+    for number, reason in program.stops:
+        if facts[number]:
+            return Decision(StepAction.END, START, reason)
+    if person.node == START:
+        if program.entry is not None and not facts[program.entry]:
+            return Decision(StepAction.END, START, EndReason.ENTRY)
+        return Decision(StepAction.MOVE, 0)
+    node = program.nodes[person.node]
+    return _DECISIONS[node.kind](node, person, facts, now)
+
+
+def _send(node: Node, _person: PersonInSequence, facts: Facts, _now: Instant) -> Decision:
+    if facts[ELIGIBLE]:
+        return Decision(StepAction.SEND, node.next)
+    return Decision(StepAction.END, START, EndReason.NOT_ELIGIBLE)
+
+
+def _wait(node: Node, person: PersonInSequence, _facts: Facts, now: Instant) -> Decision:
+    until = wait_end(node, now if person.waits_since is None else person.waits_since, person.zone)
+    return Decision(StepAction.MOVE, node.next) if now >= until else Decision(StepAction.WAIT, person.node, until=until)
+
+
+def _wait_for(node: Node, person: PersonInSequence, facts: Facts, now: Instant) -> Decision:
+    if facts[node.conditions[0]]:
+        return Decision(StepAction.CHOOSE, node.paths[0], "then")
+    decision = _wait(node, person, facts, now)
+    return decision if decision.action is StepAction.WAIT else Decision(StepAction.CHOOSE, node.paths[1], "else")
+
+
+def _branch(node: Node, _person: PersonInSequence, facts: Facts, _now: Instant) -> Decision:
+    for path, number in enumerate(node.conditions):
+        if facts[number]:
+            return Decision(StepAction.CHOOSE, node.paths[path], f"case {path + 1}")
+    return Decision(StepAction.CHOOSE, node.paths[-1], "else")
+
+
+def _split(node: Node, person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    path = chosen_share(person.seed, node.id, node.body)
+    return Decision(StepAction.CHOOSE, node.paths[path], f"share {path + 1}")
+
+
+def _change(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.CHANGE, node.next)
+
+
+def _notify(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.NOTIFY, node.next)
+
+
+def _go_to(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.MOVE, node.next)
+
+
+def _end(_node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.END, START, EndReason.FINISHED)
+
+
+_DECISIONS: Final[Mapping[StepKind, Callable[[Node, PersonInSequence, Facts, Instant], Decision]]] = {
+    StepKind.SEND: _send,
+    StepKind.WAIT: _wait,
+    StepKind.WAIT_UNTIL: _wait,
+    StepKind.WAIT_FOR: _wait_for,
+    StepKind.BRANCH: _branch,
+    StepKind.SPLIT: _split,
+    StepKind.CHANGE: _change,
+    StepKind.NOTIFY: _notify,
+    StepKind.GO_TO: _go_to,
+    StepKind.END: _end,
+}
+
+
+def wait_end(node: Node, since: Instant, zone: str | None) -> Instant:
+    """Return when a wait ends that began at `since`."""
+    if node.kind is StepKind.WAIT_UNTIL:
+        return _next_local_time(node.body.weekdays, node.body.time, zone or "UTC", since)
+    return since + node.duration
+
+
+def chosen_share(seed: str, node_id: str, percents: Sequence[int]) -> int:
+    """Return which share of a split a person belongs to: always the same one."""
+    digest = hashlib.blake2b(f"{seed}:{node_id}".encode(), digest_size=8).digest()
+    point = int.from_bytes(digest, "big") * 100 >> 64
+    for number, percent in enumerate(percents):
+        point -= percent
+        if point < 0:
+            return number
+    return len(percents) - 1
+
+
+@lru_cache(maxsize=4_096)
+def _next_local_time(weekdays: tuple[str, ...], clock_time: str, zone: str, since: Instant) -> Instant:
+    """Return the first time at or after `since` with one of these weekdays and this local time."""
+    hour, minute = map(int, clock_time.split(":"))
+    place = zone_of(zone)
+    start = datetime.fromtimestamp(since / 1000, UTC).astimezone(place)
+    for days in range(9):
+        day = (start + timedelta(days=days)).replace(hour=hour, minute=minute, second=0, microsecond=0, fold=0)
+        moment = round(day.astimezone(UTC).timestamp() * 1000)
+        if moment >= since and WEEKDAYS[day.weekday()] in weekdays:
+            return moment
+    raise AssertionError("One of the next nine days has each weekday.")
+
+
+@lru_cache(maxsize=1_024)
+def zone_of(name: str) -> ZoneInfo:
+    """Return a time zone. An unknown name of a contact's zone counts as UTC."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def compile_program(definition: Definition) -> Program:
+    """Compile a document. Raise InvalidSequence if a cycle has no wait of at least one hour."""
+    program = Program(definition.list_key)
+    compiler = _Compiler(program)
+    if definition.entry is not None:
+        program.entry = compiler.fact(definition.entry)
+    stops = [(compiler.fact(each), EndReason.EXIT) for each in definition.exits]
+    if definition.goal is not None:
+        stops.append((compiler.fact(definition.goal), EndReason.GOAL))
+    program.stops = tuple(stops)
+    steps = list(definition.walk())
+    for number, step in enumerate(steps):
+        program.by_id[step.id] = number
+    end = len(steps)
+    program.by_id[""] = end
+    program.nodes = [compiler.node(step) for step in steps]
+    program.nodes.append(Node("", StepKind.END, None, next=end))
+    compiler.link(definition.steps, end)
+    _refuse_short_cycles(program)
+    return program
+
+
+class _Compiler:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def fact(self, condition: Mapping[str, Any]) -> int:
+        """Return the number of a condition. Equal conditions are one fact."""
+        filters = self._program.filters
+        for number, known in enumerate(filters):
+            if known == condition:
+                return number
+        filters.append(condition)
+        return len(filters) - 1
+
+    def node(self, step: SequenceStep) -> Node:
+        conditions: tuple[int, ...] = ()
+        duration: Instant = 0
+        match step.kind:
+            case StepKind.BRANCH:
+                conditions = tuple(self.fact(each) for each in step.body)
+            case StepKind.WAIT_FOR:
+                wanted = {AWAITED_EVENT: step.body.event} if step.body.filter is None else step.body.filter
+                conditions, duration = (self.fact(wanted),), step.body.timeout.milliseconds
+            case StepKind.WAIT:
+                duration = step.body.milliseconds
+            case _:
+                pass
+        return Node(step.id, step.kind, step.body, conditions=conditions, duration=duration, where=step.where)
+
+    def link(self, steps: Sequence[SequenceStep], after: int) -> None:
+        """Set what follows each step; `after` follows the last one."""
+        by_id, nodes = self._program.by_id, self._program.nodes
+        for number, step in enumerate(steps, 1):
+            node = nodes[by_id[step.id]]
+            node.next = by_id[steps[number].id] if number < len(steps) else after
+            if step.kind is StepKind.GO_TO:
+                node.next = by_id[step.body]
+            node.paths = tuple(by_id[path[0].id] if path else node.next for path in step.paths)
+            for path in step.paths:
+                self.link(path, node.next)
+
+
+def successors(node: Node) -> tuple[int, ...]:
+    if node.kind is StepKind.END:
+        return ()
+    return node.paths or (node.next,)
+
+
+def _refuse_short_cycles(program: Program) -> None:
+    """Find a cycle among the nodes without those that wait long enough, and name its steps."""
+    nodes = program.nodes
+    is_break = [node.kind is StepKind.WAIT and node.duration >= SHORTEST_CYCLE_WAIT for node in nodes]
+    finished: set[int] = set()
+    for first in range(len(nodes)):
+        trail: list[int] = []
+        pending = [(first, iter(successors(nodes[first])))] if not is_break[first] and first not in finished else []
+        trail += [first] if pending else []
+        while pending:
+            number, following = pending[-1]
+            target = next((each for each in following if each not in finished and not is_break[each]), None)
+            if target is None:
+                finished.add(number)
+                pending.pop()
+                trail.pop()
+            elif target in trail:
+                ids = [nodes[each].id for each in trail[trail.index(target) :]]
+                where = next(nodes[each].where for each in trail if nodes[each].kind is StepKind.GO_TO)
+                message = f"the steps {', '.join(ids)} repeat without a wait of at least one hour; add one between them"
+                raise InvalidSequence([FieldError(where, "CYCLE", message)])
+            else:
+                trail.append(target)
+                pending.append((target, iter(successors(nodes[target]))))
+
+
+def closest_node(old: Program, position: int, new: Program) -> int | None:
+    """Return the node of a new version for a person at a node of the old one: the same, or the next that still exists.
+
+    None means that nothing after it exists any more.
+    """
+    seen: set[int] = set()
+    while position not in seen and old.nodes[position].id:
+        seen.add(position)
+        if (found := new.by_id.get(old.nodes[position].id)) is not None:
+            return found
+        position = old.nodes[position].next
+    return None

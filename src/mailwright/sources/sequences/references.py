@@ -1,0 +1,90 @@
+"""Check that everything a sequence names exists: templates, lists, segments and campaigns."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import select
+
+from mailwright.audience import lists
+from mailwright.audience.filter_references import find_missing
+from mailwright.audience.segments import load_filters
+from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.definition import Definition, InvalidSequence, StepKind, TriggerKind
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import campaigns, templates
+
+_SEGMENT_TRIGGERS = (TriggerKind.ENTERS_SEGMENT, TriggerKind.LEAVES_SEGMENT)
+_CAMPAIGN_TRIGGERS = (TriggerKind.OPENS, TriggerKind.CLICKS)
+
+
+async def require_known(tx: Transaction, tenant_id: int, definition: Definition) -> None:
+    """Raise InvalidSequence with everything that does not exist, and where it is named."""
+    problems = [
+        *await _templates(tx, tenant_id, definition),
+        *await _lists(tx, tenant_id, definition),
+        *await _trigger(tx, tenant_id, definition),
+    ]
+    for path, condition in _filters(definition):
+        missing = await find_missing(tx, tenant_id, condition)
+        problems += [FieldError(path, code, sentence) for code, sentence in missing.problems]
+    if problems:
+        raise InvalidSequence(problems)
+
+
+async def _templates(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
+    wanted = {step.body.template: step.where for step in definition.walk() if step.kind is StepKind.SEND}
+    t = templates.c
+    known = (t.tenant_id == tenant_id, t.template_id.in_(list(wanted)), t.deleted_at.is_(None))
+    found = {row.template_id for row in await tx.execute(select(t.template_id).where(*known).distinct())}
+    return [
+        FieldError(f"{where}.send.template", "UNKNOWN_TEMPLATE", f"there is no template {template}")
+        for template, where in wanted.items()
+        if template not in found
+    ]
+
+
+async def _lists(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
+    named = dict(_named_lists(definition))
+    found = await lists.existing_keys(tx, tenant_id, named.values())
+    return [
+        FieldError(path, "UNKNOWN_LIST", f"there is no list {key}") for path, key in named.items() if key not in found
+    ]
+
+
+def _named_lists(definition: Definition) -> Iterator[tuple[str, str]]:
+    if definition.list_key is not None:
+        yield "list", definition.list_key
+    if definition.trigger.kind is TriggerKind.JOINS_LIST:
+        yield "trigger.joinsList", str(definition.trigger.value)
+    for step in definition.walk():
+        if step.kind is StepKind.CHANGE:
+            for name in ("subscribe", "unsubscribe"):
+                for number, key in enumerate(getattr(step.body, name)):
+                    yield f"{step.where}.change.{name}[{number}]", key
+
+
+async def _trigger(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
+    trigger = definition.trigger
+    key, path = str(trigger.value), f"trigger.{trigger.kind.value}"
+    if trigger.kind in _SEGMENT_TRIGGERS and not await load_filters(tx, tenant_id, [key]):
+        return [FieldError(path, "UNKNOWN_SEGMENT", f"there is no segment {key}")]
+    if trigger.kind in _CAMPAIGN_TRIGGERS:
+        mine = (campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == key)
+        if not await tx.execute(select(campaigns.c.id).where(*mine)):
+            return [FieldError(path, "UNKNOWN_CAMPAIGN", f"there is no campaign {key}")]
+    return []
+
+
+def _filters(definition: Definition) -> Iterator[tuple[str, Any]]:
+    if definition.entry is not None:
+        yield "entry", definition.entry
+    if definition.goal is not None:
+        yield "goal", definition.goal
+    for number, condition in enumerate(definition.exits):
+        yield f"exits[{number}]", condition
+    for step in definition.walk():
+        if step.kind is StepKind.BRANCH:
+            for number, condition in enumerate(step.body):
+                yield f"{step.where}.branch[{number}].if", condition
+        elif step.kind is StepKind.WAIT_FOR and step.body.filter is not None:
+            yield f"{step.where}.waitFor.filter", step.body.filter

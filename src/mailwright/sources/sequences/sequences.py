@@ -1,0 +1,299 @@
+"""Create, edit, publish, pause, resume and archive sequences. Every action is recorded in the audit log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+
+from mailwright.audience.enrolments import end_enrolments
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.ids import uuid7
+from mailwright.outbox import audit_log
+from mailwright.sources.sequences import triggers
+from mailwright.sources.sequences.definition import Definition
+from mailwright.sources.sequences.enrol import Enrolments
+from mailwright.sources.sequences.explain import SequenceExplanations
+from mailwright.sources.sequences.overdue import OverdueChoice, OverdueUndecided, apply_choice
+from mailwright.sources.sequences.program import EndReason
+from mailwright.sources.sequences.publish import NOBODY, MovePlan, is_enrolled, move_everyone, plan_moves
+from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
+from mailwright.sources.sequences.references import require_known
+from mailwright.sources.sequences.rehearsal import Rehearsals
+from mailwright.sources.sequences.versions import Published, load_published, published_from
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import sequence_enrolments, sequence_versions, sequences, tenants
+
+MAX_DOCUMENT_BYTES: Final = 512 * 1024
+
+
+class SequenceChanged(NotPossibleNow):
+    """Somebody else changed the sequence."""
+
+    code = "SEQUENCE_CHANGED"
+
+    def __init__(self, revision: int) -> None:
+        super().__init__(
+            f"Somebody else changed the sequence (revision {revision}). Load it again and repeat your change.",
+            field="revision",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCounts:
+    """How many people are in a sequence, and how their runs ended."""
+
+    enrolled: int
+    failed: int
+    overdue: int
+    ended: Mapping[str, int]
+    by_step: Mapping[str | None, int]
+
+
+class Sequences:
+    def __init__(self, database: Database, clock: Clock, zone: str = "UTC") -> None:
+        self._database = database
+        self._clock = clock
+        self._zone = zone
+        self.enrolments = Enrolments(database, clock)
+        self.explanations = SequenceExplanations(database, clock)
+        self.rehearsals = Rehearsals(database, clock, zone)
+
+    async def create(self, tenant_id: int, document: Any, *, actor: str) -> StoredSequence:
+        """Store a draft. It runs once it is published."""
+        definition = _checked(document)
+        now = self._clock.now()
+        sequence_id = uuid7(now)
+        values = {"name": definition.name, "draft": orjson.dumps(document).decode(), "updated_at": now}
+        async with self._database.write() as tx:
+            await tx.execute(
+                insert(sequences).values(
+                    sequence_id=sequence_id,
+                    tenant_id=tenant_id,
+                    status=SequenceStatus.DRAFT.value,
+                    revision=1,
+                    created_at=now,
+                    **values,
+                )
+            )
+            await self._record(tx, tenant_id, sequence_id, actor, "create", detail={"name": definition.name})
+            return await find_sequence(tx, tenant_id, sequence_id)
+
+    async def edit(
+        self, tenant_id: int, sequence_id: str, document: Any, *, revision: int | None, actor: str
+    ) -> StoredSequence:
+        """Replace the draft. People in the sequence are not affected until it is published."""
+        definition = _checked(document)
+        async with self._database.write() as tx:
+            sequence = await self._locked(tx, tenant_id, sequence_id, revision)
+            values = {"name": definition.name, "draft": orjson.dumps(document).decode()}
+            await self._change(tx, sequence, revision=sequence.revision + 1, **values)
+            await self._record(tx, tenant_id, sequence_id, actor, "edit", detail={"revision": sequence.revision + 1})
+            return await find_sequence(tx, tenant_id, sequence_id)
+
+    async def find(self, tenant_id: int, sequence_id: str) -> StoredSequence:
+        async with self._database.read() as tx:
+            return await find_sequence(tx, tenant_id, sequence_id)
+
+    async def resolve(self, tenant_id: int, reference: str) -> str:
+        """Return the ID of a sequence that is named by its ID or its name."""
+        q = sequences.c
+        named = (q.tenant_id == tenant_id, or_(q.sequence_id == reference, q.name == reference))
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(q.sequence_id).where(*named).order_by(q.id).limit(2))
+        if not rows:
+            raise NotFound("There is no such sequence.")
+        if len(rows) > 1:
+            raise InvalidInput(f"Several sequences are named {reference}. Use the ID.", field="SEQUENCE")
+        return str(rows[0].sequence_id)
+
+    async def list_all(self, tenant_id: int) -> list[StoredSequence]:
+        """Return the sequences of a tenant, the newest first."""
+        query = select(*columns()).where(sequences.c.tenant_id == tenant_id).order_by(sequences.c.id.desc())
+        async with self._database.read() as tx:
+            return [stored(row) for row in await tx.execute(query)]
+
+    async def counts(self, sequence: StoredSequence) -> SequenceCounts:
+        e, now = sequence_enrolments.c, self._clock.now()
+        mine = e.sequence_key == sequence.id
+        async with self._database.read() as tx:
+            ended: Any = await tx.execute(
+                select(e.end_reason, func.count()).where(mine, e.ended_at.is_not(None)).group_by(e.end_reason)
+            )
+            by_step: Any = await tx.execute(
+                select(e.node, func.count()).where(mine, e.ended_at.is_(None)).group_by(e.node)
+            )
+            failed = await tx.execute(select(func.count()).where(mine, e.ended_at.is_(None), e.failure.is_not(None)))
+            overdue = await tx.execute(select(func.count()).where(_is_overdue(sequence.id, now)))
+        places = {row[0]: row[1] for row in by_step}
+        return SequenceCounts(
+            sum(places.values()), failed[0][0], overdue[0][0], {row[0]: row[1] for row in ended}, places
+        )
+
+    async def preview_publish(self, tenant_id: int, sequence_id: str) -> MovePlan:
+        """Return what publishing the draft would mean, without publishing it."""
+        async with self._database.read() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            return (await self._prepare(tx, sequence))[2]
+
+    async def publish(
+        self,
+        tenant_id: int,
+        sequence_id: str,
+        *,
+        revision: int | None = None,
+        overdue: OverdueChoice | None = None,
+        actor: str,
+    ) -> tuple[StoredSequence, MovePlan]:
+        """Publish the draft and move everyone to it. The first publication starts the sequence."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await self._locked(tx, tenant_id, sequence_id, revision)
+            is_first = sequence.status in (SequenceStatus.DRAFT, SequenceStatus.ARCHIVED)
+            mine = select(sequence_enrolments.c.id).where(is_enrolled(sequence.id))
+            # The order in which all code locks enrolments.
+            await tx.execute(mine.order_by(sequence_enrolments.c.contact_key).with_for_update())
+            new, old, plan = await self._prepare(tx, sequence)
+            definition = new.definition
+            await move_everyone(tx, plan, overdue, now)
+            is_new = old is None or old.definition.trigger != definition.trigger or is_first
+            await triggers.follow_events(tx, sequence.id, new, restarts=is_new)
+            if is_new:
+                zone = await self._zone_of(tx, tenant_id)
+                await triggers.reset(tx, sequence.id, tenant_id, definition.trigger, now=now, zone=zone)
+            version = (sequence.version or 0) + 1
+            await tx.execute(
+                insert(sequence_versions).values(
+                    sequence_key=sequence.id,
+                    version=version,
+                    document=orjson.dumps(sequence.draft).decode(),
+                    published_at=now,
+                    published_by=actor,
+                )
+            )
+            await self._change(
+                tx,
+                sequence,
+                version=version,
+                status=SequenceStatus.RUNNING.value if is_first else sequence.status.value,
+                trigger_kind=definition.trigger.kind.value,
+                trigger_value=definition.trigger.value,
+                reentry_days=definition.reentry,
+                list_key=definition.list_key,
+            )
+            totals = {"version": version, "stays": plan.stays, "moves": plan.moves, "ends": plan.ends}
+            await self._record(tx, tenant_id, sequence_id, actor, "publish", detail={**totals, "overdue": plan.overdue})
+            return await find_sequence(tx, tenant_id, sequence_id), plan
+
+    async def pause(self, tenant_id: int, sequence_id: str, *, actor: str) -> StoredSequence:
+        """Stop running steps. Everyone keeps their place, and new people still enter."""
+        async with self._database.write() as tx:
+            sequence = await self._in_status(tx, tenant_id, sequence_id, SequenceStatus.RUNNING)
+            await self._change(tx, sequence, status=SequenceStatus.PAUSED.value)
+            await self._record(tx, tenant_id, sequence_id, actor, "pause")
+        return replace(sequence, status=SequenceStatus.PAUSED)
+
+    async def count_overdue(self, tenant_id: int, sequence_id: str) -> int:
+        """Return how many people resuming would make overdue."""
+        async with self._database.read() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id)
+            rows = await tx.execute(select(func.count()).where(_is_overdue(sequence.id, self._clock.now())))
+        return int(rows[0][0])
+
+    async def resume(
+        self, tenant_id: int, sequence_id: str, *, overdue: OverdueChoice | None = None, actor: str
+    ) -> tuple[StoredSequence, int]:
+        """Run steps again. Raise OverdueUndecided if somebody is overdue and nobody decided what happens to them."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await self._in_status(tx, tenant_id, sequence_id, SequenceStatus.PAUSED)
+            late = _is_overdue(sequence.id, now)
+            people = int((await tx.execute(select(func.count()).where(late)))[0][0])
+            if people and overdue is None:
+                raise OverdueUndecided(people)
+            if overdue is not None:
+                await apply_choice(tx, overdue, late, now)
+            await self._change(tx, sequence, status=SequenceStatus.RUNNING.value)
+            await self._record(tx, tenant_id, sequence_id, actor, "resume", detail={"overdue": people})
+        return replace(sequence, status=SequenceStatus.RUNNING), people
+
+    async def remove(self, tenant_id: int, sequence_id: str, *, actor: str) -> None:
+        """Delete a draft that was never published. Archive any other sequence, which ends it for everyone."""
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
+            if sequence.version is None:
+                await tx.execute(delete(sequences).where(sequences.c.id == sequence.id))
+                await self._record(tx, tenant_id, sequence_id, actor, "delete")
+                return
+            rows = await tx.execute(select(sequence_enrolments.c.id).where(is_enrolled(sequence.id)))
+            await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
+            await self._change(tx, sequence, status=SequenceStatus.ARCHIVED.value)
+            await self._record(tx, tenant_id, sequence_id, actor, "archive")
+
+    async def _prepare(self, tx: Transaction, sequence: StoredSequence) -> tuple[Published, Published | None, MovePlan]:
+        """Check the draft, and plan what happens to the people in the published version."""
+        new = published_from(sequence.draft)
+        await require_known(tx, sequence.tenant_id, new.definition)
+        if sequence.version is None:
+            return new, None, NOBODY
+        old = await load_published(tx, sequence.id, sequence.version)
+        zone = await self._zone_of(tx, sequence.tenant_id)
+        return new, old, await plan_moves(tx, sequence.id, old.program, new.program, now=self._clock.now(), zone=zone)
+
+    async def _zone_of(self, tx: Transaction, tenant_id: int) -> str:
+        rows = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == tenant_id))
+        return rows[0].timezone or self._zone
+
+    async def _locked(self, tx: Transaction, tenant_id: int, sequence_id: str, revision: int | None) -> StoredSequence:
+        sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
+        if revision is not None and revision != sequence.revision:
+            raise SequenceChanged(sequence.revision)
+        return sequence
+
+    async def _in_status(
+        self, tx: Transaction, tenant_id: int, sequence_id: str, status: SequenceStatus
+    ) -> StoredSequence:
+        sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
+        if sequence.status is not status:
+            raise NotPossibleNow(f"The sequence is {sequence.status.value}, not {status.value}.")
+        return sequence
+
+    async def _change(self, tx: Transaction, sequence: StoredSequence, **values: Any) -> None:
+        changed = update(sequences).where(sequences.c.id == sequence.id)
+        await tx.execute(changed.values(updated_at=self._clock.now(), **values))
+
+    async def _record(
+        self,
+        tx: Transaction,
+        tenant_id: int,
+        sequence_id: str,
+        actor: str,
+        action: str,
+        *,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        await audit_log.record(
+            tx,
+            self._clock.now(),
+            actor=actor,
+            action=f"sequence.{action}",
+            subject=sequence_id,
+            tenant_id=tenant_id,
+            detail=detail,
+        )
+
+
+def _checked(document: Any) -> Definition:
+    """Parse a document and check its cycles and its size."""
+    definition = published_from(document).definition
+    if len(orjson.dumps(document)) > MAX_DOCUMENT_BYTES:
+        raise InvalidInput(f"The document is larger than {MAX_DOCUMENT_BYTES // 1024} KB.", field="document")
+    return definition
+
+
+def _is_overdue(sequence_key: int, now: Instant) -> Any:
+    e = sequence_enrolments.c
+    return and_(is_enrolled(sequence_key), e.due_at.is_not(None), e.due_at <= now)

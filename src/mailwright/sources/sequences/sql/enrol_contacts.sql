@@ -1,0 +1,21 @@
+-- Enrols contacts unless they are in the sequence or its re-entry rule leaves them out. An enrolment that ended because
+-- of the entry filter does not count for the rule.
+INSERT INTO sequence_enrolments (
+  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at)
+SELECT q.tenant_id, q.id, n.contact_key,
+  1 + (SELECT COUNT(*) FROM sequence_enrolments AS b WHERE b.contact_key = n.contact_key AND b.sequence_key = q.id),
+  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint)
+FROM rows(:contacts: contact_key bigint) AS n
+CROSS JOIN sequences AS q
+WHERE q.id = :sequence_key
+  AND NOT EXISTS (
+    SELECT 1 FROM sequence_enrolments AS e
+    WHERE e.contact_key = n.contact_key AND e.sequence_key = q.id AND (
+      e.ended_at IS NULL OR (
+        e.end_reason <> 'entry'
+        AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000)
+      )
+    )
+  )
+ORDER BY n.contact_key
+ON CONFLICT (sequence_key, contact_key) WHERE ended_at IS NULL DO NOTHING

@@ -1,0 +1,117 @@
+"""Watch what happens to people outside of their steps: triggers, exits, goals and the filters that they wait for."""
+
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, select, update
+
+from mailwright.audience.enrolments import end_enrolments
+from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.errors import NotDurable
+from mailwright.ops.logs import logger
+from mailwright.sources.sequences import triggers
+from mailwright.sources.sequences.definition import StepKind, TriggerKind
+from mailwright.sources.sequences.facts import fact_clause
+from mailwright.sources.sequences.program import Node, Program
+from mailwright.sources.sequences.publish import is_enrolled
+from mailwright.sources.sequences.versions import ProgramCache
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
+from mailwright.storage.tables import contacts, sequence_enrolments, sequences
+
+LOCK_OPEN_SEQUENCE = statement(__package__, "lock_open_sequence")
+SEQUENCES_TO_COMPARE = statement(__package__, "sequences_to_compare")
+
+# How often conditions are compared. An email never follows an exit, because its step checks the exits again.
+COMPARE_EVERY: Final[Instant] = MINUTE
+
+_E = sequence_enrolments.c
+
+log = logger(__name__)
+
+
+class SequenceWatch:
+    """Compares the conditions of each sequence once per minute, in one transaction per sequence."""
+
+    def __init__(self, database: Database, clock: Clock, zone: str = "UTC") -> None:
+        self._database = database
+        self._clock = clock
+        self._zone = zone
+        self._programs = ProgramCache()
+
+    async def tick(self) -> bool:
+        """Compare what is due. Return true if people entered or have something to do."""
+        async with self._database.read() as tx:
+            due = await tx.run(SEQUENCES_TO_COMPARE, before=self._clock.now() - COMPARE_EVERY)
+        has_worked = False
+        for row in due:
+            try:
+                has_worked |= await self._compare(row.id)
+            except NotDurable:
+                raise
+            except Exception:  # A sequence that cannot be compared must not block the others.
+                log.exception("sequence_not_compared", sequence=row.id)
+        return has_worked
+
+    async def _compare(self, sequence_key: int) -> bool:
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            found = await tx.run(LOCK_OPEN_SEQUENCE, sequence_key=sequence_key)
+            if not found:
+                return False
+            sequence = found[0]
+            published = await self._programs.load(tx, sequence.id, sequence.version)
+            entered = await self._enrol(tx, sequence, published.definition.trigger, now)
+            await _end(tx, sequence, published.program, now)
+            woken = await _wake(tx, sequence, published.program, now)
+            compared = update(sequences).where(sequences.c.id == sequence.id).values(compared_at=now)
+            await tx.execute(compared)
+        return bool(entered or woken)
+
+    async def _enrol(self, tx: Transaction, sequence: Any, trigger: Any, now: Instant) -> int:
+        if trigger.kind is TriggerKind.DATE_ATTRIBUTE:
+            zone = sequence.timezone or self._zone
+            return await triggers.enrol_by_date(
+                tx, sequence.id, sequence.tenant_id, trigger, last_day=sequence.last_day, now=now, zone=zone
+            )
+        return await triggers.enrol_new_members(tx, sequence.id, sequence.tenant_id, trigger, now)
+
+
+async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -> None:
+    """End the enrolments of people who reached the goal or an exit, and cancel their unsent messages."""
+    for number, reason in program.stops:
+        rows = await _lock_matching(tx, sequence, fact_clause(sequence.tenant_id, program, number, now))
+        await end_enrolments(tx, [(key, reason.value) for key in rows], now)
+
+
+async def _lock_matching(tx: Transaction, sequence: Any, clause: ColumnElement[bool]) -> list[int]:
+    """Return the enrolments of matching contacts. Contacts are locked first and in the order of all other code."""
+    enrolled = select(_E.contact_key).where(is_enrolled(sequence.id))
+    c = contacts.c
+    query = select(c.id).where(c.tenant_id == sequence.tenant_id, c.id.in_(enrolled), clause)
+    matching = [row.id for row in await tx.execute(query.order_by(c.tenant_id, c.email).with_for_update())]
+    if not matching:
+        return []
+    keys: list[int] = []
+    for start in range(0, len(matching), 5_000):
+        some = and_(is_enrolled(sequence.id), _E.contact_key.in_(matching[start : start + 5_000]))
+        keys += [row.id for row in await tx.execute(select(_E.id).where(some).order_by(_E.contact_key))]
+    return keys
+
+
+async def _wake(tx: Transaction, sequence: Any, program: Program, now: Instant) -> int:
+    """Make the step of everyone due who waits for a filter that they match now."""
+    woken = 0
+    for node in program.nodes:
+        if node.kind is StepKind.WAIT_FOR and program.event_of(node.conditions[0]) is None:
+            woken += await _wake_at(tx, sequence, program, node, now)
+    return woken
+
+
+async def _wake_at(tx: Transaction, sequence: Any, program: Program, node: Node, now: Instant) -> int:
+    clause = fact_clause(sequence.tenant_id, program, node.conditions[0], now)
+    waiting = and_(is_enrolled(sequence.id), _E.node == node.id, _E.due_at > now)
+    matching = select(contacts.c.id).where(contacts.c.tenant_id == sequence.tenant_id, clause)
+    chosen = select(_E.id).where(waiting, _E.contact_key.in_(matching))
+    await tx.execute(chosen.order_by(_E.contact_key).with_for_update())
+    rows = await tx.execute(update(sequence_enrolments).where(_E.id.in_(chosen)).values(due_at=now).returning(_E.id))
+    return len(rows)

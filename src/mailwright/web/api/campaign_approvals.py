@@ -1,0 +1,125 @@
+"""HTTP routes of plans and approvals. Only people approve: an API key can request an approval, but never give one."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Forbidden, Scope
+from mailwright.access.users import User
+from mailwright.app.wiring import Engine
+from mailwright.outbox import tenants
+from mailwright.schemas.approvals import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ApprovalRuleRequest,
+    ApprovalsResponse,
+    CampaignPlanResponse,
+    RejectionRequest,
+    approval_response,
+    approvals_response,
+    plan_response,
+)
+from mailwright.schemas.campaigns import CampaignRefused
+from mailwright.sources.api.validation import parse_strict
+from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireCampaignSender
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
+
+_PLAN = describe_responses({HTTPStatus.OK: CampaignPlanResponse}, HTTPStatus.NOT_FOUND)
+_DECISION = describe_responses(
+    {HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+)
+
+
+@router.get("/campaigns/{campaignId}/plan", responses=_PLAN)
+async def show_plan(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show what the campaign would send now, to whom and when, and whether a second person must approve it."""
+    report = await engine.campaign_approvals.report(campaignId, tenant_id=caller.tenant_id)
+    return json_response(plan_response(report))
+
+
+@router.post(
+    "/campaigns/{campaignId}/plan",
+    responses=describe_responses({HTTPStatus.OK: CampaignPlanResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def request_approval(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Request that a second person approves the campaign as it is now. A later change makes the request void.
+
+    The scope `propose` can request it for drafts that a key of the same name created and nobody else has changed.
+    """
+    actor, must_be_own = Actor(actor_of(caller), caller.tenant_id), not caller.allows(Scope.MANAGE)
+    try:
+        report = await engine.campaign_approvals.request(actor, campaignId, must_be_own=must_be_own)
+    except CampaignNotStartable as error:
+        raise CampaignRefused(error) from error
+    return json_response(plan_response(report))
+
+
+@router.delete(
+    "/campaigns/{campaignId}/plan",
+    responses=describe_responses({HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def withdraw_request(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Take back the request for an approval, or an approval. The rule of the tenant then applies again."""
+    actor = Actor(actor_of(caller), caller.tenant_id)
+    return json_response(approval_response(await engine.campaign_approvals.withdraw(actor, campaignId)))
+
+
+@router.post("/campaigns/{campaignId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_DECISION)
+async def approve(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Approve the plan with this digest, as a signed-in user who neither requested it nor last changed it."""
+    wanted = parse_strict(ApprovalRequest, await read_json(request))
+    await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
+    user = await _person(engine, caller)
+    decided = await engine.campaign_approvals.approve(user, caller.tenant_id, campaignId, wanted.digest, wanted.comment)
+    return json_response(approval_response(decided))
+
+
+@router.post("/campaigns/{campaignId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_DECISION)
+async def reject(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Reject the plan with this digest, as a signed-in user. The comment tells the requester what has to change."""
+    wanted = parse_strict(RejectionRequest, await read_json(request))
+    await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
+    user = await _person(engine, caller)
+    decided = await engine.campaign_approvals.reject(user, caller.tenant_id, campaignId, wanted.digest, wanted.comment)
+    return json_response(approval_response(decided))
+
+
+@router.get("/approvals", responses=describe_responses({HTTPStatus.OK: ApprovalsResponse}))
+async def list_approvals(engine: EngineDep, caller: CallerDep) -> Response:
+    """Show which campaigns need an approval, and list those that wait for one."""
+    return json_response(await _approvals(engine, caller))
+
+
+@router.put(
+    "/approvals",
+    openapi_extra=describe_body(ApprovalRuleRequest),
+    responses=describe_responses({HTTPStatus.OK: ApprovalsResponse}, *BODY_PROBLEMS),
+)
+async def change_rule(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
+    """Change which campaigns need an approval, as a signed-in administrator. Campaigns that wait keep waiting."""
+    wanted = parse_strict(ApprovalRuleRequest, await read_json(request))
+    await _person(engine, caller)
+    await tenants.change(
+        engine.database, caller.tenant, actor=actor_of(caller), clock=engine.clock, approval_over=wanted.over
+    )
+    return json_response(await _approvals(engine, caller))
+
+
+async def _approvals(engine: Engine, caller: Caller) -> ApprovalsResponse:
+    over = (await tenants.find(engine.database, caller.tenant)).approval_over
+    return approvals_response(over, await engine.campaign_approvals.list_waiting(caller.tenant_id))
+
+
+async def _person(engine: Engine, caller: Caller) -> User:
+    if caller.actor is None:
+        raise Forbidden("Only a signed-in user can do this. Sign in to the dashboard.")
+    return await engine.users.find(caller.actor)

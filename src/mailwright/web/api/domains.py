@@ -1,0 +1,88 @@
+"""HTTP routes of sender domains."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.app.wiring import Engine
+from mailwright.outbox.sender_domains import SenderDomain
+from mailwright.schemas.domains import (
+    DomainListResponse,
+    DomainRequest,
+    DomainResponse,
+    DomainRotationRequest,
+    domain_response,
+)
+from mailwright.sources.api.validation import parse
+from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/domains", tags=["domains"])
+
+
+@router.get("", responses=describe_responses({HTTPStatus.OK: DomainListResponse}))
+async def list_domains(engine: EngineDep, caller: CallerDep) -> Response:
+    """List the sender domains by name, with their DNS records and DKIM keys."""
+    found = await engine.sender_domains.list_all(caller.tenant_id)
+    return json_response(DomainListResponse(domains=[await _described(engine, each) for each in found]))
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    openapi_extra=describe_body(DomainRequest),
+    responses=describe_responses({HTTPStatus.CREATED: DomainResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
+)
+async def add(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
+    """Add a domain and create its DKIM keys. From now on the tenant sends only from its verified domains."""
+    wanted = parse(DomainRequest, await read_json(request))
+    made = await engine.sender_domains.add(caller.tenant_id, wanted.name, sender=wanted.sender, actor=actor_of(caller))
+    return json_response(await _described(engine, made), HTTPStatus.CREATED)
+
+
+@router.get("/{domainName}", responses=describe_responses({HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND))
+async def show(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show a domain with its DNS records, the result of the last check, and its DKIM keys."""
+    return json_response(await _described(engine, await engine.sender_domains.find(caller.tenant_id, domainName)))
+
+
+@router.delete(
+    "/{domainName}",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+)
+async def delete(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Delete a domain and its keys. Waiting messages from it fail, if the tenant has another sender domain."""
+    await engine.sender_domains.delete(caller.tenant_id, domainName, actor=actor_of(caller))
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+@router.post(
+    "/{domainName}/check",
+    responses=describe_responses({HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def check(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Look up the DNS records now. It takes at most about ten seconds."""
+    found = await engine.sender_domains.check(caller.tenant_id, domainName, actor=actor_of(caller))
+    return json_response(await _described(engine, found))
+
+
+@router.post(
+    "/{domainName}/rotate",
+    openapi_extra=describe_body(DomainRotationRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def rotate(request: Request, domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Create new DKIM keys. The old keys sign until a check sees the records of the new ones."""
+    wanted = parse(DomainRotationRequest, await read_json(request))
+    found = await engine.sender_domains.rotate(caller.tenant_id, domainName, force=wanted.force, actor=actor_of(caller))
+    return json_response(await _described(engine, found))
+
+
+async def _described(engine: Engine, domain: SenderDomain) -> DomainResponse:
+    return domain_response(domain, await engine.sender_domains.records(domain))

@@ -1,0 +1,23 @@
+"""HTTP route of the report of shadow mode."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from mailwright.outbox.shadow import load_report
+from mailwright.schemas.shadow import ShadowReportQuery, ShadowReportResponse, shadow_report_response
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import describe_responses
+from mailwright.web.bodies import json_response
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/shadow", tags=["shadow"])
+
+
+@router.get("", responses=describe_responses({HTTPStatus.OK: ShadowReportResponse}))
+async def report(engine: EngineDep, caller: CallerDep, query: Annotated[ShadowReportQuery, Query()]) -> Response:
+    """Report what shadow mode passed on, and what Mailwright would have done."""
+    found = await load_report(engine.database, caller.tenant_id, engine.clock.now(), query.days)
+    return json_response(shadow_report_response(found, engine.settings.smtp_mode))

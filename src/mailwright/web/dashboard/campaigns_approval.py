@@ -1,0 +1,113 @@
+"""The plan of a campaign, and the approval of a second person."""
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.app.wiring import Engine
+from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import describe_actor
+from mailwright.schemas.exclusions import EXCLUSION_TEXT
+from mailwright.sources.campaigns.approvals import SecondPersonRequired
+from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.web.dashboard.campaigns import find_visible, load_row, review_values, tabs_of
+from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
+from mailwright.web.session import EditorDep, ViewerDep, Visitor
+from mailwright.web.state import EngineDep
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/approvals")
+async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    """List the campaigns that wait for an approval: first those that the visitor can decide about."""
+    waiting = await engine.campaign_approvals.list_waiting(visitor.tenant_id)
+    conflicts = await engine.campaign_approvals.find_conflicts(visitor.user, waiting)
+    values: dict[str, Any] = {
+        "own": [(each, None) for each in waiting if conflicts[each.campaign_id] is None],
+        "others": [(each, conflicts[each.campaign_id]) for each in waiting if conflicts[each.campaign_id]],
+        "over": (await tenants.find(engine.database, visitor.tenant)).approval_over,
+        "describe_actor": describe_actor,
+    }
+    return await page(request, visitor, "approvals.html", **values)
+
+
+@router.get("/campaigns/{campaign_id}/approval")
+async def show(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
+    """Show the plan with everything that an approver needs."""
+    return await _page(request, engine, visitor, campaign_id)
+
+
+@router.post("/campaigns/{campaign_id}/approval/request")
+async def request_approval(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    to = f"/campaigns/{campaign_id}/approval"
+    try:
+        await engine.campaign_approvals.request(Actor(visitor.actor, visitor.tenant_id), campaign_id)
+    except (NotPossibleNow, CampaignNotStartable) as error:
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, "Approval requested. People who can approve it get an email.")
+
+
+@router.post("/campaigns/{campaign_id}/approval/withdraw")
+async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    to = f"/campaigns/{campaign_id}/approval"
+    try:
+        await engine.campaign_approvals.withdraw(Actor(visitor.actor, visitor.tenant_id), campaign_id)
+    except NotPossibleNow as error:
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, "Request withdrawn.")
+
+
+@router.post("/campaigns/{campaign_id}/approval")
+async def decide(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    """Approve or reject the plan that the page showed."""
+    form = await read_fields(request)
+    decision = form["decision"]
+    if decision not in ("approve", "reject"):
+        raise InvalidInput("choose whether to approve or to reject", field="decision")
+    decides = engine.campaign_approvals.approve if decision == "approve" else engine.campaign_approvals.reject
+    try:
+        await decides(visitor.user, visitor.tenant_id, campaign_id, form["digest"], form["comment"])
+    except InvalidInput as error:
+        return await _page(request, engine, visitor, campaign_id, error=error, comment=form["comment"])
+    except (NotPossibleNow, SecondPersonRequired) as error:
+        return redirect(request, f"/campaigns/{campaign_id}/approval", str(error), tone="bad")
+    words = "Campaign approved. It can start now." if decision == "approve" else "Campaign rejected."
+    return redirect(request, f"/campaigns/{campaign_id}/approval", words)
+
+
+async def _page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    campaign_id: str,
+    *,
+    error: MailwrightError | None = None,
+    comment: str = "",
+) -> Response:
+    line = await load_row(engine, await find_visible(engine, visitor, campaign_id))
+    report = await engine.campaign_approvals.report(campaign_id, tenant_id=visitor.tenant_id)
+    is_waiting = report.approval is not None and report.approval.status is ApprovalStatus.WAITING
+    conflict = await engine.campaign_approvals.find_conflict(visitor.user, report) if is_waiting else None
+    values: dict[str, Any] = {
+        "line": line,
+        "tabs": tabs_of(line),
+        "report": report,
+        "is_waiting": is_waiting,
+        "conflict": conflict,
+        "tolerance": TOLERANCE_PERCENT,
+        "exclusions": EXCLUSION_TEXT,
+        "describe_actor": describe_actor,
+        "zone_name": str(visitor.zone),
+        "errors": field_errors(error) if error is not None else Errors(),
+        "comment": comment,
+        **await review_values(request, engine, visitor, line.campaign),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "campaigns/approval.html", status=status, **values)

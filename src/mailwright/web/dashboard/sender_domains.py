@@ -1,0 +1,103 @@
+"""Sender domains of a tenant: DNS records, verification and DKIM keys."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.app.wiring import Engine
+from mailwright.domain.clock import DAY
+from mailwright.domain.dkim_rotation import KEPT_FOR, KeyState, keys_in
+from mailwright.domain.errors import MailwrightError
+from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, list_totals
+from mailwright.outbox.sender_domains import SenderDomain
+from mailwright.schemas.domains import DomainRequest
+from mailwright.sources.api.validation import parse
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.settings import TABS
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
+from mailwright.web.session import AdminDep, Visitor
+from mailwright.web.state import EngineDep
+
+HOME: Final = "/settings/domains"
+
+router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("")
+async def show_all(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    return await _list_page(request, engine, visitor, Fields())
+
+
+@router.post("")
+async def add(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    form = await read_fields(request)
+    try:
+        wanted = parse(DomainRequest, {"name": form["name"], "sender": form["sender"] or None})
+        made = await engine.sender_domains.add(
+            visitor.tenant_id, wanted.name, sender=wanted.sender, actor=visitor.actor
+        )
+    except MailwrightError as error:
+        return await _list_page(request, engine, visitor, form, error)
+    return redirect(request, f"{HOME}/{made.domain}", "Domain added. Publish its DNS records, then check them.")
+
+
+@router.get("/{name}")
+async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
+    found = await engine.sender_domains.find(visitor.tenant_id, name)
+    return await _page(
+        request,
+        visitor,
+        "domain",
+        domain=found,
+        records=await engine.sender_domains.records(found),
+        retired=keys_in(found.keys, KeyState.RETIRED),
+        kept_days=KEPT_FOR // 86_400_000,
+    )
+
+
+@router.post("/{name}/check")
+async def check(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
+    found = await engine.sender_domains.check(visitor.tenant_id, name, actor=visitor.actor)
+    return redirect(request, f"{HOME}/{found.domain}", _result(found))
+
+
+@router.post("/{name}/rotate")
+async def rotate(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
+    force = bool((await read_fields(request))["force"])
+    found = await engine.sender_domains.rotate(visitor.tenant_id, name, force=force, actor=visitor.actor)
+    text = "The new keys sign from now on." if force else "Publish the new records. The old keys sign until then."
+    return redirect(request, f"{HOME}/{found.domain}", text)
+
+
+@router.post("/{name}/remove")
+async def remove(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
+    await engine.sender_domains.delete(visitor.tenant_id, name, actor=visitor.actor)
+    return redirect(request, HOME, "Sender domain deleted.")
+
+
+def _result(domain: SenderDomain) -> str:
+    if not domain.is_verified:
+        return f"{domain.domain} is not verified yet: {domain.missing}."
+    if domain.is_rotating:
+        return "The new records are not visible yet. The old keys sign until then."
+    return f"{domain.domain} is verified."
+
+
+async def _list_page(
+    request: Request, engine: Engine, visitor: Visitor, form: Fields, error: MailwrightError | None = None
+) -> Response:
+    found = await engine.sender_domains.list_all(visitor.tenant_id)
+    reported = await list_totals(engine.database, visitor.tenant_id, engine.clock.now() - DEFAULT_DAYS * DAY)
+    return await _page(request, visitor, "domains", error, domains=found, form=form, reported=reported)
+
+
+async def _page(
+    request: Request, visitor: Visitor, name: str, error: MailwrightError | None = None, **values: Any
+) -> Response:
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    errors = field_errors(error) if error is not None else Errors()
+    return await page(
+        request, visitor, f"sender_domains/{name}.html", status=status, tabs=TABS, errors=errors, **values
+    )

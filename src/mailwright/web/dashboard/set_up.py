@@ -1,0 +1,235 @@
+"""The set-up of a new installation in the browser: each step can be skipped, and continued later."""
+
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Scope, parse_role
+from mailwright.app.setup import (
+    SetupProgress,
+    SetupStep,
+    StepState,
+    dismiss_checklist,
+    has_provider,
+    has_sender,
+    load_progress,
+    record_step,
+)
+from mailwright.app.setup_email import compose_test_email, record_test
+from mailwright.app.stored_settings import load_effective
+from mailwright.app.wiring import Engine
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
+from mailwright.domain.states import Status
+from mailwright.outbox import message_records
+from mailwright.outbox.audit_log import record
+from mailwright.sources.api.messages import RequestContext
+from mailwright.web.dashboard.forms import Errors, Fields, read_fields
+from mailwright.web.dashboard.installation_settings import SECRET_FIELDS, store_dkim_key
+from mailwright.web.dashboard.installation_values import installation_values, require_installation
+from mailwright.web.dashboard.settings import ROLES
+from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
+from mailwright.web.dashboard.stored_forms import provider_changes, save_changes, sender_changes, stored_errors
+from mailwright.web.request_ids import request_id_of
+from mailwright.web.session import AdminDep, Visitor
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/set-up", route_class=PageRoute, include_in_schema=False)
+
+STEPS: Final = (
+    (SetupStep.SENDER, "Sender"),
+    (SetupStep.PROVIDER, "Provider"),
+    (SetupStep.DOMAIN, "DNS records"),
+    (SetupStep.KEY, "API key"),
+    (SetupStep.TEST, "Test email"),
+    (SetupStep.TEAM, "Colleagues"),
+)
+# A message with one of these statuses changes only if a user acts.
+_FINAL: Final = (Status.SENT, Status.FAILED, Status.CANCELLED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN)
+
+
+@router.get("/continue")
+async def continue_setup(engine: EngineDep, visitor: AdminDep) -> Response:
+    """Continue with the first step that is neither done nor skipped."""
+    require_installation(visitor)
+    step = (await load_progress(engine.database)).next_step
+    return RedirectResponse("/set-up/done" if step is None else f"/set-up/{step}", HTTPStatus.SEE_OTHER)
+
+
+@router.get("/done")
+async def show_done(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    used = (await load_effective(engine.settings, engine.database)).settings
+    values: dict[str, Any] = {"has_provider": has_provider(used), "has_sender": has_sender(used)}
+    progress = await load_progress(engine.database)
+    return await page(request, visitor, "set_up/done.html", step=None, progress=progress, steps=STEPS, **values)
+
+
+@router.post("/dismiss")
+async def dismiss(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    await dismiss_checklist(engine.database)
+    return redirect(request, "/", "Checklist closed. You can open the set-up under Settings.")
+
+
+@router.post("/sender")
+async def save_sender(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    form = await read_fields(request)
+    try:
+        await save_changes(engine, visitor, sender_changes(form))
+    except (InvalidInput, ConfigurationInvalid) as error:
+        return await _step_page(request, engine, visitor, SetupStep.SENDER, form, error)
+    return await _complete(request, engine, SetupStep.SENDER)
+
+
+@router.post("/provider")
+async def save_provider(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    form = await read_fields(request, verbatim=SECRET_FIELDS)
+    try:
+        effective = await load_effective(engine.settings, engine.database)
+        await save_changes(engine, visitor, provider_changes(form, effective.settings, effective.fixed))
+    except (InvalidInput, ConfigurationInvalid) as error:
+        return await _step_page(request, engine, visitor, SetupStep.PROVIDER, form, error)
+    return await _complete(request, engine, SetupStep.PROVIDER)
+
+
+@router.post("/domain")
+async def save_domain(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Continue. The live check records whether the DNS records are correct."""
+    require_installation(visitor)
+    await record_step(engine.database, SetupStep.DOMAIN, StepState.SKIPPED)
+    return redirect(request, f"/set-up/{SetupStep.KEY}")
+
+
+@router.post("/domain/key")
+async def create_dkim_key(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    await store_dkim_key(engine, visitor)
+    return redirect(request, f"/set-up/{SetupStep.DOMAIN}", "DKIM key created. Publish its DNS record before you send.")
+
+
+@router.post("/key")
+async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Create an API key and show it once, in the response itself."""
+    require_installation(visitor)
+    form = await read_fields(request)
+    try:
+        key = await engine.keys.create(
+            visitor.tenant_id, form["name"], frozenset([Scope.SEND]), created_by=visitor.actor
+        )
+    except InvalidInput as error:
+        return await _step_page(request, engine, visitor, SetupStep.KEY, form, error)
+    await _record(engine, visitor, "key_create", key[-4:], name=form["name"], scopes=[Scope.SEND])
+    await record_step(engine.database, SetupStep.KEY, StepState.DONE)
+    return await _step_page(request, engine, visitor, SetupStep.KEY, made=key)
+
+
+@router.post("/test")
+async def send_test(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    form = await read_fields(request)
+    context = RequestContext(Caller(visitor.tenant_id, visitor.tenant, actor=visitor.actor), request_id_of(request))
+    try:
+        accepted = await engine.api_messages.send(context, compose_test_email(form["to"], engine.public_url))
+    except InvalidInput as error:
+        return await _step_page(request, engine, visitor, SetupStep.TEST, form, error)
+    return redirect(request, f"/set-up/{SetupStep.TEST}?message={accepted.outbox_id}")
+
+
+@router.get("/test/status")
+async def show_test_status(request: Request, engine: EngineDep, visitor: AdminDep, message: str) -> Response:
+    """Show what happened to the test email so far. The page asks again until it is final."""
+    require_installation(visitor)
+    found = (await message_records.find(engine.database, message, tenant_id=visitor.tenant_id)).summary
+    is_final = found.status in _FINAL
+    await record_test(engine.database, found)
+    values = {"message": found, "is_final": is_final, **await installation_values(engine, visitor)}
+    return fragment(request, visitor, "set_up/test_status.html", **values)
+
+
+@router.post("/team")
+async def add_colleague(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    """Invite a colleague by email, and show the link once, in the response itself."""
+    require_installation(visitor)
+    form = await read_fields(request)
+    try:
+        link = await engine.account_links.invite(
+            form["email"], parse_role(form["role"]), tenant_id=None, actor=visitor.actor
+        )
+    except InvalidInput as error:
+        return await _step_page(request, engine, visitor, SetupStep.TEAM, form, error)
+    await record_step(engine.database, SetupStep.TEAM, StepState.DONE)
+    return await _step_page(request, engine, visitor, SetupStep.TEAM, made=link, colleague=form["email"])
+
+
+@router.post("/{step}/skip")
+async def skip(request: Request, engine: EngineDep, visitor: AdminDep, step: SetupStep) -> Response:
+    require_installation(visitor)
+    await record_step(engine.database, step, StepState.SKIPPED)
+    return redirect(request, _after(step))
+
+
+def _shows(step: SetupStep) -> Callable[..., Coroutine[Any, Any, Response]]:
+    async def show(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+        require_installation(visitor)
+        return await _step_page(request, engine, visitor, step)
+
+    return show
+
+
+for _each in SetupStep:
+    router.add_api_route(f"/{_each}", _shows(_each), methods=["GET"])
+
+
+async def _complete(request: Request, engine: Engine, step: SetupStep) -> Response:
+    await record_step(engine.database, step, StepState.DONE)
+    return redirect(request, _after(step))
+
+
+def _after(step: SetupStep) -> str:
+    return f"/set-up/{step.following or 'done'}"
+
+
+def _before(step: SetupStep) -> str | None:
+    order = list(SetupStep)
+    position = order.index(step)
+    return None if position == 0 else f"/set-up/{order[position - 1]}"
+
+
+async def _step_page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    step: SetupStep,
+    form: Fields | None = None,
+    error: MailwrightError | None = None,
+    **more: Any,
+) -> Response:
+    progress: SetupProgress = await load_progress(engine.database)
+    values: dict[str, Any] = await installation_values(engine, visitor, form)
+    values |= {"made": None, "colleague": None, "message_id": request.query_params.get("message", ""), **more}
+    values |= {"form": form or Fields(), "roles": ROLES, "login": visitor.user.login}
+    return await page(
+        request,
+        visitor,
+        f"set_up/{step}.html",
+        status=HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY,
+        errors=Errors() if error is None else stored_errors(error),
+        step=step,
+        steps=STEPS,
+        progress=progress,
+        back=_before(step),
+        following=_after(step),
+        **values,
+    )
+
+
+async def _record(engine: Engine, visitor: Visitor, action: str, subject: str, **detail: Any) -> None:
+    now, tenant_id = engine.clock.now(), visitor.tenant_id
+    async with engine.database.write() as tx:
+        await record(tx, now, actor=visitor.actor, action=action, subject=subject, tenant_id=tenant_id, detail=detail)

@@ -1,0 +1,327 @@
+"""Invitations, forgotten passwords and notices about sign-ins, on both engines."""
+
+import re
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+
+import httpx
+import pyotp
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select
+
+from mailwright.access.account_links import INVITATION_AGE, RESET_AGE, RESET_INTERVAL
+from mailwright.access.failed_sign_ins import ADDRESS_POLICY, KNOWN_FOR
+from mailwright.access.roles import Role
+from mailwright.app.wiring import Engine
+from mailwright.audience import suppressions
+from mailwright.domain.clock import ManualClock
+from mailwright.domain.message import SEALED_LINK_MARK
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import list_entries
+from mailwright.storage.database import Database
+from mailwright.storage.tables import account_links, contacts, messages
+from mailwright.web.app import create_app
+from tests.api import an_engine
+from tests.builders import Bench, a_tenant
+from tests.standins.provider import ScriptedProvider
+
+HOME = "http://mail.example"
+PASSWORD = "correct horse battery"
+OTHER = "another pile of words"
+ADA, GRACE = "ada@example.com", "grace@example.com"
+
+
+@dataclass(frozen=True)
+class Site:
+    app: FastAPI
+    engine: Engine
+    clock: ManualClock
+    provider: ScriptedProvider
+
+    def client(self, host: str = "192.0.2.1") -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app, client=(host, 1234))
+        headers = {"Origin": HOME, "Accept": "text/html", "User-Agent": "Mozilla/5.0 (X11; Linux) Firefox/150.0"}
+        return httpx.AsyncClient(transport=transport, base_url=HOME, headers=headers)
+
+    async def sign_in(self, client: httpx.AsyncClient, login: str, password: str = PASSWORD) -> int:
+        answer = await client.post("/sign-in", data={"login": login, "password": password})
+        return answer.status_code
+
+    async def post(self, client: httpx.AsyncClient, path: str, **fields: str) -> httpx.Response:
+        """Send a form with the token of the session."""
+        found = re.search(r'name="form_token" value="([\w-]{43})"', (await client.get("/account")).text)
+        assert found is not None
+        return await client.post(path, data={"form_token": found[1], **fields})
+
+    async def emails(self) -> list[str]:
+        """Deliver what is due, and return the texts of all emails that were sent."""
+        await Bench(self.engine, self.clock).drain(self.provider)
+        parsed = [message_from_bytes(each.content, policy=policy.default) for each in self.provider.messages]
+        return [f"{each['To']} {each['Subject']}\n{each.get_body(('plain',)).get_content()}" for each in parsed]
+
+    async def link(self) -> str:
+        """Return the path of the link in the latest email."""
+        found = re.search(rf"{HOME}(/sign-in/\S+)", (await self.emails())[-1])
+        assert found is not None
+        return found[1]
+
+
+@pytest.fixture
+async def site(database: Database, clock: ManualClock) -> Site:
+    engine = an_engine(database, clock, base_url=HOME)
+    await engine.users.create(ADA, PASSWORD, Role.ADMIN, actor="test")
+    return Site(create_app(engine), engine, clock, ScriptedProvider())
+
+
+def token_of(path: str) -> str:
+    return path.partition("token=")[2]
+
+
+@pytest.mark.promise("account-links")
+async def test_invited_person_creates_their_account_once(site: Site) -> None:
+    async with site.client() as ada, site.client() as grace:
+        await site.sign_in(ada, ADA)
+        answer = await site.post(ada, "/settings/invitations", email="Grace@Example.com", role="editor", by="email")
+        assert answer.status_code == 303
+        link = await site.link()
+        assert GRACE in (await ada.get("/settings/users")).text
+        page = (await grace.get(link)).text
+        assert "with the role editor" in page
+        assert f'value="{GRACE}"' in page
+        form = {"token": token_of(link), "login": GRACE, "password": "short"}
+        refused = await grace.post("/sign-in/invitation", data=form)
+        assert (refused.status_code, "10 to 200 characters" in refused.text) == (422, True)
+        taken = await grace.post("/sign-in/invitation", data=form | {"login": ADA, "password": OTHER})
+        assert (taken.status_code, "already exists" in taken.text) == (422, True)
+        entered = await grace.post("/sign-in/invitation", data=form | {"password": OTHER})
+        assert (entered.status_code, (await grace.get("/account")).status_code) == (303, 200)
+        assert (await grace.get(link)).status_code == 404
+        again = await grace.post("/sign-in/invitation", data=form | {"login": "second", "password": OTHER})
+        assert again.status_code == 404
+    user = await site.engine.users.find(GRACE)
+    assert (user.role, user.email, user.tenant_id) == (Role.EDITOR, GRACE, None)
+
+
+@pytest.mark.promise("account-links")
+async def test_invitation_link_ends_or_is_revoked(site: Site) -> None:
+    links = site.engine.account_links
+    first = await links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA, sends_email=False)
+    second = await links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA, sends_email=False)
+    assert await site.emails() == []
+    async with site.client() as ada, site.client() as grace:
+        assert (await grace.get(first)).status_code == 404  # A new invitation replaces the one before.
+        assert (await grace.get(second)).status_code == 200
+        site.clock.advance(INVITATION_AGE)
+        assert (await grace.get(second)).status_code == 404
+        await site.sign_in(ada, ADA)
+        shown = await site.post(ada, "/settings/invitations", email=GRACE, role="viewer", by="link")
+        found = re.search(rf"{HOME}(/sign-in/invitation\?token=[\w-]+)", shown.text)
+        assert found is not None
+        assert (await grace.get(found[1])).status_code == 200
+        [invitation] = await links.list_invitations(None)
+        assert (await site.post(ada, f"/settings/invitations/{invitation.id}/revoke")).status_code == 303
+        assert (await grace.get(found[1])).status_code == 404
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_administrator_of_a_tenant_invites_to_it_only(site: Site, database: Database) -> None:
+    tenant_id = await a_tenant(database, "acme")
+    await site.engine.users.create("boss", PASSWORD, Role.ADMIN, tenant_id=tenant_id, actor="test")
+    await site.engine.account_links.invite(GRACE, Role.ADMIN, tenant_id=None, actor=ADA, sends_email=False)
+    [other] = await site.engine.account_links.list_invitations(None)
+    async with site.client() as boss:
+        await site.sign_in(boss, "boss")
+        answer = await site.post(
+            boss, "/settings/invitations", email="x@example.com", role="admin", home="", by="email"
+        )
+        assert answer.status_code == 303
+        assert GRACE not in (await boss.get("/settings/users")).text
+        assert (await site.post(boss, f"/settings/invitations/{other.id}/revoke")).status_code == 404
+    [own] = await site.engine.account_links.list_invitations(tenant_id)
+    assert (own.email, own.tenant_id) == ("x@example.com", tenant_id)
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_invitations_of_tenants_do_not_affect_each_other(site: Site, database: Database) -> None:
+    links, tenant_id = site.engine.account_links, await a_tenant(database, "acme")
+    first = await links.invite(GRACE, Role.ADMIN, tenant_id=None, actor=ADA, sends_email=False)
+    await links.invite(GRACE, Role.VIEWER, tenant_id=tenant_id, actor="boss", sends_email=False)
+    await links.invite(ADA, Role.VIEWER, tenant_id=tenant_id, actor="boss", sends_email=False)
+    async with site.client() as client:
+        assert (await client.get(first)).status_code == 200
+
+
+@pytest.mark.promise("account-links")
+@pytest.mark.parametrize("change", ["disabled", "demoted"])
+async def test_former_administrator_leaves_no_open_invitation(site: Site, change: str) -> None:
+    users, links = site.engine.users, site.engine.account_links
+    await users.create("mallory", PASSWORD, Role.ADMIN, actor="test")
+    link = await links.invite(GRACE, Role.ADMIN, tenant_id=None, actor="mallory", sends_email=False)
+    if change == "disabled":
+        await users.disable("mallory", actor=ADA)
+    else:
+        await users.change_role("mallory", Role.EDITOR, actor=ADA)
+    async with site.client() as client:
+        assert (await client.get(link)).status_code == 404
+
+
+@pytest.mark.parametrize("email", ["", "grace", "grace@", "a@b@c", "grace@example.com\r\nBcc: x@example.com", ADA])
+async def test_invalid_or_taken_address_is_not_invited(site: Site, email: str) -> None:
+    async with site.client() as ada:
+        await site.sign_in(ada, ADA)
+        answer = await site.post(ada, "/settings/invitations", email=email, role="viewer", by="email")
+    assert answer.status_code == 422
+    assert await site.engine.account_links.list_invitations(None) == []
+
+
+@pytest.mark.promise("account-links")
+async def test_forgotten_password_is_replaced_once(site: Site) -> None:
+    async with site.client() as ada, site.client() as forgetful:
+        await site.sign_in(ada, ADA)
+        answer = await forgetful.post("/sign-in/forgotten", data={"login": "ADA@example.com "})
+        link = await site.link()
+        assert "a link is on its way" in answer.text
+        form = {"token": token_of(link), "password": "short"}
+        assert (await forgetful.get(link)).status_code == 200
+        assert (await forgetful.post("/sign-in/reset", data=form)).status_code == 422
+        assert (await forgetful.post("/sign-in/reset", data=form | {"password": OTHER})).status_code == 303
+        assert (await forgetful.post("/sign-in/reset", data=form | {"password": PASSWORD})).status_code == 404
+        assert (await ada.get("/account")).status_code == 303  # All sessions ended.
+        assert await site.sign_in(forgetful, ADA) == 401
+        assert await site.sign_in(forgetful, ADA, OTHER) == 303
+    assert "Your Mailwright password was changed" in (await site.emails())[-1]
+    actions = {each.action for each in await list_entries(site.engine.database, tenant_id=None, limit=20)}
+    assert {"user_reset_request", "user_password"} <= actions
+
+
+@pytest.mark.promise("account-links")
+async def test_reset_link_ends_with_time_and_every_change(site: Site) -> None:
+    links, users = site.engine.account_links, site.engine.users
+    async with site.client() as client:
+
+        async def is_open() -> bool:
+            return (await client.get(link)).status_code == 200
+
+        for change in (
+            lambda: users.change_password(ADA, OTHER, actor="test"),
+            lambda: users.change_email(ADA, "new@example.com", actor="test"),
+            lambda: links.request_reset(ADA),
+        ):
+            site.clock.advance(RESET_INTERVAL)
+            await links.request_reset(ADA)
+            link = await site.link()
+            assert await is_open()
+            site.clock.advance(RESET_INTERVAL)
+            await change()
+            assert not await is_open()
+        link = await site.link()
+        site.clock.advance(RESET_AGE)
+        assert not await is_open()
+
+
+@pytest.mark.promise("account-links")
+async def test_reset_request_reveals_nothing_and_never_floods(site: Site, database: Database) -> None:
+    await site.engine.users.create("nomail", PASSWORD, Role.VIEWER, actor="test")
+    async with site.client() as client:
+        answers = [
+            (await client.post("/sign-in/forgotten", data={"login": login})).text
+            for login in ("nobody@example.com", "nomail", ADA, ADA, "x" * 5_000)
+        ]
+        assert len(set(answers)) == 1
+        assert len(await site.emails()) == 1
+        codes = {
+            (await client.post("/sign-in/forgotten", data={"login": f"{n}@example.com"})).status_code
+            for n in range(ADDRESS_POLICY.free_failures)
+        }
+        assert 429 in codes
+        assert await site.sign_in(client, ADA) == 303  # Such requests block no sign-in.
+    async with database.read() as tx:
+        [count] = await tx.execute(select(func.count()).select_from(account_links))
+    assert count[0] == 1
+
+
+@pytest.mark.promise("account-links")
+async def test_nobody_reads_a_link_in_the_database_or_dashboard(site: Site, database: Database) -> None:
+    await site.engine.users.create("viewer", PASSWORD, Role.VIEWER, actor="test")
+    await site.engine.account_links.request_reset(ADA)
+    token = token_of(await site.link())
+    async with database.read() as tx:
+        [message] = await tx.execute(select(messages))
+        stored = str(await tx.execute(select(account_links))) + str(message)
+    assert token not in stored
+    async with site.client() as viewer:
+        await site.sign_in(viewer, "viewer")
+        for path in ("", "/source.eml", "/frame"):
+            page = await viewer.get(f"/messages/{message.outbox_id}{path}")
+            assert token not in page.text
+            assert page.status_code in (200, 404)
+        assert SEALED_LINK_MARK.encode() in (await viewer.get(f"/messages/{message.outbox_id}/source.eml")).content
+
+
+@pytest.mark.promise("sign-in-notice")
+async def test_sign_in_from_new_network_is_reported(site: Site) -> None:
+    async with site.client() as home, site.client("198.51.100.7") as elsewhere:
+        for _ in range(2):
+            assert await site.sign_in(home, ADA) == 303
+        assert await site.emails() == []
+        assert await site.sign_in(elsewhere, ADA, OTHER) == 401
+        for _ in range(2):
+            assert await site.sign_in(elsewhere, ADA) == 303
+    [notice] = await site.emails()
+    assert "198.51.100.7, Firefox on Linux" in " ".join(notice.split())
+    site.clock.advance(2 * KNOWN_FOR)
+    async with site.client("203.0.113.5") as anywhere:
+        await site.sign_in(anywhere, ADA)
+    assert len(await site.emails()) == 2  # An account that was not used for months has a history, too.
+
+
+@pytest.mark.promise("sign-in-notice")
+async def test_new_user_is_warned_from_the_first_network_on(site: Site) -> None:
+    link = await site.engine.account_links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA, sends_email=False)
+    async with site.client() as home, site.client("198.51.100.7") as elsewhere:
+        await home.post("/sign-in/invitation", data={"token": token_of(link), "login": GRACE, "password": PASSWORD})
+        await site.sign_in(home, GRACE)
+        assert await site.emails() == []
+        await site.sign_in(elsewhere, GRACE)
+    assert len(await site.emails()) == 1
+
+
+async def test_account_emails_create_no_contacts_and_show_suppressions(site: Site, database: Database) -> None:
+    await site.engine.account_links.request_reset(ADA)
+    assert len(await site.emails()) == 1
+    async with database.read() as tx:
+        assert await tx.execute(select(contacts)) == []
+    await suppressions.add(database, site.clock, 1, ADA, reason="complaint", source="test")
+    async with site.client() as ada:
+        await site.sign_in(ada, ADA)
+        assert "Email suppressed" in (await ada.get("/settings/users")).text
+
+
+@pytest.mark.promise("second-factor")
+async def test_required_second_factor_is_set_up_before_anything_else(site: Site) -> None:
+    async with site.client() as ada:
+        await site.sign_in(ada, ADA)
+        assert (await site.post(ada, "/settings/second-factor/required")).status_code == 303
+        for path in ("/", "/campaigns", "/settings/users", "/messages"):
+            answer = await ada.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/account#second-factor")
+        refused = await site.post(ada, "/settings/second-factor/optional")
+        assert refused.headers["location"] == "/account#second-factor"
+        assert (await ada.get("/v1/campaigns")).status_code == 403
+        await site.post(ada, "/account/second-factor")
+        secret = await site.engine.second_factors.pending_secret(await site.engine.users.find(ADA))
+        code = pyotp.TOTP(secret or "").at(site.clock.now() // 1_000)
+        assert (await site.post(ada, "/account/second-factor/confirm", code=code)).status_code == 200
+        assert (await ada.get("/campaigns")).status_code == 200
+        assert (await site.post(ada, "/settings/second-factor/optional")).status_code == 303
+    assert not (await tenants.find(site.engine.database, "default")).requires_second_factor
+
+
+async def test_address_is_changed_with_the_password_only(site: Site) -> None:
+    async with site.client() as ada:
+        await site.sign_in(ada, ADA)
+        for password, email, status in ((OTHER, GRACE, 422), (PASSWORD, "grace", 422), (PASSWORD, GRACE, 303)):
+            answer = await site.post(ada, "/account/email", current=password, email=email)
+            assert answer.status_code == status
+    assert (await site.engine.users.find(ADA)).email == GRACE

@@ -1,0 +1,111 @@
+"""Approvals in the dashboard and the API: who can request, approve, reject and change the rule."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from mailwright.access.roles import Role, Scope
+from mailwright.domain.clock import ManualClock
+from mailwright.outbox import tenants
+from mailwright.sources.campaigns.records import Actor
+from mailwright.storage.database import Database
+from mailwright.web.app import create_app
+from tests.api import an_engine, client_of
+from tests.builders import DEFAULT_TENANT
+from tests.campaigns import a_definition, address_of, join
+from tests.contract.dashboard.test_entry import HOME, PASSWORD, Site
+
+PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
+
+
+@pytest.fixture
+async def site(database: Database, clock: ManualClock) -> AsyncIterator[Site]:
+    engine = an_engine(database, clock, base_url=HOME)
+    for login, role in PEOPLE.items():
+        await engine.users.create(login, PASSWORD, role, actor="test")
+    await join(database, [address_of(number) for number in range(3)])
+    app = create_app(engine)
+    yield Site(app, engine)
+    await app.state.finish()
+    await engine.close()
+
+
+@asynccontextmanager
+async def signed_in(site: Site, login: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with site.client() as client:
+        client.headers["X-Form-Token"] = await site.sign_in(client, login)
+        yield client
+
+
+async def a_draft(site: Site, actor: str = "ada") -> str:
+    made = await site.engine.campaigns.create(Actor(actor, DEFAULT_TENANT), DEFAULT_TENANT, a_definition())
+    return made.campaign_id
+
+
+async def test_second_person_approves_in_the_dashboard(site: Site) -> None:
+    campaign_id = await a_draft(site)
+    path = f"/campaigns/{campaign_id}"
+    async with signed_in(site, "ada") as ada, signed_in(site, "grace") as grace:
+        assert (await ada.post("/settings/approvals", data={"approval_over": "2"})).status_code == 303
+        checks = (await ada.get(f"{path}/checks", headers={"HX-Request": "true"})).text
+        assert "Request approval" in checks
+        assert "more than 2. Request approval." in checks
+        started = await ada.post(f"{path}/start", data={"reviewed": ""})
+        assert started.status_code == 422
+        assert (await ada.post(f"{path}/approval/request")).status_code == 303
+        own = (await ada.get(f"{path}/approval")).text
+        assert "because you requested the approval" in own
+        assert 'value="approve"' not in own
+        assert "Waiting for someone else" in (await ada.get("/approvals")).text
+        listed = (await grace.get("/")).text
+        assert "waiting for your approval" in listed
+        assert 'class="nav-count">1<' in listed
+        shown = (await grace.get(f"{path}/approval")).text
+        [digest] = re.findall(r'name="digest" value="(\w+)"', shown)
+        refused = await grace.post(f"{path}/approval", data={"digest": digest, "decision": "reject", "comment": " "})
+        assert (refused.status_code, "say what has to change" in refused.text.lower()) == (422, True)
+        assert (await grace.post(f"{path}/approval", data={"digest": digest, "decision": "approve"})).is_redirect
+        assert "grace approved it" in (await ada.get(f"{path}/approval")).text
+    await site.engine.campaigns.start(Actor("ada", DEFAULT_TENANT), campaign_id)
+
+
+async def test_void_approval_shows_the_difference(site: Site) -> None:
+    campaign_id = await a_draft(site)
+    approvals, ada = site.engine.campaign_approvals, Actor("ada", DEFAULT_TENANT)
+    requested = await approvals.request(ada, campaign_id)
+    grace = await site.engine.users.find("grace")
+    await approvals.approve(grace, DEFAULT_TENANT, campaign_id, requested.plan.digest)
+    await site.engine.campaigns.edit(ada, campaign_id, a_definition(content={"subject": "Now", "body": "<p>Late</p>"}))
+    async with signed_in(site, "grace") as client:
+        page = (await client.get(f"/campaigns/{campaign_id}/approval")).text
+    assert "Changes since the request" in page
+    assert "<del>News for {{ name }}</del> <ins>Now</ins>" in page
+    assert '<span class="is-new">+Late</span>' in page
+
+
+async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> None:
+    engine = site.engine
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
+    campaign_id = await a_draft(site, "api:robot")
+    path = f"/v1/campaigns/{campaign_id}"
+    async with client_of(site.app, await engine.keys.create(1, "robot", frozenset({Scope.PROPOSE}))) as robot:
+        plan = (await robot.post(f"{path}/plan")).json()
+        assert (plan["recipients"], plan["approval"]["status"], plan["isApprovalRequired"]) == (3, "waiting", True)
+        assert (await robot.delete(f"{path}/plan")).status_code == 403
+    decision = {"digest": plan["digest"], "comment": "Good."}
+    async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
+        assert (await key.post(f"{path}/approve", json=decision)).status_code == 403
+        assert (await key.put("/v1/approvals", json={"over": None})).status_code == 403
+        refused = await key.post(f"{path}/start")
+        assert (refused.status_code, refused.json()["code"]) == (409, "AWAITS_APPROVAL")
+        explained = (await key.get(f"{path}/explain")).json()
+        assert (explained["reason"], explained["actions"][0]["do"]) == ("awaits_approval", "show_plan")
+    async with signed_in(site, "alan") as viewer, signed_in(site, "grace") as editor, signed_in(site, "ada") as admin:
+        assert (await viewer.post(f"{path}/approve", json=decision)).status_code == 403
+        assert (await editor.put("/v1/approvals", json={"over": None})).status_code == 403
+        approved = await editor.post(f"{path}/approve", json=decision)
+        assert (approved.json()["status"], approved.json()["decidedBy"]) == ("approved", "grace")
+        assert (await admin.put("/v1/approvals", json={"over": 10})).json() == {"over": 10, "waiting": []}

@@ -1,0 +1,196 @@
+"""Steps of sequences: each happens once for each person, at its time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from mailwright.domain.clock import DAY, HOUR
+from mailwright.storage.tables import contact_tags, contacts, messages, subscriptions
+from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
+from tests.sequences import WELCOME, SequenceBench, a_wait, an_email, lists
+
+ANN = "ann@example.com"
+BOB = "bob@example.com"
+
+
+@pytest.mark.promise("sequence-steps-once")
+async def test_second_email_follows_after_the_wait(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("first"), a_wait(days=1), an_email("second"))
+    await sequences.enrol(key, ANN)
+    start = sequences.clock.now()
+    await sequences.run()
+    assert (await sequences.enrolment(key)).due_at == start + DAY
+    sequences.clock.advance(DAY - 1)
+    await sequences.run()
+    assert await sequences.recipients() == [ANN]
+    sequences.clock.advance(1)
+    await sequences.run()
+    assert await sequences.history() == [(ANN, "first", "sent", start), (ANN, "second", "sent", start + DAY)]
+    ended = await sequences.enrolment(key)
+    assert (ended.ended_at, ended.end_reason) == (start + DAY, "finished")
+
+
+@pytest.mark.promise("sequence-steps-once")
+async def test_two_runners_send_each_email_once(sequences: SequenceBench) -> None:
+    emails = [f"reader{number}@example.com" for number in range(40)]
+    await sequences.people(*emails)
+    key = await sequences.start(an_email("first"), an_email("second"))
+    await sequences.enrol(key, *emails)
+    runners = [sequences.another_runner() for _ in range(4)]
+    for _ in range(3):
+        await asyncio.gather(*(runner.tick() for runner in runners))
+    assert sorted(await sequences.recipients()) == sorted([*emails, *emails])
+    assert len(await sequences.history()) == 80
+
+
+async def test_wait_until_uses_the_contacts_zone(sequences: SequenceBench) -> None:
+    await change_tenant(sequences.database, timezone="Europe/Lisbon")
+    await sequences.people(ANN, timezone="Asia/Tokyo")
+    await sequences.people(BOB)
+    key = await sequences.start({"id": "morning", "waitUntil": {"time": "09:00", "weekdays": ["mon"]}}, an_email())
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    due = {each.email: each.due_at for each in await sequences.enrolments(key)}
+    # 2027-01-18 is the first Monday after the start, 2027-01-15 08:00 UTC.
+    assert due == {ANN: 1_800_230_400_000, BOB: 1_800_262_800_000}
+
+
+async def test_branch_and_split_decide_for_each_person(sequences: SequenceBench) -> None:
+    emails = [f"reader{number}@example.com" for number in range(60)]
+    for number, email in enumerate(emails):
+        await sequences.people(email, attributes='{"plan": "pro"}' if number % 3 == 0 else "{}")
+    halves = [{"percent": 50, "steps": [an_email("a")]}, {"percent": 50, "steps": [an_email("b")]}]
+    key = await sequences.start(
+        {
+            "id": "plan",
+            "branch": [
+                {"if": {"attribute": "plan", "is": "pro"}, "steps": [an_email("pro"), {"id": "x", "end": True}]}
+            ],
+            "else": [],
+        },
+        {"id": "halves", "split": halves},
+    )
+    await sequences.enrol(key, *emails)
+    await sequences.run()
+    sent = [(email, node) for email, node, outcome, _ in await sequences.history() if outcome == "sent"]
+    assert sorted(email for email, node in sent if node == "pro") == sorted(emails[::3])
+    shares = [node for _, node in sent if node != "pro"]
+    assert len(shares) == 40
+    assert 8 < shares.count("a") < 32
+
+
+async def test_change_is_a_fact_for_the_next_step(sequences: SequenceBench) -> None:
+    await lists(sequences, "news", "old", "main")
+    await sequences.people(ANN, list_key="main", attributes='{"plan": "free", "age": 5}')
+    change = {"addTags": ["vip"], "attributes": {"plan": "pro", "age": None}, "subscribe": ["news"]}
+    both = {"all": [{"tag": "vip"}, {"attribute": "plan", "is": "pro"}, {"list": "news"}]}
+    key = await sequences.start(
+        {"id": "change", "change": {**change, "unsubscribe": ["old"]}},
+        {"id": "is-vip", "branch": [{"if": both, "steps": [an_email("vip")]}]},
+        list="main",
+    )
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert [node for _, node, _, _ in await sequences.history()] == ["change", "is-vip", "vip"]
+    async with sequences.database.read() as tx:
+        attributes = (await tx.execute(select(contacts.c.attributes)))[0].attributes
+        tags = [row.tag for row in await tx.execute(select(contact_tags.c.tag))]
+        left = await tx.execute(select(subscriptions.c.list_key).where(subscriptions.c.unsubscribed_at.is_not(None)))
+    assert (attributes, tags, [row.list_key for row in left]) == ('{"plan":"pro"}', ["vip"], ["old"])
+
+
+async def test_unsubscribe_step_ends_its_own_sequence(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await sequences.people(ANN, list_key="news")
+    key = await sequences.start({"id": "leave", "change": {"unsubscribe": ["news"]}}, an_email(), list="news")
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert await sequences.recipients() == []
+    assert (await sequences.enrolment(key)).end_reason == "unsubscribed"
+
+
+async def test_notification_names_the_person(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, name="Ann")
+    body = {"to": "team@example.com", "subject": "A new customer", "text": "Call them."}
+    key = await sequences.start({"id": "tell", "notify": body})
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    async with sequences.database.read() as tx:
+        [row] = await tx.execute(select(messages.c.to_email, messages.c.payload, messages.c.is_bulk))
+    assert row.to_email == "team@example.com"
+    assert not row.is_bulk
+    assert "Ann <ann@example.com> reached the step tell of the sequence Welcome." in row.payload
+
+
+async def test_loop_repeats_once_for_each_wait(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("again"), a_wait("hour", hours=1), {"id": "back", "goTo": "again"})
+    await sequences.enrol(key, ANN)
+    await sequences.run_for(3 * HOUR, HOUR)
+    assert await sequences.recipients() == [ANN] * 4
+
+
+@pytest.mark.promise("sequence-failures-visible")
+async def test_failed_step_waits_for_a_retry_or_a_skip(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    await sequences.people("cid@example.com", attributes='{"plan": "pro"}')
+    key = await sequences.start(an_email(), a_wait(), an_email("second"))
+    await sequences.engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Your {{ plan }}", html="<p>1</p>", text=None)
+    await sequences.enrol(key, ANN, BOB, "cid@example.com")
+    await sequences.run()
+    assert await sequences.recipients() == ["cid@example.com"]
+    failures = {each.email: each.failure for each in await sequences.enrolments(key) if each.failure}
+    assert list(failures) == [BOB, ANN]
+    assert failures[ANN] == (
+        "The template welcome needs plan, which the contact does not have. "
+        "Add the value to the contact or to the step, then retry."
+    )
+    enrolments = sequences.engine.sequences.enrolments
+    assert await enrolments.retry(DEFAULT_TENANT, key, email=BOB, skips=True, actor="test") == 1
+    async with sequences.database.write() as tx:
+        await tx.execute(update(contacts).where(contacts.c.email == ANN).values(attributes='{"plan": "pro"}'))
+    assert await enrolments.retry(DEFAULT_TENANT, key, email=None, skips=False, actor="test") == 1
+    await sequences.run()
+    outcomes = {email: outcome for email, node, outcome, _ in await sequences.history() if node == "first"}
+    assert outcomes == {ANN: "sent", BOB: "skipped", "cid@example.com": "sent"}
+    assert await sequences.recipients() == ["cid@example.com", ANN]
+
+
+async def test_ineligible_person_is_not_enrolled(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    await a_contact(sequences.database, BOB)
+    key = await sequences.start()
+    result = await sequences.enrol(key, ANN, BOB, "nobody@example.com")
+    assert (result.enrolled, result.already_in, result.not_eligible, result.unknown) == (1, 0, 1, 1)
+    assert (await sequences.enrol(key, ANN)).already_in == 1
+
+
+@pytest.mark.parametrize(
+    ("reentry", "after", "runs"), [("never", 9, 1), ({"afterDays": 3}, 2, 1), ({"afterDays": 3}, 3, 2), ("each", 0, 2)]
+)
+async def test_person_enters_again_by_the_rule(sequences: SequenceBench, reentry: Any, after: int, runs: int) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(reentry=reentry)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    sequences.clock.advance(after * DAY)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert await sequences.recipients() == [ANN] * runs
+
+
+async def test_entry_filter_does_not_use_up_the_only_run(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(entry={"tag": "vip"})
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert (await sequences.enrolment(key)).end_reason == "entry"
+    async with sequences.database.write() as tx:
+        [row] = await tx.execute(select(contacts.c.id))
+        await tx.execute(contact_tags.insert().values(contact_key=row.id, tag="vip", tenant_id=DEFAULT_TENANT))
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert await sequences.recipients() == [ANN]

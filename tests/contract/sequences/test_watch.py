@@ -1,0 +1,189 @@
+"""Outside of steps: triggers by segment and date, exits during a wait, and filters that people wait for."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mailwright.audience import contacts, segments
+from mailwright.audience.contact_events import ContactEvents, EventStatus, NewContactEvent
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from tests.builders import DEFAULT_TENANT, change_tenant, statuses
+from tests.sequences import SequenceBench, a_wait, an_email
+
+ANN = "ann@example.com"
+BOB = "bob@example.com"
+PRO = {"attribute": "plan", "is": "pro"}
+
+
+async def set_attributes(at: SequenceBench, email: str, **attributes: Any) -> None:
+    change = contacts.ContactChange(attributes=attributes)
+    await contacts.put(at.database, at.clock, DEFAULT_TENANT, email, change)
+
+
+async def a_segment(at: SequenceBench) -> None:
+    await segments.create(at.database, at.clock, DEFAULT_TENANT, "pros", filter_=PRO)
+
+
+@pytest.mark.parametrize("trigger", ["entersSegment", "leavesSegment"])
+async def test_segment_starts_the_sequence_for_changes_only(sequences: SequenceBench, trigger: str) -> None:
+    await sequences.people(ANN, attributes='{"plan": "pro"}')
+    await sequences.people(BOB)
+    await a_segment(sequences)
+    key = await sequences.start(trigger={trigger: "pros"}, reentry="each")
+    await sequences.watch()
+    assert await sequences.enrolments(key) == []
+    await set_attributes(sequences, ANN, plan="free")
+    await set_attributes(sequences, BOB, plan="pro")
+    for _ in range(2):
+        sequences.clock.advance(MINUTE)
+        await sequences.watch()
+        await sequences.run()
+    assert await sequences.recipients() == [BOB if trigger == "entersSegment" else ANN]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "birthday", "starts"),
+    [
+        ({"daysBefore": 3, "yearly": True}, "1990-01-20", "2027-01-17T09:00"),
+        ({"daysAfter": 0, "yearly": True}, "1992-02-29", "2027-02-28T09:00"),
+        ({"daysAfter": 10}, "2027-01-10", "2027-01-20T09:00"),
+        ({"daysAfter": 10}, "1990-01-10", None),
+        ({}, "soon", None),
+    ],
+)
+async def test_date_starts_the_sequence_on_its_day(
+    sequences: SequenceBench, trigger: dict[str, Any], birthday: str, starts: str | None
+) -> None:
+    await change_tenant(sequences.database, timezone="Europe/Lisbon")
+    await sequences.people(ANN, attributes=f'{{"birthday": "{birthday}"}}')
+    await sequences.people(BOB)
+    key = await sequences.start(trigger={"dateAttribute": "birthday", **trigger}, reentry="each")
+    for _ in range(50 * 4):
+        sequences.clock.advance(6 * HOUR)
+        await sequences.watch()
+    found = await sequences.enrolments(key)
+    days = [f"{datetime.fromtimestamp(each.entered_at / 1000, UTC):%Y-%m-%d}" for each in found]
+    assert days == ([] if starts is None else [starts[:10]])
+
+
+async def test_date_missed_for_days_is_made_up_for(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, attributes='{"renewal": "2027-01-16"}')
+    await sequences.people(BOB, attributes='{"renewal": "2027-01-20"}')
+    key = await sequences.start(trigger={"dateAttribute": "renewal", "at": "07:00"})
+    sequences.clock.advance(7 * DAY)  # No worker ran until 2027-01-22.
+    await sequences.watch()
+    assert [each.email for each in await sequences.enrolments(key)] == [BOB]
+
+
+@pytest.mark.promise("sequence-exits")
+@pytest.mark.parametrize("name", ["exits", "goal"])
+async def test_exit_during_a_wait_cancels_the_unsent_email(sequences: SequenceBench, name: str) -> None:
+    await sequences.people(ANN, BOB)
+    condition = [PRO] if name == "exits" else PRO
+    key = await sequences.start(an_email(), a_wait(), an_email("second"), **{name: condition})
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    await set_attributes(sequences, ANN, plan="pro")
+    sequences.clock.advance(MINUTE)
+    await sequences.watch()
+    reasons = {each.email: each.end_reason for each in await sequences.enrolments(key)}
+    assert reasons == {ANN: name.removesuffix("s"), BOB: None}
+    assert await statuses(sequences.database) == {"CANCELLED": 1, "PENDING": 1}
+
+
+@pytest.mark.parametrize(("happens", "path"), [(True, "yes"), (False, "no")])
+async def test_wait_for_a_filter_ends_early_or_by_timeout(sequences: SequenceBench, happens: bool, path: str) -> None:
+    await sequences.people(ANN)
+    wait = {
+        "id": "until-pro",
+        "waitFor": {"filter": PRO, "timeout": {"days": 2}},
+        "then": [an_email("yes")],
+        "else": [an_email("no")],
+    }
+    key = await sequences.start(wait)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    start = sequences.clock.now()
+    if happens:
+        await set_attributes(sequences, ANN, plan="pro")
+        sequences.clock.advance(MINUTE)
+        await sequences.watch()
+        await sequences.run()
+    else:
+        await sequences.run_for(2 * DAY, DAY)
+    sent = [(node, at - start) for _, node, outcome, at in await sequences.history() if outcome == "sent"]
+    assert sent == [(path, MINUTE if happens else 2 * DAY)]
+
+
+async def happen(at: SequenceBench, name: str, *emails: str, ago: Instant = 0, number: int = 0) -> None:
+    """Report an event of each contact that occurred some time ago."""
+    now = at.clock.now()
+    events = [
+        NewContactEvent(DEFAULT_TENANT, f"{name}-{email}-{number}", email, name, "{}", now - ago) for email in emails
+    ]
+    service = ContactEvents(at.database, at.clock)
+    assert set(await service.accept(events)) == {EventStatus.ACCEPTED}
+    await service.close()
+
+
+async def test_event_starts_the_sequence_once_each(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB, "cid@example.com")
+    await happen(sequences, "order.placed", ANN)  # Before it is published.
+    key = await sequences.start(trigger={"event": "order.placed"}, reentry="each")
+    await happen(sequences, "order.placed", BOB, "stranger@example.com")
+    await happen(sequences, "order.shipped", ANN)
+    await happen(sequences, "order.placed", "cid@example.com", ago=3 * DAY)  # Late: reported as history.
+    for _ in range(2):
+        await sequences.watch()
+        await sequences.run()
+    assert [(each.email, each.entered_because) for each in await sequences.enrolments(key)] == [
+        (BOB, "event order.placed")
+    ]
+    await happen(sequences, "order.placed", BOB, number=2)
+    await sequences.watch()
+    await sequences.run()
+    assert await sequences.recipients() == [BOB, BOB]
+
+
+async def test_many_events_of_one_person_start_one_run(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email(), a_wait(), trigger={"event": "page.viewed"}, reentry="each")
+    now = sequences.clock.now()
+    events = [NewContactEvent(DEFAULT_TENANT, f"e{number}", ANN, "page.viewed", "{}", now) for number in range(2_500)]
+    service = ContactEvents(sequences.database, sequences.clock)
+    await service.accept(events)
+    await service.close()
+    await sequences.watch()
+    await sequences.run()
+    assert len(await sequences.enrolments(key)) == 1
+    assert await sequences.recipients() == [ANN]
+
+
+@pytest.mark.promise("sequence-exits")
+async def test_event_can_be_an_exit(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    key = await sequences.start(an_email(), a_wait(), an_email("second"), exits=[{"event": {"name": "order.placed"}}])
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    await happen(sequences, "order.placed", ANN)
+    await sequences.run_for(DAY, DAY)
+    assert {each.email: each.end_reason for each in await sequences.enrolments(key)} == {ANN: "exit", BOB: "finished"}
+
+
+async def test_wait_for_an_event_ignores_earlier_ones(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    wait = {"waitFor": {"event": "order.placed", "timeout": {"days": 2}}}
+    key = await sequences.start({"id": "buys", **wait, "then": [an_email("yes")], "else": [an_email("no")]})
+    await happen(sequences, "order.placed", ANN, BOB)
+    sequences.clock.advance(1)
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    sequences.clock.advance(HOUR)
+    await happen(sequences, "order.placed", ANN, number=2)
+    await sequences.watch()
+    await sequences.run()
+    assert await sequences.recipients() == [ANN]
+    await sequences.run_for(2 * DAY, HOUR)
+    sent = {email: node for email, node, outcome, _ in await sequences.history() if outcome == "sent"}
+    assert sent == {ANN: "yes", BOB: "no"}

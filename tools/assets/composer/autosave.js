@@ -1,0 +1,216 @@
+// Save every change: at first in this browser, so that a crash or a lost connection loses nothing, then on the server.
+
+import { ask, h, toast } from "./dom.js";
+
+const PAUSE_MS = 700;
+const RETRY_MS = 5_000;
+const PRESENCE_MS = 5_000;
+
+export class Autosave {
+  constructor(store, context, { path, locale, revision, baseVersion, user, tenant, templateId, hasDraft }) {
+    Object.assign(this, { store, context, path, locale, revision, baseVersion, user });
+    this.key = `mailwright.draft:${tenant}:${templateId}:${locale}`;
+    // A reloaded page counts as the same editor.
+    this.editor = sessionStorage.getItem("mailwright.editor") ?? Math.random().toString(36).slice(2);
+    sessionStorage.setItem("mailwright.editor", this.editor);
+    // Whether the screen shows the last saved version.
+    this.isPublished = !hasDraft;
+    this.isDirty = false;
+    this.isBlocked = false;
+    this.saving = null;
+    store.addEventListener("change", () => this.#changed());
+    addEventListener("online", () => this.isDirty && this.save());
+    addEventListener("beforeunload", (event) => this.isDirty && event.preventDefault());
+    addEventListener("pagehide", () => this.#leave());
+    // A second tab may have signed in again while this one waited.
+    addEventListener("focus", () => this.isSignedOut && this.#resume());
+    this.#watchOthers();
+  }
+
+  /** What this browser kept and the server does not have, or null. */
+  kept(state) {
+    try {
+      const kept = JSON.parse(localStorage.getItem(this.key));
+      const isNews = kept && JSON.stringify([kept.document, kept.subject]) !== JSON.stringify([state.document, state.subject]);
+      if (!isNews) localStorage.removeItem(this.key);
+      return isNews ? kept : null;
+    } catch {
+      return null;
+    }
+  }
+
+  forget() {
+    localStorage.removeItem(this.key);
+  }
+
+  #changed() {
+    this.isDirty = true;
+    this.isPublished = false;
+    try {
+      localStorage.setItem(this.key, JSON.stringify({ ...this.store.state, revision: this.revision, at: Date.now() }));
+    } catch {
+      // A full or disabled storage must not stop the work; the server still saves.
+    }
+    if (this.isBlocked || this.isSignedOut) return;
+    if (!this.saving) this.context.showState("pending", "Unsaved changes");
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.save(), PAUSE_MS);
+  }
+
+  /** Save now. Resolves with whether the server has everything. */
+  async save() {
+    clearTimeout(this.timer);
+    if (this.saving) await this.saving;
+    if (!this.isDirty) return true;
+    if (this.isBlocked) return false;
+    this.saving = this.#put();
+    await this.saving;
+    this.saving = null;
+    return !this.isDirty;
+  }
+
+  async #put() {
+    const { state } = this.store;
+    this.context.showState("saving", "Saving…");
+    try {
+      const saved = await this.context.api.send("PUT", `${this.path}/autosave`, { document: state.document, subject: state.subject, locale: this.locale, baseRevision: this.revision, baseVersion: this.baseVersion });
+      this.revision = saved.revision;
+      this.isSignedOut = false;
+      if (this.store.state === state) this.#settled(`Draft saved ${saved.savedAtText}`);
+      else this.#changed();
+    } catch (error) {
+      this.failed(error);
+    }
+  }
+
+  #settled(text) {
+    this.isDirty = false;
+    this.forget();
+    this.context.showState("saved", text);
+  }
+
+  /** The server published or discarded the draft: what is on the screen is what it has. */
+  settle(revision, baseVersion, text) {
+    Object.assign(this, { revision, baseVersion, isPublished: true });
+    this.#settled(text);
+  }
+
+  failed(error) {
+    const retry = () => (this.timer = setTimeout(() => this.save(), RETRY_MS));
+    switch (error.kind) {
+      case "offline":
+        this.context.showState("offline", "Offline: kept in this browser");
+        return retry();
+      case "signIn":
+        return this.#askSignIn();
+      case "conflict":
+        this.isBlocked = true;
+        this.context.showState("conflict", "Not saved: changed by someone else");
+        return this.#resolve(error.body);
+      case "refused":
+        this.context.showState("problem", error.message);
+        return undefined;
+      default:
+        this.context.showState("problem", `${error.message} Kept in this browser.`);
+        return retry();
+    }
+  }
+
+  #askSignIn() {
+    this.isSignedOut = true;
+    this.context.showState("offline", "Signed out: kept in this browser");
+    if (this.signInBox) return;
+    const next = encodeURIComponent("/composer/signed-in");
+    this.signInBox = h("div", { class: "c-banner is-warning", role: "alert" },
+      h("span", {}, "Your session has ended. Nothing is lost: sign in, and your changes are saved."),
+      h("a", { class: "button is-small is-primary", href: `/sign-in?next=${next}`, target: "_blank", rel: "opener" }, "Sign in"),
+      h("button", { type: "button", class: "button is-small", onclick: () => this.#resume() }, "I have signed in"));
+    this.context.banners.append(this.signInBox);
+  }
+
+  async #resume() {
+    try {
+      await this.context.api.renew();
+    } catch {
+      return;
+    }
+    this.signInBox?.remove();
+    this.signInBox = null;
+    this.isSignedOut = false;
+    this.isDirty = true;
+    await this.save();
+  }
+
+  // Two editors.
+
+  /** Nothing is lost: mine becomes a copy, or theirs is taken and mine stays in the history of this browser. */
+  async #resolve(theirs) {
+    const mine = this.store.state;
+    const body = h("div", { class: "stack" },
+      h("p", {}, `${theirs.savedBy.replace(/^(the|another) /, (word) => word[0].toUpperCase() + word.slice(1))} ${theirs.isPublished ? "published" : "saved"} this email at ${theirs.savedAtText}, after you opened it. Your changes are kept in this browser until you decide.`));
+    for (;;) {
+      const choice = await ask({ title: "Two people changed this email", body, buttons: [["copy", "Keep mine as a copy", "primary"], ["theirs", "Take theirs"], ["compare", "Compare"], ["", "Decide later"]] });
+      if (choice === "compare") {
+        await this.context.compare(mine, theirs);
+        continue;
+      }
+      if (choice === "copy") return this.#copy(mine, theirs);
+      if (choice === "theirs") return this.#take(theirs);
+      return this.#postpone(theirs);
+    }
+  }
+
+  async #copy(mine, theirs) {
+    try {
+      const made = await this.context.api.post(`${this.path}/copy`, { ...mine, locale: this.locale, baseVersion: this.baseVersion });
+      this.isDirty = false;
+      this.forget();
+      location.assign(made.path);
+    } catch (error) {
+      toast(error.message);
+      await this.#resolve(theirs);
+    }
+  }
+
+  #take(theirs) {
+    Object.assign(this, { revision: theirs.revision, baseVersion: theirs.baseVersion, isBlocked: false });
+    this.store.change({ document: theirs.document, subject: theirs.subject });
+    toast(`This is what ${theirs.savedBy} saved. Undo brings yours back.`);
+  }
+
+  #postpone(theirs) {
+    const box = h("div", { class: "c-banner is-warning", role: "alert" },
+      h("span", {}, `Not saved: ${theirs.savedBy} changed this email too.`),
+      h("button", { type: "button", class: "button is-small", onclick: () => (box.remove(), this.#resolve(theirs)) }, "Decide"));
+    this.context.banners.append(box);
+  }
+
+  /** Tell who else has this email open, before there is a conflict. */
+  async #watchOthers() {
+    for (;;) {
+      if (!document.hidden && !this.isSignedOut) {
+        const seen = await this.context.api.post(`${this.path}/presence`, { editor: this.editor, locale: this.locale }).catch(() => null);
+        if (seen) this.#showOthers(seen);
+      }
+      await new Promise((resolve) => setTimeout(resolve, PRESENCE_MS));
+    }
+  }
+
+  /** Others need no warning about a closed tab. */
+  #leave() {
+    const headers = { "Content-Type": "application/json", "X-Form-Token": this.context.api.formToken };
+    fetch(`${this.path}/presence`, { method: "POST", headers, keepalive: true, body: JSON.stringify({ editor: this.editor, locale: this.locale, isLeaving: true }) }).catch(() => null);
+  }
+
+  #showOthers({ others, revision, savedBy }) {
+    const names = [...new Set(others)];
+    const text = names.length === 0 ? "" : names.every((name) => name === this.user) ? "You have this email open in another tab or browser." : `${names.filter((name) => name !== this.user).join(" and ")} ${names.length > 1 ? "are" : "is"} editing this email too.`;
+    const isBehind = revision > this.revision && !this.saving && !this.isBlocked;
+    const news = isBehind ? ` ${savedBy} saved a newer draft: reload to see it.` : "";
+    this.othersBox ??= h("div", { class: "c-banner is-info", role: "status" });
+    if (!this.othersBox.isConnected) this.context.banners.append(this.othersBox);
+    const all = (text + news).trim();
+    if (this.othersBox.textContent !== all) this.othersBox.textContent = all;
+    this.othersBox.hidden = !all;
+  }
+}
