@@ -152,7 +152,8 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         await killed.wait()
         await service.process.wait()
     taken = list(stage.ses.messages)
-    assert len(taken) == 50
+    # A request that was under way when the process was killed may still arrive.
+    assert len(taken) in range(50, 60)
 
     stage.notion.answer(Answer(503))
     before = len(stage.notion.requests)
@@ -163,15 +164,15 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
         # At its configured rate the rest would take minutes. The recipients are the same at any rate.
         await _lift_pace(client, key, run_id)
         await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all messages")
-        # Messages in flight when the process was killed are in doubt until SES reports.
-        for message in taken[-5:]:
+        # Messages in flight when the process was killed are in doubt until SES reports: a few, or many if it was slow.
+        for message in taken[-20:]:
             await _tell(stage.signer, client, message)
         await until(lambda: any(page in each.path for each in stage.notion.requests[before:]), "the first try")
         assert stage.notion.cells(page)["Status"] is None
         stage.notion.forget_rules()
         await stage.written_back(lambda: stage.notion.cells(page)["Sent Count"] == 495, "the report")
         await stage.written_back(lambda: len(stage.notion.rows(stage.errors)) == 4, "the errors")
-        await stage.written_back(lambda: stage.notion.cells(page)["Delivered Count"] == 5, "the deliveries")
+        await stage.written_back(lambda: stage.notion.cells(page)["Delivered Count"] == 20, "the deliveries")
         await stage.written_back(lambda: len(stage.supabase.rows("send_logs")) >= len(everyone), "the logs")
 
     counted = Counter(stage.reached)
