@@ -245,7 +245,7 @@ def a_dashboard(
 def a_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        expect.set_options(timeout=20_000)  # A long limit, because the machine may be busy.
+        expect.set_options(timeout=30_000)  # A long limit, because the machine may be busy.
         yield browser
         browser.close()
 

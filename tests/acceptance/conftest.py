@@ -24,6 +24,6 @@ def browser() -> Iterator[Browser]:
 def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
     page = dashboard.sign_in(context)
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(30_000)
     yield page
     context.close()

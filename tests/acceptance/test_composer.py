@@ -452,7 +452,7 @@ def test_two_editors_are_warned_and_lose_nothing(
 ) -> None:
     compose(dashboard, other, template_id)
     expect(other.locator("#composer-banners")).to_contain_text("ada is editing this email too.")
-    expect(editor.locator("#composer-banners")).to_contain_text("grace is editing this email too.", timeout=15_000)
+    expect(editor.locator("#composer-banners")).to_contain_text("grace is editing this email too.")
     other.get_by_role("textbox", name="Subject").fill("From Grace")
     expect_saved(other)
     editor.get_by_role("textbox", name="Subject").fill("From Ada")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 def ada(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
     page = dashboard.sign_in(context)
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(30_000)
     yield page
     context.close()
 
@@ -134,7 +134,7 @@ def test_new_email_appears_in_open_mailbox(dashboard: Dashboard, ada: Page) -> N
     [waiting] = some(dashboard, "PENDING")
     now = {"claimable_at": 0, "next_attempt_at": None, "defer_reason": None}
     change(dashboard, update(deliveries).where(deliveries.c.message_key == waiting.id).values(**now))
-    expect(ada.locator(".inbox li")).to_have_count(before + 1, timeout=15_000)
+    expect(ada.locator(".inbox li")).to_have_count(before + 1)
     ada.locator(".inbox a").first.click()
     expect(ada.locator(".envelope")).to_contain_text(waiting.to_email)
     frame = ada.locator(".email-frame iframe")
@@ -226,7 +226,7 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     expect(ada.get_by_text("3 rows, 3 columns.")).to_be_visible()
     expect(ada.get_by_text("line 4 repeats an earlier address")).to_be_visible()
     ada.get_by_role("button", name="Start import").click()
-    expect(ada.locator("#import .status")).to_have_text("Completed", timeout=15_000)
+    expect(ada.locator("#import .status")).to_have_text("Completed")
     assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
     expect(ada.get_by_role("region", name="Rejected rows").locator("tbody tr")).to_have_text(
         re.compile("3.*nobody.*not an email")

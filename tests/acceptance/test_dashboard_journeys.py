@@ -52,7 +52,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("button", name="Show preview").click()
         expect(page.locator("tbody")).to_contain_text("Reader 4")
         page.get_by_role("button", name="Start import").click()
-        expect(page.locator("#import .status")).to_have_text("Completed", timeout=15_000)
+        expect(page.locator("#import .status")).to_have_text("Completed")
 
         # Begin a campaign with a starter, change it in the composer and send a test email.
         page.get_by_role("link", name="Campaigns").click()
@@ -93,7 +93,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         expect(page.locator(".checks")).to_contain_text("6 recipients at this time")
         page.get_by_role("button", name="Send now").click()
         page.locator("#confirm-yes").click()
-        expect(page.locator("#progress")).to_contain_text("4 of 6", timeout=15_000)
+        expect(page.locator("#progress")).to_contain_text("4 of 6")
         expect(page.locator("#header")).to_contain_text(re.compile(r"Hourly limit reached until \S+"))
 
         # Pause and resume it, remove the limit, and let it finish.
@@ -104,7 +104,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_label("Emails per hour").fill("")
         page.get_by_role("button", name="Save limits").click()
         page.get_by_role("link", name="Progress").click()
-        expect(page.locator("#progress")).to_contain_text("100 %", timeout=15_000)
+        expect(page.locator("#progress")).to_contain_text("100 %")
         page.get_by_role("link", name="Report", exact=True).click()
         expect(page.locator(".figure", has_text="Sent")).to_contain_text("of 6")
         context.close()

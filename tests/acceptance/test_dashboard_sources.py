@@ -47,7 +47,7 @@ def alan(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
 def signed_in(dashboard: Dashboard, browser: Browser, login: str) -> Iterator[Page]:
     context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
     page = dashboard.sign_in(context, login)
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(30_000)
     yield page
     context.close()
 

@@ -126,7 +126,7 @@ class Desk:
 
     async def page(self, **options: Any) -> Page:
         context = await self.browser.new_context(java_script_enabled=False, viewport=DESK, **options)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(30_000)
         page = await context.new_page()
         page.on("console", lambda message: self.complaints.append(message.text))
         page.on("request", lambda request: self.requests.append(request.url))
