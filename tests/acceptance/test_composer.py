@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from mailwright.content.template_drafts import DraftKey
 from mailwright.outbox.message_records import MessageSearch, search
@@ -438,6 +438,20 @@ def test_offline_changes_survive_a_crash(dashboard: Dashboard, editor: Page, tem
     expect(crashed.get_by_role("textbox", name="Subject")).to_have_text("Written on a train")
     expect_saved(crashed)
     assert draft_of(dashboard, template_id).subject == "Written on a train"
+
+
+def test_lost_response_is_no_conflict_with_oneself(dashboard: Dashboard, editor: Page, template_id: str) -> None:
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    subject = editor.get_by_role("textbox", name="Subject")
+    editor.route("**/autosave", lose, times=1)
+    subject.fill("Saved, not confirmed")
+    expect(editor.locator("#composer-state")).to_have_text("Offline: kept in this browser")
+    subject.fill("Written since")
+    expect_saved(editor)
+    assert draft_of(dashboard, template_id).subject == "Written since"
 
 
 @pytest.fixture

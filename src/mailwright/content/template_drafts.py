@@ -4,7 +4,7 @@ Each save names the revision that its browser read. If another browser saved sin
 gets what the other one saved.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -60,6 +60,13 @@ class SavedDraft(DraftContent):
     saved_by: str
     saved_at: Instant
 
+    @property
+    def content(self) -> DraftContent:
+        """What was saved, without who saved it and when."""
+        return DraftContent(
+            revision=self.revision, base_version=self.base_version, subject=self.subject, document=self.document
+        )
+
 
 class DraftChanged(MailwrightError):
     """Someone else saved this draft since it was opened."""
@@ -95,7 +102,10 @@ class TemplateDrafts:
         return rows[0].saved_by if rows else None
 
     async def save(self, key: DraftKey, content: DraftContent, *, actor: str) -> SavedDraft:
-        """Save a draft if its revision is the current one, 0 for the first. Otherwise raise `DraftChanged`."""
+        """Save a draft if its revision is the current one, 0 for the first. Otherwise raise `DraftChanged`.
+
+        A browser that got no response saves the same content again: this is not a change by someone else.
+        """
         document = None if content.document is None else orjson.dumps(content.document).decode()
         if document is not None and len(document.encode()) > MAX_DRAFT_BYTES:
             raise InvalidInput(
@@ -121,6 +131,8 @@ class TemplateDrafts:
             current = await self.find(key)
             if current is None:
                 raise InvalidInput("This draft does not exist. Reload the page.", field="baseRevision")
+            if current.saved_by == actor and replace(content, revision=current.revision) == current.content:
+                return current
             raise DraftChanged(current)
         return SavedDraft(
             revision=rows[0].revision,

@@ -40,6 +40,14 @@ async def test_stale_save_is_refused_with_the_other(drafts: TemplateDrafts) -> N
     assert await drafts.find(NEWS) == second
 
 
+async def test_save_without_a_response_can_be_repeated(drafts: TemplateDrafts) -> None:
+    for revision in (0, 1):
+        saved = await drafts.save(NEWS, content(revision, subject=f"Text {revision}"), actor="ada")
+        assert await drafts.save(NEWS, content(revision, subject=f"Text {revision}"), actor="ada") == saved
+        with pytest.raises(DraftChanged):
+            await drafts.save(NEWS, content(revision, subject=f"Text {revision}"), actor="grace")
+
+
 async def test_only_one_browser_begins_a_draft(drafts: TemplateDrafts) -> None:
     names = [f"user{number}" for number in range(8)]
     results = await asyncio.gather(

@@ -18,6 +18,8 @@ export class Autosave {
     this.isDirty = false;
     this.isBlocked = false;
     this.saving = null;
+    // What the server may have although it did not confirm it. Saving exactly this again is not a conflict.
+    this.unconfirmed = null;
     store.addEventListener("change", () => this.#changed());
     addEventListener("online", () => this.isDirty && this.save());
     addEventListener("beforeunload", (event) => this.isDirty && event.preventDefault());
@@ -70,13 +72,17 @@ export class Autosave {
   }
 
   async #put() {
-    const { state } = this.store;
+    const isRepeat = this.unconfirmed !== null;
+    const state = this.unconfirmed ?? this.store.state;
+    this.unconfirmed = state;
     this.context.showState("saving", "Saving…");
     try {
       const saved = await this.context.api.send("PUT", `${this.path}/autosave`, { document: state.document, subject: state.subject, locale: this.locale, baseRevision: this.revision, baseVersion: this.baseVersion });
       this.revision = saved.revision;
+      this.unconfirmed = null;
       this.isSignedOut = false;
       if (this.store.state === state) this.#settled(`Draft saved ${saved.savedAtText}`);
+      else if (isRepeat) await this.#put();
       else this.#changed();
     } catch (error) {
       this.failed(error);
@@ -104,10 +110,12 @@ export class Autosave {
       case "signIn":
         return this.#askSignIn();
       case "conflict":
+        this.unconfirmed = null;
         this.isBlocked = true;
         this.context.showState("conflict", "Not saved: changed by someone else");
         return this.#resolve(error.body);
       case "refused":
+        this.unconfirmed = null;
         this.context.showState("problem", error.message);
         return undefined;
       default:
