@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import SecretStr
 
+from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import aws_keys, oauth_settings
 from mailwright.audience.status import SoftBounces
 from mailwright.content.headers import Mailbox
@@ -15,7 +17,7 @@ from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
 from mailwright.events.brevo import BrevoWebhook
 from mailwright.events.fetch import AmazonFetcher
-from mailwright.events.inbound_webhooks import InboundWebhooks, VendorWebhook
+from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder, VendorWebhook
 from mailwright.events.mailgun import MailgunWebhook
 from mailwright.events.postmark import PostmarkWebhook
 from mailwright.events.reports import Reports
@@ -45,7 +47,23 @@ def make_reports(settings: Settings, database: Database, clock: Clock) -> Report
     return Reports(database, clock, soft, has_other_subscribers=settings.has_supabase)
 
 
-def make_webhooks(settings: Settings, reports: Reports, clock: Clock) -> InboundWebhooks:
+@dataclass(frozen=True, slots=True)
+class NamedWebhook:
+    """The webhook of a named provider, with its own secret."""
+
+    kind: str
+    webhooks: InboundWebhooks
+
+
+def make_named_webhooks(named: NamedProviders, reports: Reports, clock: Clock) -> dict[str, NamedWebhook]:
+    return {
+        each.name: NamedWebhook(each.kind, make_webhooks(each.settings, ProviderReports(reports, each.name), clock))
+        for each in named.by_name.values()
+        if each.problem is None
+    }
+
+
+def make_webhooks(settings: Settings, reports: ReportRecorder, clock: Clock) -> InboundWebhooks:
     fetch = AmazonFetcher()
     certificates = FolderCertificates(settings.sns_certs) if settings.sns_certs else AmazonCertificates(fetch, clock)
     sns = SnsVerifier(clock, certificates, fetch, settings.sns_topic_arns)

@@ -31,15 +31,33 @@ if TYPE_CHECKING:
 # The HTTP providers take 0.1 s to import, so the functions below import them only when needed.
 
 
-def make_route(settings: Settings, clock: Clock) -> Route:
+def make_route(settings: Settings, clock: Clock, own_name: str | None = None) -> Route:
+    """Build the route. `own_name` is the name of a provider that is configured for some tenants only."""
     weights = providers_of(settings)
     needs_http = settings.oauth_token_url is not None or not weights.keys() <= {"mailbox", "smtp", "brevo"}
     http = _http(settings) if needs_http else None
     members = [
-        RouteMember(make_provider(name, settings, clock, http), CircuitBreaker(clock), weight)
+        RouteMember(make_provider(name, settings, clock, http), CircuitBreaker(clock), weight, own_name)
         for name, weight in weights.items()
     ]
     return Route(members, clock, shared=http)
+
+
+# The setting without which a provider reports no events.
+_EVENT_SETTINGS: Mapping[str, str] = {
+    "sendgrid": "sendgrid_webhook_public_key",
+    "mailgun": "mailgun_webhook_signing_key",
+    "resend": "resend_webhook_secret",
+    "postmark": "postmark_webhook_secret",
+    "brevo": "brevo_webhook_secret",
+}
+
+
+def reports_events(name: str, settings: Settings) -> bool:
+    """Return whether this provider is set up to report events."""
+    if name == "ses":
+        return bool(settings.sns_topic_arns or settings.sqs_queue_url or settings.ses_configuration_set)
+    return name in _EVENT_SETTINGS and getattr(settings, _EVENT_SETTINGS[name]) is not None
 
 
 def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient | None" = None) -> Provider:
@@ -52,23 +70,21 @@ def make_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient
         case "brevo":
             from mailwright.providers.brevo import Brevo  # noqa: PLC0415 - rarely needed
 
-            reports_events = settings.brevo_webhook_secret is not None
-            return Brevo(brevo_settings(settings), clock=clock, reports_events=reports_events)
+            return Brevo(brevo_settings(settings), clock=clock, reports_events=reports_events(name, settings))
     return _make_api_provider(name, settings, clock, http or _http(settings))
 
 
 def _make_api_provider(name: str, settings: Settings, clock: Clock, http: "HttpClient") -> Provider:
+    reports = reports_events(name, settings)
     match name:
         case "ses":
             from mailwright.providers.ses import Ses  # noqa: PLC0415 - see above
 
-            reports_events = _receives_ses_events(settings)
-            return Ses(ses_settings(settings), http, clock, aws_keys(settings, clock), reports_events=reports_events)
+            return Ses(ses_settings(settings), http, clock, aws_keys(settings, clock), reports_events=reports)
         case "sendgrid":
             from mailwright.providers.sendgrid import SendGrid  # noqa: PLC0415 - see above
 
-            reports_events = settings.sendgrid_webhook_public_key is not None
-            return SendGrid(sendgrid_settings(settings), http, clock, reports_events=reports_events)
+            return SendGrid(sendgrid_settings(settings), http, clock, reports_events=reports)
         case "smtpbz":
             from mailwright.providers.smtpbz import SmtpBz  # noqa: PLC0415 - see above
 
@@ -76,18 +92,15 @@ def _make_api_provider(name: str, settings: Settings, clock: Clock, http: "HttpC
         case "mailgun":
             from mailwright.providers.mailgun import Mailgun  # noqa: PLC0415 - see above
 
-            reports_events = settings.mailgun_webhook_signing_key is not None
-            return Mailgun(mailgun_settings(settings), http, clock, reports_events=reports_events)
+            return Mailgun(mailgun_settings(settings), http, clock, reports_events=reports)
         case "resend":
             from mailwright.providers.resend import Resend  # noqa: PLC0415 - see above
 
-            reports_events = settings.resend_webhook_secret is not None
-            return Resend(resend_settings(settings), http, clock, reports_events=reports_events)
+            return Resend(resend_settings(settings), http, clock, reports_events=reports)
         case "postmark":
             from mailwright.providers.postmark import Postmark  # noqa: PLC0415 - see above
 
-            reports_events = settings.postmark_webhook_secret is not None
-            return Postmark(postmark_settings(settings), http, clock, reports_events=reports_events)
+            return Postmark(postmark_settings(settings), http, clock, reports_events=reports)
     raise ConfigurationInvalid(f"MAILWRIGHT_PROVIDER: unknown provider {name!r}")
 
 
@@ -226,11 +239,6 @@ def _smtpbz_url(settings: Settings) -> tuple[str, SecretStr | None]:
     if settings.smtpbz_smtp_url is None and settings.smtp_url is not None and "smtp" not in providers_of(settings):
         return "MAILWRIGHT_SMTP_URL", settings.smtp_url
     return "SMTPBZ_SMTP_URL", settings.smtpbz_smtp_url
-
-
-def _receives_ses_events(settings: Settings) -> bool:
-    """Return whether SES events can reach Mailwright."""
-    return bool(settings.sns_topic_arns or settings.sqs_queue_url or settings.ses_configuration_set)
 
 
 SETTINGS_BY_PROVIDER: Mapping[str, Callable[[Settings], object]] = {

@@ -30,7 +30,7 @@ from mailwright.app.sender_domains import run_domain_checks
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.size_recorder import run_size_recorder
 from mailwright.app.submission import SubmissionSockets, run_submission
-from mailwright.app.wiring import Engine, make_worker
+from mailwright.app.wiring import Engine, make_workers
 from mailwright.audience.event_schema import EventSchemaCounter
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.events.tracking.drain import SpoolDrain
@@ -42,7 +42,7 @@ from mailwright.ops.unknown_settings import find_unknown_settings
 from mailwright.outbox.restore_guard import RestoreGuard
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.server_settings import find_unsafe_settings
-from mailwright.worker.worker import Worker
+from mailwright.worker.worker import WorkerGroup
 
 UPKEEP_SECONDS = 60.0
 
@@ -140,7 +140,7 @@ async def work(engine: Engine, shutdown: Shutdown, *, drain: bool) -> None:
     if drain:
         if engine.settings_problems:
             raise ConfigurationInvalid(*engine.settings_problems)
-        await _drain(engine, await make_worker(engine), shutdown)
+        await _drain(engine, await make_workers(engine), shutdown)
         return
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
@@ -159,10 +159,10 @@ async def _work_with(engine: Engine, stopping: Shutdown) -> None:
         await stopping.wait()
 
 
-async def _make_usable_worker(engine: Engine) -> Worker | None:
+async def _make_usable_worker(engine: Engine) -> WorkerGroup | None:
     """Return a worker, or None if it is unclear how to send: a message must not go through the wrong provider."""
     if not engine.settings_problems:
-        return await make_worker(engine)
+        return await make_workers(engine)
     for problem in engine.settings_problems:
         log.error("settings_unusable", problem=problem, message="Nothing is sent until this is corrected.")
     return None
@@ -186,7 +186,7 @@ async def _log_start(engine: Engine) -> None:
             log.warning("unsafe_database_setting", setting=name, value="off", risk=risk)
 
 
-async def _drain(engine: Engine, worker: Worker, shutdown: Shutdown) -> None:
+async def _drain(engine: Engine, worker: WorkerGroup, shutdown: Shutdown) -> None:
     async with asyncio.TaskGroup() as tasks:
         await drain_mailouts(engine.mailouts)  # Enqueue due messages first.
         await _work(worker, shutdown, drain=True)
@@ -235,7 +235,7 @@ async def _run_background_duties(engine: Engine) -> None:
             duties.create_task(duty)
 
 
-async def _work(worker: Worker, shutdown: Shutdown, *, drain: bool = False) -> None:
+async def _work(worker: WorkerGroup, shutdown: Shutdown, *, drain: bool = False) -> None:
     shutdown.calls(worker.stop)
     log.info("worker_started", drain=drain)
     _report_started()

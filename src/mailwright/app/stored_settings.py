@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.app.addresses import located
+from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.setting_rules import parse_changes
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, Origin, origin_of, parse_stored, text_of, variable_of
+from mailwright.outbox.provider_configurations import load_providers
 from mailwright.outbox.stored_settings import StoredSetting, load_stored, save_stored, version_of
 from mailwright.storage.database import Database
 from mailwright.storage.secret_box import SecretKeyInvalid, is_encrypted
@@ -30,6 +32,7 @@ class EffectiveSettings:
     stored: Mapping[str, StoredSetting]
     version: str
     problems: tuple[str, ...] = ()
+    named: NamedProviders = NO_PROVIDERS
 
     def origin(self, field: str) -> Origin:
         return origin_of(self.settings, field, self.stored)
@@ -68,7 +71,10 @@ async def load_effective(settings: Settings, database: Database) -> EffectiveSet
             problems.append(f"{variable_of(name)}: {error}")
     values, invalid = parse_stored(texts)
     merged = await located(settings.with_stored(values), database)
-    return EffectiveSettings(merged, stored, version_of(stored.values()), (*problems, *invalid))
+    providers = await load_providers(database)
+    version = version_of(stored.values()) + providers.version
+    named = NamedProviders.of(providers, merged)
+    return EffectiveSettings(merged, stored, version, (*problems, *invalid), named)
 
 
 async def wait_until_changed(

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,12 @@ from mailwright.app.databases import open_database
 from mailwright.app.dmarc import make_dmarc_recorder
 from mailwright.app.dns_lookup import make_lookup
 from mailwright.app.images import make_images
-from mailwright.app.inbound import make_reports, make_webhooks, verify_inbound
+from mailwright.app.inbound import NamedWebhook, make_named_webhooks, make_reports, make_webhooks, verify_inbound
 from mailwright.app.limits import defaults_of, domain_limits, guard_rails
 from mailwright.app.mailouts import MailoutService
+from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
 from mailwright.app.oidc import OidcClient
-from mailwright.app.providers import make_route, providers_of, verify_providers
+from mailwright.app.providers import make_route, providers_of, reports_events, verify_providers
 from mailwright.app.restore_checks import require_known_file
 from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
@@ -56,11 +57,12 @@ from mailwright.content.template_drafts import TemplateDrafts
 from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
-from mailwright.domain.clock import MINUTE, SECOND, Clock, SystemClock
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import SendRate
+from mailwright.domain.provider_routes import ClaimScope
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
@@ -124,7 +126,7 @@ from mailwright.worker.pacing import Pacing
 from mailwright.worker.parts import WorkerParts, WorkerSettings
 from mailwright.worker.source_duties import SourceDuties
 from mailwright.worker.wake import Wake
-from mailwright.worker.worker import Worker
+from mailwright.worker.worker import Worker, WorkerGroup
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -214,13 +216,12 @@ class Engine(EngineSettings):
     hold_watch: HoldWatch
     reports: Reports
     inbound_webhooks: InboundWebhooks
+    named_webhooks: Mapping[str, NamedWebhook]
     redirects: Redirects
     webhook_endpoints: WebhookEndpoints
     # Content and audience.
-    brands: Brands
     directory: SenderDirectory
     dmarc: DmarcRecorder
-    forms: Forms
     images: ImageStore
     templates: TemplateStore
     import_uploads: ImportUploads
@@ -245,8 +246,22 @@ class Engine(EngineSettings):
     # The stored settings that this engine uses, and why it must not send with them.
     settings_version: str = ""
     settings_problems: tuple[str, ...] = ()
+    # Providers of their own for some tenants, and who uses them.
+    named: NamedProviders = NO_PROVIDERS
     # Set after this process has changed the stored settings, so that it uses them at once.
     settings_saved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def brands(self) -> Brands:
+        return Brands(self.database, self.clock)
+
+    @property
+    def forms(self) -> Forms:
+        return Forms(self.database, self.clock)
+
+    @property
+    def providers(self) -> ProviderService:
+        return ProviderService(self.settings, self.database, self.clock)
 
     @property
     def sequences(self) -> Sequences:
@@ -314,6 +329,8 @@ class Engine(EngineSettings):
         await self.acceptor.close()
         await self.api_events.close()
         await self.inbound_webhooks.close()
+        for each in self.named_webhooks.values():
+            await each.webhooks.close()
         await self.mailouts.close()
         await self.reports.close()
         await self.images.close()
@@ -361,14 +378,14 @@ def engine_with(
     effective: EffectiveSettings, clock: Clock, database: Database, saved: asyncio.Event | None = None
 ) -> Engine:
     return replace(
-        build_engine(effective.settings, clock, database),
+        build_engine(effective.settings, clock, database, effective.named),
         settings_version=effective.version,
         settings_problems=effective.problems,
         settings_saved=saved or asyncio.Event(),
     )
 
 
-def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine:
+def build_engine(settings: Settings, clock: Clock, database: Database, named: NamedProviders = NO_PROVIDERS) -> Engine:
     from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415 - it imports this module
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415
 
@@ -405,12 +422,11 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         hold_watch=HoldWatch(database, clock),
         reports=reports,
         inbound_webhooks=make_webhooks(settings, reports, clock),
+        named_webhooks=make_named_webhooks(named, reports, clock),
         redirects=_redirects(settings, clock, database),
         webhook_endpoints=WebhookEndpoints(database, clock, allows_private=settings.webhook_private),
-        brands=Brands(database, clock),
         directory=directory,
         dmarc=make_dmarc_recorder(settings, database, clock, directory),
-        forms=Forms(database, clock),
         images=images,
         templates=templates,
         import_uploads=_import_uploads(settings, clock, database),
@@ -427,6 +443,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database) -> Engine
         users=Users(database, clock, failed_sign_ins, secret_text(settings.admin_password)),
         sessions=Sessions(database, clock),
         oidc=_make_oidc(settings, clock),
+        named=named,
     )
 
 
@@ -494,15 +511,32 @@ def verify(settings: Settings) -> None:
         raise ConfigurationInvalid(*problems)
 
 
-async def make_worker(engine: Engine, provider: Provider | Route | None = None, worker_id: str | None = None) -> Worker:
+async def make_workers(engine: Engine) -> WorkerGroup:
+    """Create a worker for the provider of the installation, and one for each named provider that is in use."""
+    name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    first = await make_worker(engine, worker_id=name)
+    return WorkerGroup([first, *[await make_worker(engine, worker_id=name, named=each) for each in engine.named.used]])
+
+
+async def make_worker(
+    engine: Engine,
+    provider: Provider | Route | None = None,
+    worker_id: str | None = None,
+    named: NamedProvider | None = None,
+) -> Worker:
+    """Create a worker of one provider. `named`: not of the installation's, but of this one."""
     settings, clock, database = engine.settings, engine.clock, engine.database
-    route = _route(provider, settings, clock)
+    route = _route(provider, settings, clock) if named is None else named.make_route(clock)
     lease = min(settings.lock_ttl_seconds * SECOND, MAX_LEASE)
-    silent = [member.name for member in route.members if not member.provider.reports_events]
-    doubt_grace = REPORT_GRACE if len(silent) < len(route.members) else 0
+    reporting = _reporting_providers(engine, route)
+    doubt_grace = REPORT_GRACE if any(reporting.values()) else 0
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    claims = Claims(database, clock, name, lease)
+    scope = (
+        ClaimScope(engine.named.routes, None if named is None else named.name) if engine.named.routes.rules else None
+    )
+    claims = Claims(database, clock, name, lease, scope)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
+    silent = [each for each, reports in reporting.items() if not reports]
     doubts = InDoubtHandler(database, clock, doubt_grace, silent)
     duties = MaintenanceServices(
         database,
@@ -537,11 +571,15 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
             SequenceEvents(database, clock),
             SequenceRunner(database, clock, engine.templates, settings.timezone),
         ),
-        wake=engine.wake,
+        wake=engine.wake if named is None else engine.wake.branch(),
         pacing=Pacing(clock, engine.ledger),
         retractions=Retractions(engine.reports, clock),
     )
-    worker_settings = WorkerSettings(
+    return Worker(parts, _worker_settings(settings, doubt_grace, runs_source_duties=named is None))
+
+
+def _worker_settings(settings: Settings, doubt_grace: Instant, *, runs_source_duties: bool) -> WorkerSettings:
+    return WorkerSettings(
         window=settings.concurrency,
         claim_batch=settings.claim_batch,
         # Run often enough to renew a lease of any length well before it ends.
@@ -549,8 +587,20 @@ async def make_worker(engine: Engine, provider: Provider | Route | None = None, 
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         lifetimes=lifetimes(settings),
         doubt_grace=doubt_grace,
+        runs_source_duties=runs_source_duties,
     )
-    return Worker(parts, worker_settings)
+
+
+def _claim_scope(engine: Engine, named: NamedProvider | None) -> ClaimScope | None:
+    routes = engine.named.routes
+    return ClaimScope(routes, None if named is None else named.name) if routes.rules else None
+
+
+def _reporting_providers(engine: Engine, route: Route) -> dict[str, bool]:
+    """Return whether each provider reports events, also those of other workers, whose messages may be in doubt."""
+    installed = {name: reports_events(name, engine.settings) for name in providers_of(engine.settings)}
+    named = {each.name: reports_events(each.kind, each.settings) for each in engine.named.by_name.values()}
+    return installed | named | {member.name: member.provider.reports_events for member in route.members}
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

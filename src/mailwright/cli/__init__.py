@@ -28,6 +28,7 @@ COMMANDS: Final = (
     ("Run", "health", "Show what is wrong now, since when, and what to do."),
     ("Set up", "setup", "Set up a new installation: administrator, sender, provider, DNS, API key, test email."),
     ("Set up", "setting", "Settings that the dashboard can change: list, set, unset."),
+    ("Set up", "provider", "Providers of their own for tenants: credentials, connection test, routes."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "upgrade", "Show what an update would change, before it happens."),

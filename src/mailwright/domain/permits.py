@@ -37,6 +37,8 @@ def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
 QUOTA_EXHAUSTED = "quota_exhausted"
 PROVIDER_RATE = "provider_rate"
 THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate that a throttling provider accepts.
+# Reasons that concern one provider, so that messages of the same lane may go out through another one.
+PROVIDER_REASONS = frozenset({QUOTA_EXHAUSTED, PROVIDER_RATE, THROTTLED_RATE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,17 @@ class ContactVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ReportScope:
+    """The messages that a reporter may report about. None means any tenant or any provider."""
+
+    tenant_id: int | None = None
+    provider: str | None = None
+
+    def covers(self, tenant_id: int, provider: str | None) -> bool:
+        return self.tenant_id in (None, tenant_id) and self.provider in (None, provider)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A report about one message and one recipient. The message is found by its most reliable identifier."""
 
@@ -34,3 +45,4 @@ class Report:
     bounce_type: str | None = None  # The reporter's own type, for example Permanent.
     bounce_subtype: str | None = None  # The reporter's own subtype, for example General.
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    scope: ReportScope | None = None  # None if the reporter may report about every message.

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from mailwright.domain.clock import Clock
-from mailwright.domain.report import Report
+from mailwright.domain.report import Report, ReportScope
 from mailwright.events import sendgrid, ses
 from mailwright.events.fetch import AmazonFetcher
 from mailwright.events.parsed_events import ParsedEvents
@@ -15,7 +16,7 @@ from mailwright.events.rejected_events import (
     VerificationUnavailable,
     WebhookNotConfigured,
 )
-from mailwright.events.reports import ReportCounts, Reports
+from mailwright.events.reports import ReportCounts
 from mailwright.events.sns import SnsMessageType, SnsVerifier
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
@@ -45,10 +46,29 @@ VENDOR_SETTINGS: Mapping[str, str] = {
 }
 
 
+class ReportRecorder(Protocol):
+    """Records reports; see `Reports`."""
+
+    async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts: ...
+
+
+class ProviderReports:
+    """Records the reports of one named provider, about the messages that it sent and no others."""
+
+    def __init__(self, reports: ReportRecorder, provider: str) -> None:
+        self._reports = reports
+        self._provider = provider
+
+    async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
+        """Record the reports. Those that name no message are ignored."""
+        scope = ReportScope(provider=self._provider)
+        return await self._reports.receive([replace(each, source=self._provider, scope=scope) for each in reports])
+
+
 class InboundWebhooks:
     def __init__(
         self,
-        reports: Reports,
+        reports: ReportRecorder,
         clock: Clock,
         sns: SnsVerifier,
         signature: "SendGridSignature | None",
@@ -80,8 +100,21 @@ class InboundWebhooks:
         """Record the events of a provider. If they are not authentic, raise `EventRejected` and record nothing."""
         with _count_rejections():
             if (vendor := self._vendors.get(name)) is None:
-                raise WebhookNotConfigured(f"Set {VENDOR_SETTINGS[name]}.")
+                setting = VENDOR_SETTINGS.get(name)
+                raise WebhookNotConfigured(f"Set {setting}." if setting else f"{name} reports no events.")
             return await self._record_parsed(name, vendor.parse(headers, body))
+
+    async def receive_named(self, kind: str, headers: Mapping[str, str], body: bytes) -> ReportCounts:
+        """Record the events of a named provider of this kind."""
+        match kind:
+            case "ses":
+                if not self._sns.has_topics:
+                    raise WebhookNotConfigured("Set SNS_TOPIC_ARNS of this provider to its SNS topics.")
+                return await self.receive_sns(headers, body)
+            case sendgrid.SOURCE:
+                return await self.receive_sendgrid(headers, body)
+            case _:
+                return await self.receive_vendor(kind, headers, body)
 
     async def close(self) -> None:
         await self._fetch.close()
@@ -122,7 +155,7 @@ class InboundWebhooks:
         return await _record(self._reports, parsed.reports, by_address=True)
 
 
-async def record_ses_event(reports: Reports, text: str, clock: Clock, *, by_address: bool) -> ReportCounts:
+async def record_ses_event(reports: ReportRecorder, text: str, clock: Clock, *, by_address: bool) -> ReportCounts:
     """Record an SES event from a webhook or a queue.
 
     Set `by_address` if the event comes from one of our topics. Then a report without a message ID may be matched by the
@@ -134,7 +167,7 @@ async def record_ses_event(reports: Reports, text: str, clock: Clock, *, by_addr
     return await _record(reports, parsed.reports, by_address=by_address)
 
 
-async def _record(reports: Reports, parsed: Sequence[Report], *, by_address: bool) -> ReportCounts:
+async def _record(reports: ReportRecorder, parsed: Sequence[Report], *, by_address: bool) -> ReportCounts:
     return await reports.receive(parsed, by_address=by_address) if parsed else ReportCounts()
 
 

@@ -283,7 +283,7 @@ async def take(
 async def _understood(
     tx: Runner, reports: Mapping[str, Report], *, proves: bool, by_address: bool
 ) -> dict[str, _Taken]:
-    messages = await _messages(tx, reports, by_address=by_address)
+    messages = _in_scope(reports, await _messages(tx, reports, by_address=by_address))
     recipients = await _recipients(tx, reports, messages)
     taken: dict[str, _Taken] = {}
     for key, report in reports.items():
@@ -296,6 +296,15 @@ async def _understood(
         else:
             log.info("report_without_message", source=report.source, type=report.type, verdict=report.verdict)
     return taken
+
+
+def _in_scope(reports: Mapping[str, Report], found: Mapping[str, ReportedMessage]) -> dict[str, ReportedMessage]:
+    """Leave out messages that the reporter may not report about, for example those of another tenant."""
+    return {
+        key: message
+        for key, message in found.items()
+        if (scope := reports[key].scope) is None or scope.covers(message.tenant_id, message.provider)
+    }
 
 
 async def _messages(tx: Runner, reports: Mapping[str, Report], *, by_address: bool) -> dict[str, ReportedMessage]:

@@ -5,8 +5,9 @@ from typing import Any
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
-from mailwright.domain.lanes import Lane, shares
+from mailwright.domain.lanes import Lane, place_of, shares
 from mailwright.domain.message import Claimed, personalize_payload
+from mailwright.domain.provider_routes import ClaimScope
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
@@ -15,8 +16,12 @@ from mailwright.storage.statements import statement
 
 DUE_LANES = statement(__package__, "due_lanes")
 CLAIM_LANE = statement(__package__, "claim_lane")
+CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
+FIND_LANE_SOURCE = statement(__package__, "find_lane_source")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
+CLAIM_ROUTED_SUSPECTS = statement(__package__, "claim_routed_suspects")
 HAS_SUSPECTS = statement(__package__, "has_suspects")
+HAS_ROUTED_SUSPECTS = statement(__package__, "has_routed_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
 UNCLAIMED_FACTS = statement(__package__, "unclaimed_facts")
 APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
@@ -32,7 +37,12 @@ MAX_CLAIMS = 5
 class Claims:
     """The claims of one worker. Each claim has a token, so that a worker that lost its lease cannot write results."""
 
-    def __init__(self, database: Database, clock: Clock, worker: str, lock_ttl: Instant) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, worker: str, lock_ttl: Instant, scope: ClaimScope | None = None
+    ) -> None:
+        """Create the claims of a worker. `scope`: claim only these messages; None: claim all."""
+        self._scope = scope
+        self._campaign_sources: dict[int, str] = {}  # By lane, for campaigns of tenants with routes.
         self._database = database
         self._clock = clock
         self._worker = worker
@@ -56,8 +66,15 @@ class Claims:
         self._skipped_lanes[lane] = until
 
     async def has_suspects(self) -> bool:
+        now, scope = self._clock.now(), self._scope
         async with self._database.read() as tx:
-            return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now()))
+            if scope is None:
+                return bool(await tx.run(HAS_SUSPECTS, now=now))
+            return bool(await tx.run(HAS_ROUTED_SUSPECTS, now=now, pairs=scope.pairs, is_listed=int(scope.is_listed)))
+
+    def shares_lane(self, lane: int) -> bool:
+        """Return whether a worker of another provider claims some messages of this lane."""
+        return self._scope is not None and not place_of(lane) and not self._scope.is_whole(Lane(lane).tenant_id)
 
     async def release(self, claims: Iterable[Claimed]) -> None:
         """Give back claims that were not attempted. The messages are due at the same time as before the claim."""
@@ -86,14 +103,15 @@ class Claims:
         if self._skipped_lanes:
             self._skipped_lanes = {lane: until for lane, until in self._skipped_lanes.items() if until > now}
             lanes = [lane for lane in lanes if lane.number not in self._skipped_lanes]
+        if self._scope is not None:
+            lanes = [lane for lane in lanes if await self._is_in_scope(tx, self._scope, lane)]
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
             tried = {lane for lane, _ in offered}
             # Lanes without a share come next, because other lanes may have fewer due messages than their share.
             unfinished = [lane for lane in lanes if lane not in tried]
             for lane, share in offered:
-                lock = self._lock_parameters(name, now)
-                taken = await tx.count(CLAIM_LANE, lane=lane.number, limit=share, now=now, **lock)
+                taken = await self._claim_lane(tx, lane, share, self._lock_parameters(name, now), now)
                 left -= taken
                 self._last_lane = lane.number
                 if taken == share and lane.at_most is None:
@@ -101,11 +119,35 @@ class Claims:
             lanes = unfinished
         return await self._taken(tx, name, now) if left < limit else []
 
+    async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
+        """Return whether the lane may have messages that this worker claims. A campaign's messages have one source."""
+        sources = scope.sources(lane.tenant_id)
+        if not sources or scope.is_whole(lane.tenant_id) or not place_of(lane.number):
+            return bool(sources)
+        if lane.number not in self._campaign_sources:
+            rows = await tx.run(FIND_LANE_SOURCE, lane=lane.number)
+            if not rows:
+                return False  # Another worker has claimed the last messages.
+            self._campaign_sources[lane.number] = rows[0].source
+        return self._campaign_sources[lane.number] in sources
+
+    async def _claim_lane(self, tx: Runner, lane: Lane, limit: int, lock: dict[str, Any], now: Instant) -> int:
+        if self._scope is None or not self.shares_lane(lane.number):
+            return await tx.count(CLAIM_LANE, lane=lane.number, limit=limit, now=now, **lock)
+        sources = [(source,) for source in sorted(self._scope.sources(lane.tenant_id))]
+        statement = CLAIM_LANE_OF_SOURCES
+        return await tx.count(statement, lane=lane.number, limit=limit, now=now, sources=sources, **lock)
+
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
         if await is_held(tx):
             return []
-        now, name = self._clock.now(), token()
-        await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._lock_parameters(name, now))
+        now, name, scope = self._clock.now(), token(), self._scope
+        lock = self._lock_parameters(name, now)
+        if scope is None:
+            await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **lock)
+        else:
+            routed = {"pairs": scope.pairs, "is_listed": int(scope.is_listed)}
+            await tx.count(CLAIM_ROUTED_SUSPECTS, limit=limit, now=now, **routed, **lock)
         return await self._taken(tx, name, now)
 
     async def _release(self, tx: Runner, claims: Sequence[Claimed]) -> None:

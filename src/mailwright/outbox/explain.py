@@ -41,12 +41,14 @@ from mailwright.domain.permits import (
     DeferReason,
     split_defer_reason,
 )
+from mailwright.domain.provider_routes import NO_ROUTES, ProviderRoutes
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.frequency import RECENT_BULK_SENDS
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
+from mailwright.outbox.provider_configurations import load_routes
 from mailwright.outbox.sending_hold import SendingHold, load_hold
-from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of
+from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of, present_for
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
@@ -87,6 +89,7 @@ class MessageFacts:
     workers: list[WorkerPresence]
     ahead: int
     hold: SendingHold | None = None
+    routes: ProviderRoutes = NO_ROUTES
     recent_sends: tuple[Instant, ...] = ()  # the bulk messages that a frequency cap counts
 
     @property
@@ -108,8 +111,8 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         if not rows:
             raise NotFound
         ahead, hold = await _ahead(tx, rows[0], now), await load_hold(tx)
-        sends = await _recent_sends(tx, rows[0], now)
-    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold, sends))
+        sends, routes = await _recent_sends(tx, rows[0], now), await load_routes(tx)
+    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold, routes, sends))
 
 
 async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
@@ -481,10 +484,10 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 
 
 def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
-    """Return the providers of all workers. If one may already have the message, return only that one."""
+    """Return the providers of the message's route. If one may already have the message, return only that one."""
     message = facts.message
     if (message.resends == 0 and message.in_doubt_since is None) or message.provider is None:
-        return facts.workers
+        return present_for(facts.workers, facts.routes, message.tenant_id, message.source)
     return [presence for presence in facts.workers if presence.provider == message.provider]
 
 

@@ -29,6 +29,7 @@ class ReportedMessage:
     is_certain: bool = True  # The message was found by an ID, not only by the recipient's address.
     was_never_sent: bool = False  # The message was found by our ID, but this database has no attempt for it.
     is_deleted: bool = False  # Retention has deleted the message, so only its recipients are known.
+    provider: str | None = None  # The provider of the last attempt.
     copies: frozenset[str] = frozenset()  # The recipients in Cc and Bcc of a deleted message.
 
 
@@ -38,7 +39,11 @@ async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str
     rows = await tx.run(FIND_BY_OUTBOX_ID, wanted=[{"outbox_id": outbox_id} for outbox_id in sorted(outbox_ids)])
     return {
         row.outbox_id: ReportedMessage(
-            row.message_key, row.tenant_id, row.to_email, was_never_sent=bool(row.was_never_sent)
+            row.message_key,
+            row.tenant_id,
+            row.to_email,
+            was_never_sent=bool(row.was_never_sent),
+            provider=row.provider,
         )
         for row in rows
     }
@@ -53,7 +58,7 @@ async def find_by_provider_id(
     wanted = [{"provider": provider, "provider_message_id": name} for provider, name in sorted(names)]
     found: dict[tuple[str, str], list[ReportedMessage]] = {}
     for row in await tx.run(FIND_BY_PROVIDER_ID, wanted=wanted):
-        message = ReportedMessage(row.message_key, row.tenant_id, row.to_email)
+        message = ReportedMessage(row.message_key, row.tenant_id, row.to_email, provider=row.provider)
         found.setdefault((row.provider, row.provider_message_id), []).append(message)
     return found
 
@@ -67,7 +72,7 @@ async def find_latest_by_recipient(
     wanted = [{"provider": provider, "email": email, "at": at} for provider, email, at in sorted(recipients)]
     return {
         (row.provider, row.email, row.at): ReportedMessage(
-            row.message_key, row.tenant_id, row.to_email, is_certain=False
+            row.message_key, row.tenant_id, row.to_email, is_certain=False, provider=row.provider
         )
         for row in await tx.run(FIND_BY_RECIPIENT, wanted=wanted)
     }
@@ -83,7 +88,7 @@ async def find_deleted_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> 
         rows = list(group)
         own = "" if rows[0].is_copy else rows[0].to_email  # The contact may have been erased.
         copies = frozenset(row.to_email for row in rows if row.is_copy)
-        found[outbox_id] = _deleted(rows[0].tenant_id, own, copies)
+        found[outbox_id] = _deleted(rows[0].tenant_id, own, rows[0].provider, copies)
     return found
 
 
@@ -95,7 +100,7 @@ async def find_deleted_by_recipient(
         return {}
     wanted = [{"provider": provider, "email": email, "at": at} for provider, email, at in sorted(recipients)]
     return {
-        (row.provider, row.email, row.at): _deleted(row.tenant_id, row.to_email)
+        (row.provider, row.email, row.at): _deleted(row.tenant_id, row.to_email, row.provider)
         for row in await tx.run(FIND_DELETED_BY_RECIPIENT, wanted=wanted)
     }
 
@@ -120,5 +125,8 @@ def _copies(payload: str) -> set[str]:
     return {email for email in emails if email is not None}
 
 
-def _deleted(tenant_id: int, to_email: str, copies: frozenset[str] = frozenset()) -> ReportedMessage:
-    return ReportedMessage(0, tenant_id, to_email, is_certain=False, is_deleted=True, copies=copies)
+def _deleted(
+    tenant_id: int, to_email: str, provider: str | None, copies: frozenset[str] = frozenset()
+) -> ReportedMessage:
+    known = {"is_certain": False, "is_deleted": True}
+    return ReportedMessage(0, tenant_id, to_email, **known, provider=provider, copies=copies)

@@ -157,7 +157,7 @@ async def change(
     async with database.write() as tx:
         rows = await tx.execute(update(tenants).where(tenants.c.name == name).values(**changes).returning(tenants))
         changed = _only(rows, name)
-        await _end_limit_deferrals(tx, changed.id)
+        await end_limit_deferrals(tx, changed.id)
         if "frequency_cap" in changes:
             first_lane, after = (lane_number(Priority.BULK, tenant_id) for tenant_id in (changed.id, changed.id + 1))
             await end_cap_deferrals(tx, first_lane, after - 1)
@@ -167,7 +167,7 @@ async def change(
     return changed
 
 
-async def _end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
+async def end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
     """End the tenant's deferrals that limits caused. Pauses, schedules and cancellations stay."""
     without_priority = lane_deferrals.c.lane % lane_number(1, 0)
     is_of_tenant = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)

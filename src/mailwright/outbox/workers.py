@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, text
 
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
+from mailwright.domain.provider_routes import ProviderRoutes
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
@@ -161,6 +162,16 @@ async def find_lost_leases(tx: Transaction, now: Instant, lane: int | None = Non
     lost = lost.where(text("locked_by IS NOT NULL"), d.locked_by.not_in(responsive), d.locked_at <= now - SILENT_AFTER)
     [row] = await tx.execute(lost if lane is None else lost.where(d.lane == lane))
     return LostLeases(row.messages, max(row.until, now)) if row.messages else None
+
+
+def present_for(
+    present: Sequence[WorkerPresence], routes: ProviderRoutes, tenant_id: int, source: str
+) -> list[WorkerPresence]:
+    """Return the reports about the providers that send the messages of this tenant and source."""
+    own = routes.provider_of(tenant_id, source)
+    if own is not None:
+        return [presence for presence in present if presence.provider == own]
+    return [presence for presence in present if presence.provider not in routes.providers]
 
 
 def outage_of(present: Sequence[WorkerPresence], now: Instant) -> Deferral | None:

@@ -23,10 +23,11 @@ class RouteMember:
     provider: Provider
     breaker: CircuitBreaker
     weight: int | None = None  # None if the members are tried in order.
+    own_name: str | None = None  # The name of a provider that is configured for some tenants only.
 
     @property
     def name(self) -> str:
-        return self.provider.name
+        return self.own_name or self.provider.name
 
     def is_free(self, probing: Container[str | None]) -> bool:
         """Return whether this provider can take the next message. During a probe it gets only one message."""

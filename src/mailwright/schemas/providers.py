@@ -1,11 +1,54 @@
 """Models of providers and their quotas."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from mailwright.app.named_providers import fields_of, is_secret
+from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION
+from mailwright.ops.stored import variable_of
+from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders, StoredRoute
 from mailwright.outbox.quotas import ProviderQuota
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.sources.api.fields import RequestModel
+
+# The kinds of providers that report events to a URL.
+REPORTING_KINDS = frozenset({"ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"})
+
+_Name = Annotated[str, Field(min_length=1, max_length=80)]
+_Text = Annotated[str, Field(max_length=20_000)]
+
+
+class ProviderRequest(RequestModel):
+    """A provider with credentials of its own. `settings`: the settings of its kind, by the name of the variable."""
+
+    name: Annotated[_Name, Field(description="acme-postmark")]
+    kind: Annotated[_Name, Field(description="postmark")]
+    settings: Annotated[dict[_Name, _Text], Field(max_length=40, default_factory=dict)]
+
+
+class ProviderChangeRequest(RequestModel):
+    """The settings to change; null removes one. The others stay."""
+
+    settings: Annotated[dict[_Name, _Text | None], Field(max_length=40)]
+
+
+class ProviderRouteRequest(RequestModel):
+    """The provider that sends the messages of a tenant's source. `installation`: the provider of the installation."""
+
+    tenant: _Name
+    source: Annotated[_Name, Field(description="all")] = "all"
+    provider: Annotated[_Name, Field(description="acme-postmark")]
+
+
+class ProviderCheckResponse(ResponseModel):
+    """The result of a connection test. `advice` is the next step, if it is known."""
+
+    is_ok: bool
+    summary: str
+    advice: str
 
 
 class QuotaResponse(ResponseModel):
@@ -41,6 +84,44 @@ class ProviderResponse(ResponseModel):
     quota: QuotaResponse | None
 
 
+class ProviderRouteResponse(ResponseModel):
+    """`source`: `all` for every source of the tenant that has no route of its own.
+
+    `provider`: `installation` for the provider of the installation.
+    """
+
+    tenant: str
+    source: str
+    provider: str
+    updated_at: Time
+    updated_by: str
+
+
+class ProviderSettingResponse(ResponseModel):
+    """A setting of a provider. A secret has no `value`."""
+
+    name: str
+    value: str | None
+    is_secret: bool
+
+
+class NamedProviderResponse(ResponseModel):
+    """`problem`: why the provider cannot be used. Its messages wait until that is corrected.
+
+    `webhookUrl`: where the provider reports events, if it can.
+    """
+
+    name: str
+    kind: str
+    settings: list[ProviderSettingResponse]
+    problem: str | None
+    webhook_url: str | None
+    routes: list[ProviderRouteResponse]
+    created_at: Time
+    updated_at: Time
+    updated_by: str
+
+
 class ProviderListResponse(ResponseModel):
     providers: list[ProviderResponse]
 
@@ -72,4 +153,38 @@ def _quota(quota: ProviderQuota) -> QuotaResponse:
         synced_at=quota.synced_at,
         failed_at=quota.failed_at,
         failure=quota.failure,
+    )
+
+
+def named_provider_response(
+    found: ProviderConfiguration, everything: StoredProviders, *, problem: str | None, public_url: str
+) -> NamedProviderResponse:
+    return NamedProviderResponse(
+        name=found.name,
+        kind=found.kind,
+        settings=[
+            ProviderSettingResponse(
+                name=variable_of(name),
+                value=None if is_secret(name) else found.settings[name],
+                is_secret=is_secret(name),
+            )
+            for name in fields_of(found.kind)
+            if name in found.settings
+        ],
+        problem=problem,
+        webhook_url=f"{public_url}/provider-events/{found.name}" if found.kind in REPORTING_KINDS else None,
+        routes=[provider_route_response(route) for route in everything.routes if route.provider == found.name],
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+        updated_by=found.updated_by,
+    )
+
+
+def provider_route_response(route: StoredRoute) -> ProviderRouteResponse:
+    return ProviderRouteResponse(
+        tenant=route.tenant,
+        source=route.source or ALL_SOURCES,
+        provider=route.provider or INSTALLATION,
+        updated_at=route.updated_at,
+        updated_by=route.updated_by,
     )

@@ -18,7 +18,16 @@ from sqlalchemy import select
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import api_keys, installation, sender_domains, stored_settings, users, webhook_endpoints
+from mailwright.storage.tables import (
+    api_keys,
+    installation,
+    provider_configurations,
+    report_sources,
+    sender_domains,
+    stored_settings,
+    users,
+    webhook_endpoints,
+)
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -138,8 +147,8 @@ async def _has_secrets(tx: "Transaction") -> bool:
     pairs = select(api_keys.c.id).where(api_keys.c.encrypted_key.is_not(None)).limit(1)
     endpoints = select(webhook_endpoints.c.id).limit(1)
     settings = select(stored_settings.c.name).where(stored_settings.c.value.startswith(_PREFIX)).limit(1)
-    domains = select(sender_domains.c.id).limit(1)
-    return any([await tx.execute(stored) for stored in (factors, pairs, endpoints, settings, domains)])
+    rows = [select(table.c.id).limit(1) for table in (sender_domains, provider_configurations, report_sources)]
+    return any([await tx.execute(stored) for stored in (factors, pairs, endpoints, settings, *rows)])
 
 
 def _create_key_file(path: Path) -> None:

@@ -640,7 +640,7 @@ _RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IN_DOUBT = text("status = 'IN_DOUBT'")
 _BOUNCED = text("bounced_at IS NOT NULL")
 _DEFERRED = text("deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED'")
-_REPORTED = text("provider IN ('ses', 'sendgrid', 'mailgun', 'postmark', 'resend', 'brevo')")
+_REPORTED = text("provider NOT IN ('mailbox', 'smtp', 'smtpbz')")
 
 deliveries = Table(
     "deliveries",
@@ -697,7 +697,7 @@ deliveries = Table(
     # Messages that were sent and bounced later, by campaign and by tenant.
     partial_index("ix_deliveries_bounced_of_lane", "lane", where=_BOUNCED),
     partial_index("ix_deliveries_bounced", "tenant_id", "message_key", where=_BOUNCED),
-    # Only these providers report by their own message ID.
+    # All other providers report by their own message ID, also those with a name of their own.
     partial_index(
         "ix_deliveries_provider_message_id",
         "provider_message_id",
@@ -832,6 +832,44 @@ stored_settings = Table(
     Column("value", Text, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Column("updated_by", Text, nullable=False),
+)
+
+# Providers with credentials and limits of their own, beside the provider of the installation.
+provider_configurations = Table(
+    "provider_configurations",
+    metadata,
+    key_column(),
+    Column("name", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("settings", Text, nullable=False),  # The settings by name as JSON, encrypted.
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Column("updated_by", Text, nullable=False),
+)
+
+# Which provider sends the messages of a tenant. What has no route goes out through the provider of the installation.
+provider_routes = Table(
+    "provider_routes",
+    metadata,
+    Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", Text, primary_key=True),  # `all`: every source without a route of its own.
+    Column("provider", Text, nullable=False),  # `installation`: the provider of the installation.
+    Column("updated_at", Timestamp, nullable=False),
+    Column("updated_by", Text, nullable=False),
+)
+
+# Systems that report what happened to messages, for example an own mail server.
+report_sources = Table(
+    "report_sources",
+    metadata,
+    key_column(),
+    Column("name", Text, nullable=False, unique=True),
+    Column("tenant_id", BigInteger),  # None: it may report about the messages of all tenants.
+    Column("provider", Text),  # None: it may report about messages of all providers, but not by provider ID.
+    Column("secret", Text, nullable=False),  # Encrypted.
+    Column("created_at", Timestamp, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("last_used_at", Timestamp),
 )
 
 _IS_VERIFIED = text("verified_at IS NOT NULL")

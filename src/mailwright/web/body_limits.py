@@ -48,6 +48,7 @@ class LimitBodies:
             "/v1/": MAX_BATCH_BYTES,
             **dict.fromkeys(DROP_IN_PREFIXES, MAX_BATCH_BYTES),
             "/sendgrid-events": MAX_BODY_BYTES,
+            "/provider-events/": MAX_BODY_BYTES,
             **{f"/{name}-events": MAX_BODY_BYTES for name in VENDOR_SETTINGS},
         }
         uploads = {

@@ -8,7 +8,15 @@ from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.frequency import cap_reason
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed
-from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, LimitWindow, SendRate, split_defer_reason
+from mailwright.domain.permits import (
+    PROVIDER_REASONS,
+    Deferral,
+    DeferReason,
+    LimitLevel,
+    LimitWindow,
+    SendRate,
+    split_defer_reason,
+)
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, end_lane_deferral
@@ -163,8 +171,11 @@ class Gate:
         if returned and self._exhausted:
             await self._reopen({window.name for permits in returned for window in permits})
 
-    async def defer_lane(self, lane: int, deferral: Deferral) -> None:
+    async def defer_lane(self, claims: Claims, lane: int, deferral: Deferral) -> None:
         """Defer a lane whose messages cannot get a send time yet."""
+        if _concerns_part(claims, lane, deferral):
+            claims.skip_lane(lane, deferral.until)
+            return
         self.deferred_until = max(self.deferred_until, deferral.until)
         await defer_lane(self._database, lane, deferral.reason, deferral.until)
 
@@ -175,6 +186,10 @@ class Gate:
         deferral, first = decision.deferral, decision.waiting[0]
         assert deferral is not None
         self.deferred_until = deferral.until
+        if _concerns_part(claims, first.lane, deferral):
+            claims.skip_lane(first.lane, deferral.until)
+            await claims.release(decision.waiting)
+            return
         exhausted = self._exhausted.get(first.lane)
         await defer_lane(self._database, first.lane, deferral.reason, deferral.until)
         # Reopen the lane if permits were returned or the limit was lifted while the deferral was written.
@@ -316,6 +331,11 @@ class Gate:
         self._rules = await load_limit_rules(self._database, self._defaults, lanes)
         self._are_limits_new = True
         self._hours.clear()
+
+
+def _concerns_part(claims: Claims, lane: int, deferral: Deferral) -> bool:
+    """Return whether the deferral concerns one provider, while another provider sends the rest of the lane."""
+    return deferral.reason in PROVIDER_REASONS and claims.shares_lane(lane)
 
 
 def _lane(claimed: Claimed) -> int:

@@ -106,7 +106,7 @@ class Sender:
             if stranded.is_kept_elsewhere:
                 self._parts.claims.skip_lane(stranded.lane, stranded.deferral.until)
             else:
-                await self._parts.gate.defer_lane(stranded.lane, stranded.deferral)
+                await self._parts.gate.defer_lane(self._parts.claims, stranded.lane, stranded.deferral)
 
     def _next_attempts(self) -> list[ReadyMessage]:
         """Choose the next messages and the provider of each, which is recorded with the attempt."""

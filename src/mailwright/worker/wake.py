@@ -43,6 +43,12 @@ class Wake:
         finally:
             self._listeners.remove(listener)
 
+    def branch(self) -> "Wake":
+        """Return a signal for one more worker of this process. Each signal reaches it too."""
+        branch = Wake()
+        self._listeners.append(branch.set)
+        return branch
+
     async def announce(self) -> None:
         """Notify every worker of new messages."""
         self.set()

@@ -16,6 +16,7 @@ the work of lost workers (`maintenance.py`), and the source duties turn campaign
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import metrics
@@ -39,6 +40,7 @@ class Worker:
         self._feeder = Feeder(parts, settings, self.queues, self._settler)
         self._builder = Builder(parts, settings.window, self.queues, self._settler)
         self._sender = Sender(parts, settings, self.queues, self._settler)
+        self._reported_rate = 0
 
     async def run(self, *, drain: bool = False) -> None:
         """Work until `stop` is called; with `drain`, until nothing is due."""
@@ -57,6 +59,7 @@ class Worker:
                 duties.cancel()
         finally:
             await self._sender.abandon()
+            metrics.SEND_RATE.dec(self._reported_rate)
             with contextlib.suppress(NotDurable):
                 await self.parts.maintenance.sign_off()
 
@@ -79,7 +82,9 @@ class Worker:
         """Run source duties apart from maintenance, because enqueueing a large audience would delay lease renewal."""
 
         async def run_duties() -> float | None:
-            if self.queues.is_stopping or not await self.parts.source_duties.run_once():
+            if self.queues.is_stopping or not self.settings.runs_source_duties:
+                return None
+            if not await self.parts.source_duties.run_once():
                 return None
             self.parts.wake.set()
             return 0.0
@@ -102,6 +107,24 @@ class Worker:
         ]
 
     def _update_metrics(self) -> None:
-        metrics.SEND_RATE.set(self._settler.settled_per_second())
+        rate = self._settler.settled_per_second()
+        metrics.SEND_RATE.inc(rate - self._reported_rate)  # The workers of a process share this figure.
+        self._reported_rate = rate
         for member in self.parts.route.members:
             metrics.CIRCUIT_STATE.labels(member.name).set(member.breaker.state.value)
+
+
+class WorkerGroup:
+    """The workers of one process, one for each provider that tenants use, so that none of them delays another."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+
+    async def run(self, *, drain: bool = False) -> None:
+        async with asyncio.TaskGroup() as running:
+            for worker in self.workers:
+                running.create_task(worker.run(drain=drain))
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.stop()

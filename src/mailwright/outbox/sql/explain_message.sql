@@ -1,7 +1,7 @@
 -- Reads everything that decides when this message is sent: its state, the deferral of its lane, its tenant's limits and
 -- the campaign that is sent first. Also reads its bounce or complaint, and the suppression that blocks it.
 SELECT
-  m.id, m.tenant_id, m.outbox_id, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
+  m.id, m.tenant_id, m.outbox_id, m.source, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
   d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
   d.deferrals, d.deferred_since, d.retry_until,
   d.attempted_at, d.in_doubt_since, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,

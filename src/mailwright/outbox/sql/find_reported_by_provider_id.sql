@@ -4,5 +4,5 @@ SELECT d.provider, d.provider_message_id, d.message_key, d.tenant_id, m.to_email
 FROM rows(:wanted: provider text, provider_message_id text) AS w
 CROSS JOIN deliveries AS d
 JOIN messages AS m ON m.id = d.message_key
-WHERE d.provider_message_id = w.provider_message_id AND d.provider = w.provider 
-  AND d.provider IN ('ses', 'sendgrid', 'mailgun', 'postmark', 'resend', 'brevo')
+WHERE d.provider_message_id = w.provider_message_id AND d.provider = w.provider
+  AND d.provider NOT IN ('mailbox', 'smtp', 'smtpbz')

@@ -517,7 +517,7 @@ CREATE INDEX ix_deliveries_delayed ON deliveries (tenant_id, deferred_since)
 CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
 CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
 CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)
-  WHERE provider IN ('ses', 'sendgrid', 'mailgun', 'postmark', 'resend', 'brevo');
+  WHERE provider NOT IN ('mailbox', 'smtp', 'smtpbz');
 CREATE INDEX ix_deliveries_rare ON deliveries (tenant_id, status, message_key)
   WHERE status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED');
 CREATE INDEX ix_deliveries_rare_of_lane ON deliveries (lane, status)
@@ -626,6 +626,40 @@ CREATE TABLE stored_settings (
   updated_at BIGINT NOT NULL,
   updated_by TEXT NOT NULL,
   CONSTRAINT pk_stored_settings PRIMARY KEY (name)
+);
+
+CREATE TABLE provider_configurations (
+  id $identity NOT NULL,
+  name TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by TEXT NOT NULL,
+  CONSTRAINT pk_provider_configurations PRIMARY KEY (id),
+  CONSTRAINT uq_provider_configurations_name UNIQUE (name)
+);
+
+CREATE TABLE provider_routes (
+  tenant_id BIGINT NOT NULL,
+  source TEXT NOT NULL,
+  provider TEXT NOT NULL,
+  updated_at BIGINT NOT NULL,
+  updated_by TEXT NOT NULL,
+  CONSTRAINT pk_provider_routes PRIMARY KEY (tenant_id, source)
+);
+
+CREATE TABLE report_sources (
+  id $identity NOT NULL,
+  name TEXT NOT NULL,
+  tenant_id BIGINT,
+  provider TEXT,
+  secret TEXT NOT NULL,
+  created_at BIGINT NOT NULL,
+  created_by TEXT NOT NULL,
+  last_used_at BIGINT,
+  CONSTRAINT pk_report_sources PRIMARY KEY (id),
+  CONSTRAINT uq_report_sources_name UNIQUE (name)
 );
 
 CREATE TABLE sender_domains (

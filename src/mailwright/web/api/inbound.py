@@ -80,6 +80,19 @@ async def brevo_events(request: Request) -> Response:
     return await _receive_vendor(request, "brevo")
 
 
+@router.post("/provider-events/{providerName}", responses=_RESPONSES)
+async def provider_events(providerName: str, request: Request) -> Response:  # noqa: N803
+    """Receive events of a provider with a name of its own, in the format and with the signature of its kind."""
+    named = engine_of(request).named_webhooks.get(providerName)
+
+    async def receive(_installed: InboundWebhooks, headers: Mapping[str, str], body: bytes) -> ReportCounts:
+        if named is None:
+            raise WebhookNotConfigured("There is no usable provider with this name.")
+        return await named.webhooks.receive_named(named.kind, headers, body)
+
+    return await _receive(request, receive, MAX_BODY_BYTES)
+
+
 async def _receive_vendor(request: Request, name: str) -> Response:
     return await _receive(request, lambda webhooks, *args: webhooks.receive_vendor(name, *args), MAX_BODY_BYTES)
 

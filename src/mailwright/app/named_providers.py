@@ -1,0 +1,199 @@
+"""Providers with a name and credentials of their own, for some tenants or sources."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from mailwright.app.provider_test import check_providers
+from mailwright.app.providers import make_route, verify_providers
+from mailwright.app.setting_rules import parse_changes
+from mailwright.domain.clock import Clock
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
+from mailwright.domain.message import Source
+from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
+from mailwright.ops.secret_files import holds_secret
+from mailwright.ops.settings import ProviderName, Settings
+from mailwright.ops.stored import parse_stored, variable_of
+from mailwright.outbox import provider_configurations as stored
+from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders
+from mailwright.providers.protocol import ProviderCheck
+from mailwright.providers.route import Route
+from mailwright.providers.unusable import unusable_member
+from mailwright.storage.database import Database
+
+KINDS: Final[tuple[str, ...]] = get_args(ProviderName)
+
+# The settings of each kind of provider. Those before the `|` are required.
+_SETTINGS: Final[Mapping[str, str]] = {
+    "mailbox": "|",
+    "smtp": "smtp_url | smtp_connections oauth_token_url oauth_client_id oauth_client_secret oauth_refresh_token"
+    " oauth_scope",
+    "ses": "aws_region aws_access_key_id aws_secret_access_key | ses_configuration_set sns_topic_arns",
+    "sendgrid": "sendgrid_api_key | sendgrid_url sendgrid_webhook_public_key",
+    "smtpbz": "smtpbz_smtp_url | smtpbz_api_key smtp_connections",
+    "mailgun": "mailgun_api_key mailgun_domain | mailgun_url mailgun_webhook_signing_key",
+    "postmark": "postmark_server_token | postmark_message_stream postmark_webhook_secret",
+    "resend": "resend_api_key | resend_webhook_secret",
+    "brevo": "brevo_smtp_url | brevo_webhook_secret smtp_connections",
+}
+# These stay as they are in the installation, if a provider does not set them.
+_INHERITED: Final = frozenset({"sendgrid_url", "mailgun_url"})
+
+
+def fields_of(kind: str) -> tuple[str, ...]:
+    """Return the settings that a provider of this kind may have."""
+    return tuple(_SETTINGS[kind].replace("|", " ").split())
+
+
+def required_fields(kind: str) -> tuple[str, ...]:
+    return tuple(_SETTINGS[kind].partition("|")[0].split())
+
+
+def is_secret(name: str) -> bool:
+    return holds_secret(Settings.model_fields[name].annotation)
+
+
+# The settings of the installation that no other provider may use by accident, above all credentials.
+_OWN: Final = {
+    name: Settings.model_fields[name].default
+    for name in {each for kind in KINDS for each in fields_of(kind)} | {"sqs_queue_url", "route"}
+    if name not in _INHERITED
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProvider:
+    """A provider that is ready to be built; `problem` says why it is not."""
+
+    name: str
+    kind: str
+    settings: Settings = field(repr=False)
+    problem: str | None = None
+
+    def make_route(self, clock: Clock) -> Route:
+        if self.problem is not None:
+            return Route([unusable_member(self.name, self.problem, clock)], clock)
+        return make_route(self.settings, clock, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProviders:
+    """The named providers of an installation, and which tenants use them."""
+
+    by_name: Mapping[str, NamedProvider] = field(default_factory=dict)
+    routes: ProviderRoutes = field(default_factory=ProviderRoutes)
+
+    @property
+    def used(self) -> tuple[NamedProvider, ...]:
+        """The providers that at least one route names."""
+        return tuple(self.by_name[name] for name in sorted(self.routes.providers))
+
+    @classmethod
+    def of(cls, found: StoredProviders, settings: Settings) -> "NamedProviders":
+        """Return the providers of an installation. A dry run uses none: everything goes to the local mailbox."""
+        if settings.dry_run:
+            return cls()
+        made = {each.name: named_provider(each, settings) for each in found.configurations}
+        rules = found.rules
+        for name in rules.providers - made.keys():  # Another process has just deleted it.
+            made[name] = NamedProvider(name, "", settings, f"there is no provider {name}")
+        return cls(made, rules)
+
+
+NO_PROVIDERS: Final = NamedProviders()
+
+
+def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedProvider:
+    if found.problem is not None:
+        return NamedProvider(found.name, found.kind, settings, found.problem)
+    values, problems = parse_stored(found.settings)
+    own = settings.model_copy(update=_OWN | values | {"provider": found.kind})
+    try:
+        verify_providers(own)
+    except ConfigurationInvalid as error:
+        problems += error.problems
+    return NamedProvider(found.name, found.kind, own, "; ".join(problems) or None)
+
+
+class ProviderService:
+    """What administrators do with providers: the same for the dashboard, the API and `mailwright provider`."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = clock
+
+    async def list_all(self) -> StoredProviders:
+        return await stored.load_providers(self._database)
+
+    async def find(self, name: str) -> ProviderConfiguration:
+        return await stored.find_configuration(self._database, name)
+
+    async def create(self, name: str, kind: str, given: Mapping[str, str], *, actor: str) -> ProviderConfiguration:
+        check_provider_name(name, frozenset(KINDS))
+        texts = self.verified(kind, given)
+        return await stored.create_configuration(self._database, self._clock, name, kind, texts, actor=actor)
+
+    async def edit(self, name: str, given: Mapping[str, str | None], *, actor: str) -> ProviderConfiguration:
+        """Change the given settings and keep the others. None removes one."""
+        found = await self.find(name)
+        fields = {_field(found.kind, each): text for each, text in given.items()}
+        kept = {each: text for each, text in found.settings.items() if each not in fields}
+        texts = self.verified(found.kind, kept | {each: text for each, text in fields.items() if text is not None})
+        changed = [each for each in fields if texts.get(each) != found.settings.get(each)]
+        if not changed:
+            return found
+        return await stored.edit_configuration(self._database, self._clock, name, texts, changed=changed, actor=actor)
+
+    async def delete(self, name: str, *, actor: str) -> None:
+        await stored.delete_configuration(self._database, self._clock, name, actor=actor)
+
+    async def set_route(self, tenant_id: int, source: Source | None, provider: str | None, *, actor: str) -> None:
+        await stored.set_route(self._database, self._clock, tenant_id, source, provider, actor=actor)
+
+    async def delete_route(self, tenant_id: int, source: Source | None, *, actor: str) -> None:
+        await stored.delete_route(self._database, self._clock, tenant_id, source, actor=actor)
+
+    async def test(self, name: str) -> ProviderCheck:
+        """Connect and sign in to a provider without sending anything."""
+        made = named_provider(await self.find(name), self._settings)
+        if made.problem is not None:
+            return ProviderCheck(False, made.problem)
+        [check] = await check_providers(made.settings, self._clock)
+        return check
+
+    def verified(self, kind: str, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings by field, or raise an error that names the setting and the fix."""
+        if kind not in KINDS:
+            raise InvalidInput(f"The provider must be one of {', '.join(KINDS)}.", field="kind")
+        fields = {_field(kind, name): text.strip() for name, text in given.items()}
+        for name in required_fields(kind):
+            if not fields.get(name):
+                raise InvalidInput(f"{variable_of(name)} is required for {kind}.", field=variable_of(name))
+        texts = {name: text for name, text in fields.items() if text}
+        values, problems = parse_changes(texts)
+        _refuse(problems)
+        try:
+            verify_providers(self._settings.model_copy(update=_OWN | values | {"provider": kind}))
+        except ConfigurationInvalid as error:
+            _refuse(error.problems)
+        return {name: _text(texts[name], values[name]) for name in texts}
+
+
+def _field(kind: str, name: str) -> str:
+    """Return the field of a setting by its field name or its variable."""
+    wanted = name.strip()
+    for each in fields_of(kind):
+        if wanted.lower() == each or wanted.upper() == variable_of(each):
+            return each
+    known = ", ".join(variable_of(each) for each in fields_of(kind)) or "none"
+    raise InvalidInput(f"{kind} has no setting {wanted[:80]}. Its settings: {known}.", field=wanted[:80])
+
+
+def _text(given: str, value: Any) -> str:
+    return value if isinstance(value, str) else given
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise InvalidInput(". ".join(problems), field=problems[0].partition(":")[0])
