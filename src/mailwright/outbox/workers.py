@@ -1,6 +1,6 @@
 """The registry of running workers and of the providers that each of them can reach."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -210,9 +210,11 @@ async def _load_best(tx: Transaction, now: Instant) -> float:
     return float(best["perSecond"]) if best is not None and now - best["at"] <= BEST_RATE_AGE else 0.0
 
 
-async def sending_rate(database: Database, now: Instant) -> float:
-    """Return the messages per second that all workers sent recently."""
+async def sending_rate(database: Database, now: Instant, providers: Collection[str] | None = None) -> float:
+    """Return the messages per second that all workers sent recently, through these providers if they are given."""
     is_recent = workers.c.seen_at >= now - PRESENCE_TIMEOUT
+    if providers is not None:
+        is_recent &= workers.c.provider.in_(providers)
     async with database.read() as tx:
         rows = await tx.execute(select(func.coalesce(func.sum(workers.c.per_second), 0)).where(is_recent))
     return float(rows[0][0])

@@ -1,15 +1,21 @@
 """Deferrals of campaigns that may be sent, but none of whose messages can be sent yet."""
 
-from sqlalchemy import select
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import exists, select
 
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
+from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral
+from mailwright.domain.provider_routes import ProviderRoutes
+from mailwright.outbox.provider_configurations import load_routes
 from mailwright.outbox.sending_hold import load_hold
-from mailwright.outbox.workers import load_present, outage_of
+from mailwright.outbox.workers import WorkerPresence, load_present, outage_of
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import lane_deferrals, queue_entries
+from mailwright.storage.tables import lane_deferrals, mailouts, queue_entries
 
 LIST_DEFERRED_LANES = statement(__package__, "list_deferred_lanes")
 
@@ -20,16 +26,56 @@ RETRY_SCHEDULED = "retry_scheduled"
 async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
     """Return for each lane the time when its first message is due, and the reason for the wait.
 
-    While all sending is on hold, or no worker can use any provider, every lane has that reason.
+    While all sending is on hold, or no worker can use the provider of a lane, the lane has that reason.
     """
     if (hold := await load_hold(tx)) is not None:
         rows = await tx.execute(select(queue_entries.c.lane).where(queue_entries.c.completed_at.is_(None)))
         return {row.lane: Deferral(INDEFINITELY, hold.reason) for row in rows}
-    outage = outage_of(await load_present(tx, now), now)
-    if outage is not None:
-        return dict.fromkeys(await _undeferred_lanes(tx, now), outage)
     rows = await tx.run(LIST_DEFERRED_LANES, now=now)
-    return {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}
+    found = {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}
+    present, lanes = await load_present(tx, now), await load_lane_providers(tx)
+    outages = {name: outage_of(lanes.present(present, name), now) for name in lanes.names}
+    if not any(outages.values()):
+        return found
+    for lane in await _undeferred_lanes(tx, now):
+        if (outage := outages[lanes.provider_of(lane)]) is not None:
+            found[lane] = outage
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProviders:
+    """The named providers of campaigns, by lane. Lanes without one use the provider of the installation."""
+
+    routes: ProviderRoutes
+    by_lane: Mapping[int, str]
+
+    @property
+    def names(self) -> frozenset[str | None]:
+        return frozenset({None, *self.by_lane.values()})
+
+    def provider_of(self, lane: int) -> str | None:
+        return self.by_lane.get(lane)
+
+    def present(self, present: Sequence[WorkerPresence], name: str | None) -> list[WorkerPresence]:
+        """Return the reports about one provider, or about those of the installation."""
+        named = self.routes.providers
+        return [each for each in present if each.provider == name or (name is None and each.provider not in named)]
+
+
+async def load_lane_providers(tx: Transaction) -> LaneProviders:
+    """Return the providers of the campaigns and mailouts in the queue."""
+    routes = await load_routes(tx)
+    if not routes.providers:
+        return LaneProviders(routes, {})
+    q = queue_entries.c
+    is_mailout = exists().where(mailouts.c.campaign_key == q.campaign_key)
+    queued = select(q.lane, q.tenant_id, is_mailout.label("is_mailout")).where(q.completed_at.is_(None))
+    named = {
+        row.lane: routes.provider_of(row.tenant_id, Source.MAILOUT if row.is_mailout else Source.CAMPAIGN)
+        for row in await tx.execute(queued)
+    }
+    return LaneProviders(routes, {lane: name for lane, name in named.items() if name is not None})
 
 
 async def _undeferred_lanes(tx: Transaction, now: Instant) -> list[int]:

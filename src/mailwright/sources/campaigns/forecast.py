@@ -3,7 +3,7 @@
 The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, SCHEDULED, CampaignStatus
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
+from mailwright.domain.message import Source
 from mailwright.domain.permits import (
     PROVIDER_RATE,
     Deferral,
@@ -21,12 +22,20 @@ from mailwright.domain.permits import (
     LimitLevel,
     split_defer_reason,
 )
+from mailwright.domain.provider_routes import ProviderRoutes
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules, parse_campaign_limits
 from mailwright.outbox.sending_hold import load_hold
-from mailwright.outbox.workers import best_rate, find_lost_leases, learned_rate_of, list_present, sending_rate
+from mailwright.outbox.workers import (
+    WorkerPresence,
+    best_rate,
+    find_lost_leases,
+    learned_rate_of,
+    list_present,
+    sending_rate,
+)
 from mailwright.policies.reserve import quota_for_bulk
-from mailwright.sources.campaigns.deferrals import load_lane_deferrals
+from mailwright.sources.campaigns.deferrals import LaneProviders, load_lane_deferrals, load_lane_providers
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
 from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot, RunningWaves
@@ -93,43 +102,84 @@ async def forecast(
     """
     now = clock.now()
     rules = await load_limit_rules(database, defaults)
-    rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
     async with database.read() as tx:
-        queue = await _load_queue(tx, rules, defaults.domains, now)
+        lanes = await load_lane_providers(tx)
+        queue = await _load_queue(tx, rules, defaults.domains, lanes, now)
         is_held, lost = await load_hold(tx) is not None, await find_lost_leases(tx, now)
         if draft is not None:
-            queue.append(_queued_draft(draft, rules, now))
-        used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
+            queue.append(_queued_draft(draft, rules, lanes.routes, now))
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
-    rate, source = await _full_rate(database, queue, now, measured_rate, len(workers))
+    shares = []
+    # Each provider has its own workers, quota and rate, so its campaigns are simulated by themselves.
+    for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
+        share = [queued for queued in queue if queued.provider == name]
+        own = defaults if name is None else replace(defaults, providers={name: None})
+        conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
+        shares.append(await _forecast_share(database, own, share, conditions))
+    order = {queued.campaign_id: place for place, queued in enumerate(queue)}
+    found = sorted((each for share in shares for each in share.campaigns), key=lambda each: order[each.campaign_id])
+    cut_off = [share.looked_until for share in shares if share.is_cut_off]
+    facts = {"has_worker": bool(workers), "is_held": is_held, "has_lost": bool(lost)}
+    assumed = dict.fromkeys(each for share in shares for each in _assumptions(share, **facts))
+    return Forecast(
+        computed_at=now,
+        looked_until=min(cut_off, default=now + horizon),
+        rate=shares[0].rate,
+        is_rate_measured=shares[0].source is None,
+        workers=len(workers),
+        campaigns=tuple(each for each in found if tenant_id in (None, each.tenant_id)),
+        assumptions=tuple(assumed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ShareConditions:
+    now: Instant
+    horizon: Instant
+    workers: int
+    present: list[WorkerPresence]  # the reports about the providers of this share
+    measured_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _ForecastShare:
+    """The forecast of the campaigns that one provider sends."""
+
+    queue: list[QueuedCampaign]
+    rules: LimitRules
+    rate: float
+    source: ForecastAssumption | None
+    learned: float | None
+    campaigns: tuple[CampaignForecast, ...]
+    looked_until: Instant
+    is_cut_off: bool
+
+
+async def _forecast_share(
+    database: Database, defaults: DefaultLimits, queue: list[QueuedCampaign], given: _ShareConditions
+) -> _ForecastShare:
+    rules, now = await load_limit_rules(database, defaults), given.now
+    rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
+    async with database.read() as tx:
+        used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
+    names = {presence.provider for presence in given.present}
+    rate, source = await _full_rate(database, queue, given, names)
     reason: str | None = None
     # Sending at the learned rate was measured too, so the measured rate may be equal or slightly lower.
-    learned = learned_rate_of(present)
+    learned = learned_rate_of(given.present)
     if learned is not None and learned <= 1.1 * rate:
         rate, reason = min(rate, learned), DeferReason.PROVIDER_THROTTLED
     if rules.provider_rate is not None and rules.provider_rate < rate:
         rate, reason = rules.provider_rate, PROVIDER_RATE
-    conditions = SimulationConditions(now, rate, used, rules.quota, horizon, reason)
+    conditions = SimulationConditions(now, rate, used, rules.quota, given.horizon, reason)
     result = simulate(queue, conditions)
     found = result.campaigns
     if source is ForecastAssumption.ASSUMED_RATE:
         slow = simulate(queue, replace(conditions, rate=min(rate, LOW_RATE)))
         found = tuple(map(_without_uncertain_end, found, slow.campaigns))
     is_cut_off = any(campaign.finishes_at is None for campaign in result.campaigns)
-    return Forecast(
-        computed_at=now,
-        looked_until=result.looked_until if is_cut_off else now + horizon,
-        rate=rate,
-        is_rate_measured=source is None,
-        workers=len(workers),
-        campaigns=tuple(each for each in found if tenant_id in (None, each.tenant_id)),
-        assumptions=tuple(
-            _assumptions(
-                queue, rules, source, has_worker=bool(workers), is_held=is_held, has_lost=bool(lost), learned=learned
-            )
-        ),
-    )
+    return _ForecastShare(queue, rules, rate, source, learned, found, result.looked_until, is_cut_off)
 
 
 def _without_uncertain_end(forecast: CampaignForecast, slow: CampaignForecast) -> CampaignForecast:
@@ -142,25 +192,28 @@ def _without_uncertain_end(forecast: CampaignForecast, slow: CampaignForecast) -
 
 
 async def _full_rate(
-    database: Database, queue: Sequence[QueuedCampaign], now: Instant, measured: float | None, workers: int
+    database: Database, queue: Sequence[QueuedCampaign], given: _ShareConditions, providers: Collection[str]
 ) -> tuple[float, ForecastAssumption | None]:
     """Return the rate without limits: the rate measured now, else a past rate, else an assumed one.
 
     While a limit slows sending down, the measured rate says nothing about the rate without it.
     """
-    if measured is not None:
-        return measured, None
-    measured = await sending_rate(database, now)
+    if given.measured_rate is not None:
+        return given.measured_rate, None
+    now = given.now
+    measured = await sending_rate(database, now, providers)
     is_slowed = any(queued.groups or CampaignRun(0, queued, now).pace[0] is not None for queued in queue)
     if measured > 0 and not is_slowed:
         return measured, None
-    best = await best_rate(database, now) * max(1, workers)
+    best = await best_rate(database, now) * max(1, given.workers)
     if measured > max(best, 0.0):
         return measured, None
     return (best, ForecastAssumption.LAST_RATE) if best > 0 else (ASSUMED_RATE, ForecastAssumption.ASSUMED_RATE)
 
 
-async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits, now: Instant) -> list[QueuedCampaign]:
+async def _load_queue(
+    tx: Transaction, rules: LimitRules, domains: DomainLimits, lanes: LaneProviders, now: Instant
+) -> list[QueuedCampaign]:
     """Return the queued campaigns in the order in which they are sent."""
     unsent = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
     is_deferred = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
@@ -184,7 +237,8 @@ async def _load_queue(tx: Transaction, rules: LimitRules, domains: DomainLimits,
     queue = []
     for row in rows:
         queued = _queued(row, rules, unsent.get(row.lane, 0), deferrals.get(row.lane))
-        queue.append(replace(queued, groups=await load_groups(tx, row, queued, domains, now)))
+        groups = await load_groups(tx, row, queued, domains, now)
+        queue.append(replace(queued, groups=groups, provider=lanes.provider_of(row.lane)))
     return queue
 
 
@@ -209,7 +263,7 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
     )
 
 
-def _queued_draft(draft: ForecastDraft, rules: LimitRules, now: Instant) -> QueuedCampaign:
+def _queued_draft(draft: ForecastDraft, rules: LimitRules, routes: ProviderRoutes, now: Instant) -> QueuedCampaign:
     definition, (tenant, *_) = draft.definition, rules.levels(draft.tenant_id, 0)
     begins_at = definition.scheduled_at
     text = definition.limits.model_dump_json(by_alias=False)
@@ -232,6 +286,7 @@ def _queued_draft(draft: ForecastDraft, rules: LimitRules, now: Instant) -> Queu
         own=_in_sender_zone(LimitLevel(DRAFT_ID, limits)),
         deferral=Deferral(begins_at, SCHEDULED) if begins_at is not None and begins_at > now else None,
         pauses=tuple(pauses),
+        provider=routes.provider_of(draft.tenant_id, Source.CAMPAIGN),
     )
 
 
@@ -279,15 +334,9 @@ def _in_sender_zone(level: LimitLevel) -> LimitLevel:
 
 
 def _assumptions(
-    queue: list[QueuedCampaign],
-    rules: LimitRules,
-    source: ForecastAssumption | None,
-    *,
-    has_worker: bool,
-    is_held: bool,
-    has_lost: bool,
-    learned: float | None,
+    share: _ForecastShare, *, has_worker: bool, is_held: bool, has_lost: bool
 ) -> Iterator[ForecastAssumption]:
+    queue, rules = share.queue, share.rules
     if is_held:
         yield ForecastAssumption.SENDING_HELD
     if not has_worker:
@@ -295,12 +344,12 @@ def _assumptions(
     if has_lost:
         yield ForecastAssumption.WORKER_LOST
     yield ForecastAssumption.NO_OTHER_MESSAGES
-    if learned is not None:
+    if share.learned is not None:
         yield ForecastAssumption.LEARNED_RATE
     elif any(queued.deferral and queued.deferral.reason in _OUTAGES for queued in queue):
         yield ForecastAssumption.PROVIDER_RECOVERS
-    if source is not None:
-        yield source
+    if share.source is not None:
+        yield share.source
     is_alone = any(level.limits.one_at_a_time for queued in queue for level in queued.levels)
     if is_alone or any(queued.max_in_flight is not None for queued in queue):
         yield ForecastAssumption.ONE_AT_A_TIME_RATE

@@ -67,6 +67,7 @@ class QueuedCampaign:
     max_in_flight: int | None = None
     follows_zones: bool = False  # working hours apply in each recipient's time zone
     has_begun: bool = False  # some messages are no longer waiting
+    provider: str | None = None  # the tenant's own provider; None: the provider of the installation
     groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
 
     @property
