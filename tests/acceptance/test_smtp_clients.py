@@ -32,6 +32,22 @@ const modes = [{port, ignoreTLS: true}, {port, requireTLS: true, tls}, {port: tl
 })();
 """
 
+PHPMAILER = """
+require '/usr/share/php/libphp-phpmailer/autoload.php';
+[$port, $tlsPort, $key] = array_slice($argv, 1);
+foreach ([['', $port], ['tls', $port], ['ssl', $tlsPort]] as [$secure, $at]) {
+  $mail = new PHPMailer\\PHPMailer\\PHPMailer(true);
+  $mail->isSMTP();
+  [$mail->Host, $mail->Port, $mail->SMTPSecure, $mail->SMTPAutoTLS] = ['127.0.0.1', $at, $secure, false];
+  [$mail->SMTPAuth, $mail->Username, $mail->Password] = [true, 'apikey', $key];
+  $mail->SMTPOptions = ['ssl' => ['verify_peer' => false, 'verify_peer_name' => false]];
+  $mail->setFrom('shop@example.com', 'Shop');
+  $mail->addAddress('ada@example.com');
+  $mail->addBCC('bob@example.com');
+  [$mail->Subject, $mail->Body] = ['Hello', ".dot\\n.."];
+  $mail->send();
+}
+"""
 
 POSTFIX = """
 compatibility_level = 3.6
@@ -219,3 +235,11 @@ async def test_nodemailer_sends_with_and_without_tls(served: Served) -> None:
         pytest.skip("nodemailer is not installed (set NODE_PATH)")
     await run("node", "-e", NODEMAILER, served.port, served.tls_port, served.key)
     assert await served.count() == 3
+
+
+async def test_phpmailer_sends_with_and_without_tls(served: Served) -> None:
+    """WordPress sends with this library."""
+    if not Path("/usr/share/php/libphp-phpmailer").exists():
+        pytest.skip("PHPMailer is not installed (libphp-phpmailer)")
+    await run("php", "-r", PHPMAILER, "--", served.port, served.tls_port, served.key)
+    assert await served.count() == 6

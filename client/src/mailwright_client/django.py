@@ -4,7 +4,7 @@
     MAILWRIGHT_URL = "https://mail.example.com"
     MAILWRIGHT_API_KEY = "mw_…"
 
-In Django 6, `MAILERS` takes the same values as `OPTIONS`: `{"url": …, "api_key": …}`.
+In Django 6.1 and later, `MAILERS` takes the same values as `OPTIONS`: `{"url": …, "api_key": …}`.
 """
 
 import threading
@@ -38,7 +38,8 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc]
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(fail_silently=fail_silently, **options)
+        super().__init__(**options)
+        self.fail_silently = fail_silently  # Since Django 6.1, the base class refuses it.
         self._url = url or _setting("MAILWRIGHT_URL")
         self._api_key = api_key or _setting("MAILWRIGHT_API_KEY")
         self._timeout = timeout or getattr(settings, "EMAIL_TIMEOUT", None) or TIMEOUT_SECONDS

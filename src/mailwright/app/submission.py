@@ -66,6 +66,7 @@ async def run_submission(engine: Engine, sockets: SubmissionSockets) -> None:
         engine.raw_messages,
         engine.clock,
         max_connections=settings.smtp_listen_connections,
+        messages_per_minute=settings.smtp_listen_rate,
         tls=sockets.tls,
         shadow=make_shadow(engine),
     )

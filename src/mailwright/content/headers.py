@@ -39,7 +39,9 @@ _OURS = """
 RESERVED = frozenset(_OURS.split())
 # Prefixes of headers that are commands to a provider; some of them add recipients.
 PROVIDER_COMMANDS = ("x-mailgun-", "x-mc-", "x-mj-", "x-msys-api", "x-pm-", "x-ses-", "x-smtpapi")
-RESERVED_PREFIXES = ("arc-", "content-", "list-unsubscribe", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
+RESERVED_PREFIXES = ("arc-", "content-", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
+# Headers of one-click unsubscribe. Senders can set them in email for which Mailwright does not write them.
+UNSUBSCRIBE_HEADERS = frozenset({"list-unsubscribe", "list-unsubscribe-post"})
 
 # RFC 5322 forbids longer lines. Lines are folded before column 78 where possible.
 MAX_LINE = 998
@@ -81,14 +83,16 @@ def check_headers(headers: Mapping[str, str]) -> None:
         custom_header(name, value)
 
 
-def custom_header(name: str, value: str) -> str:
-    """Return the line of a header that the sender has set."""
+def custom_header(name: str, value: str, *, has_unsubscribe: bool = False) -> str:
+    """Return the line of a header that the sender has set. `has_unsubscribe` if Mailwright writes List-Unsubscribe."""
     if not _FIELD_NAME.fullmatch(name):
         raise InvalidHeader(f"{name[:80]!r} is not a header name.", field="headers")
-    lowered = name.lower()
-    if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES):
+    lowered, field = name.lower(), f"headers.{name}"
+    is_unsubscribe = lowered in UNSUBSCRIBE_HEADERS
+    if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES) or (is_unsubscribe and has_unsubscribe):
         raise InvalidHeader(f"The header {name} is written by Mailwright and cannot be set.", field="headers")
-    return unstructured(name, value.strip(" \t"), field=f"headers.{name}")
+    value = value.strip(" \t")
+    return opaque(name, value, field=field) if is_unsubscribe else unstructured(name, value, field=field)
 
 
 def unstructured(name: str, text: str, *, field: str) -> str:

@@ -5,7 +5,7 @@ from binascii import b2a_base64, b2a_qp
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from mailwright.content import headers, text
@@ -14,6 +14,7 @@ from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTarget
 from mailwright.domain.clock import Instant
 
 __all__ = [
+    "CONTENT_TYPE_PATTERN",
     "EmailAttachment",
     "EmailParts",
     "Enclosure",
@@ -117,7 +118,11 @@ def alternative(identity: str, parts: Iterable[bytes]) -> bytes:
     return _multipart("alternative", identity, parts)
 
 
-_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:; ?[a-z-]+=[A-Za-z0-9._-]{1,64})?")
+CONTENT_TYPE_PATTERN: Final = (
+    r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}"
+    r'(; ?[A-Za-z-]{1,32}=([A-Za-z0-9._-]{1,64}|"[ !#-\[\]-~]{1,128}")){0,4}'
+)
+_CONTENT_TYPE = re.compile(CONTENT_TYPE_PATTERN)
 _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 forbids base64 in these types, so they are sent as generic binary; the file name still shows the type.
 _COMPOSITE = ("message/", "multipart/")
@@ -162,7 +167,9 @@ def _head(email: EmailParts) -> str:
         lines.append(headers.opaque("Feedback-ID", email.feedback_id, field="feedback_id"))
     if email.outbox_id:
         lines.append(headers.opaque("X-Mailwright-Message", email.outbox_id, field="outbox_id"))
-    lines.extend([headers.custom_header(name, value) for name, value in email.headers.items()])
+    has_unsubscribe = email.unsubscribe is not None
+    for name, value in email.headers.items():
+        lines.append(headers.custom_header(name, value, has_unsubscribe=has_unsubscribe))
     lines.append("MIME-Version: 1.0")
     return "\r\n".join(lines)
 

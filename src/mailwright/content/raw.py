@@ -49,6 +49,10 @@ class InvalidEmail(InvalidInput):
         super().__init__(message, field="body")
 
 
+class AmbiguousLines(InvalidEmail):
+    """The email contains bytes that some programs read as line ends and others do not."""
+
+
 @dataclass(slots=True)  # Not declared frozen: one is created for each header, and that takes three times as long.
 class HeaderField:
     name: str  # In lower case.
@@ -194,11 +198,11 @@ def readable_line(value: str) -> str:
 def check_lines(content: bytes) -> None:
     """Raise `InvalidEmail` if the lines of an email cannot be sent unchanged."""
     if b"\0" in content:
-        raise InvalidEmail("The email contains a NUL byte. Encode binary content as base64.")
+        raise AmbiguousLines("The email contains a NUL byte. Encode binary content as base64.")
     lines = content.split(b"\r\n")
     ends = len(lines) - 1
     if ends != content.count(b"\n") or ends != content.count(b"\r"):
-        raise InvalidEmail("Every line of the email must end in CRLF, but it contains a CR or LF alone.")
+        raise AmbiguousLines("Every line of the email must end in CRLF, but it contains a CR or LF alone.")
     if not content.endswith(b"\r\n"):
         raise InvalidEmail("The last line of the email must end in CRLF.")
     if max(map(len, lines)) > MAX_LINE:

@@ -136,6 +136,14 @@ class Settings(BaseSettings):
             description="Maximum number of SMTP clients per process. One remote address may use half of them.",
         ),
     ] = 500
+    smtp_listen_rate: Annotated[
+        PositiveInt | None,
+        Field(
+            alias="MAILWRIGHT_SMTP_LISTEN_RATE",
+            description="Maximum number of messages that an API key may submit over SMTP per minute, in each process. "
+            "More are refused for now (451).",
+        ),
+    ] = None
     base_url: Annotated[
         str | None,
         Field(

@@ -16,6 +16,7 @@ from mailwright_client import Invalid, NotReached
 from tests.contract.api.test_client import Served, served
 
 pytest.importorskip("django", reason="Django is not installed")
+from django import VERSION
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.mail import EmailMessage, EmailMultiAlternatives, get_connection
@@ -123,8 +124,12 @@ async def test_unreachable_server_and_missing_settings_are_named(monkeypatch: py
         get_connection()
 
 
-async def test_example_project_sends(served: Served, database: Database) -> None:
-    example = Path(__file__).parents[3] / "examples" / "django" / "project.py"
+NEEDS_MAILERS = pytest.mark.skipif(VERSION < (6, 1), reason="MAILERS needs Django 6.1, and that Python 3.12")
+
+
+@pytest.mark.parametrize("name", ["project.py", pytest.param("mailers.py", marks=NEEDS_MAILERS)])
+async def test_example_project_sends(served: Served, database: Database, name: str) -> None:
+    example = Path(__file__).parents[3] / "examples" / "django" / name
     environment = {"MAILWRIGHT_URL": served.url, "MAILWRIGHT_API_KEY": served.key}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     process = await asyncio.create_subprocess_exec(

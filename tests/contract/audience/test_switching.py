@@ -400,6 +400,7 @@ def test_any_rows_add_up(tmp_path_factory: pytest.TempPathFactory, rows: list[li
 
 def test_zip_archive_is_read_like_its_files(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("__MACOSX/._subscribed_members.csv", b"\0\5\x16\7")  # macOS adds such files.
         archive.writestr("audience/subscribed_1.csv", MAILCHIMP)
         archive.writestr("other/subscribed_1.csv", MAILCHIMP)
         archive.writestr("readme.txt", "hello")

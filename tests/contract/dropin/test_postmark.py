@@ -66,6 +66,7 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn) -> None:
 
 async def test_several_recipients_share_one_email(drop_in: DropIn) -> None:
     email = an_email(To="ada@example.com, Bob <bob@example.com>", Cc="carol@example.com", Bcc="secret@example.com")
+    email["Headers"] = [{"Name": "List-Unsubscribe", "Value": f"<https://shop.example/{'x' * 80}>"}]
     async with client_of(drop_in) as client:
         await client.outbound.send(email)
     stored = await drop_in.stored()
@@ -75,6 +76,7 @@ async def test_several_recipients_share_one_email(drop_in: DropIn) -> None:
         "carol@example.com",
         None,
     )
+    assert f"\r\nList-Unsubscribe: <https://shop.example/{'x' * 80}>\r\n".encode() in (stored[3].content or b"")
 
 
 async def test_batch_reports_each_email_on_its_own(drop_in: DropIn) -> None:
@@ -121,6 +123,9 @@ async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
             refused = await client.post("/email/withTemplate", json={**template, **change})
             assert (refused.status_code, refused.json()["ErrorCode"]) == (422, code)
         await client.post("/email", json=an_email(MessageStream="news"))
+        own = {"Headers": [{"Name": "List-Unsubscribe", "Value": "<https://shop.example/leave>"}]}
+        refused = await client.post("/email", json=an_email(MessageStream="news", **own))
+        assert (refused.status_code, "Headers: cannot contain List-Unsubscribe" in refused.text) == (422, True)
     stored = await drop_in.stored()
     assert [(each.list_key, each.payload.get("variables")) for each in stored] == [
         (None, {"name": "Ada"}),
@@ -138,7 +143,7 @@ async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
         ({"Colour": "red"}, "Colour"),
         ({"HtmlBody": None, "TextBody": None}, "HtmlBody"),
         ({"Headers": [{"Name": "Bcc", "Value": "eve@example.com"}]}, "Headers"),
-        ({"Attachments": [{"Name": "a", "Content": "%"}]}, "Attachments[0].content"),
+        ({"Attachments": [{"Name": "a", "Content": "%"}]}, "Attachments[0].Content"),
     ],
 )
 async def test_refused_fields_are_named_and_nothing_is_stored(

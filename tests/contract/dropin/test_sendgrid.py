@@ -68,11 +68,14 @@ async def test_email_to_one_recipient_is_one_message(drop_in: DropIn, clock: Man
     email.reply_to = ReplyTo("help@example.com", "Help")
     email.category = [Category("shop"), Category("orders")]
     email.custom_arg = CustomArg("order", "7")
-    email.header = Header("X-Order", "7")
+    email.header = [Header("X-Order", "7"), Header("List-Unsubscribe", "<https://shop.example/leave?a=1>")]
     email.send_at = SendAt((clock.now() + HOUR) // 1000)
     email.tracking_settings = TrackingSettings(ClickTracking(False, False))
     # The SDK reverses the order of categories, attachments and personalizations.
-    email.attachment = [file("logo.png", "image/png", PNG, "logo"), file("bill.pdf", "application/pdf", b"%PDF")]
+    email.attachment = [
+        file("logo.png", "image/png", PNG, "logo"),
+        file("bill.txt", 'text/plain; charset="utf-8"', b"7"),
+    ]
     answer = await send(drop_in, email)
     [stored] = await drop_in.stored()
     assert (answer.status_code, answer.body) == (202, b"")
@@ -90,12 +93,12 @@ async def test_email_to_one_recipient_is_one_message(drop_in: DropIn, clock: Man
         "subject": "Your order",
         "text": "It is on its way.",
         "html": "<p>It is on its way.</p>",
-        "headers": {"X-Order": "7"},
+        "headers": {"X-Order": "7", "List-Unsubscribe": "<https://shop.example/leave?a=1>"},
         "tags": ["orders", "shop"],
         "metadata": {"order": "7"},
         "tracking": "off",
         "attachments": [
-            {"filename": "bill.pdf", "contentType": "application/pdf", "content": base64.b64encode(b"%PDF").decode()},
+            {"filename": "bill.txt", "contentType": 'text/plain; charset="utf-8"', "content": "Nw=="},
             {
                 "filename": "logo.png",
                 "contentType": "image/png",
@@ -185,7 +188,9 @@ async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
         ({"content": [{"type": "text/calendar", "value": "x"}]}, "content.0.type"),
         ({"content": []}, "content"),
         ({"attachments": [{"content": "%%", "filename": "a"}]}, "attachments.0.content"),
+        ({"attachments": [{"content": "Nw==", "filename": "a", "type": "text/plain;\r\nX: y"}]}, "attachments.0.type"),
         ({"headers": {"Bcc": "eve@example.com"}}, "headers"),
+        ({"headers": {"List-Unsubscribe-Post": "é"}}, "headers"),
         ({"send_at": 5}, "send_at"),
         ({"send_at": 10**18}, "send_at"),
         (

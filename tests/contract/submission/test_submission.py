@@ -16,7 +16,7 @@ import pytest
 
 from mailwright.access.roles import Scope
 from mailwright.content.raw import MAX_RAW_BYTES
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.states import Status
 from mailwright.sources.smtp import connection
@@ -156,6 +156,7 @@ async def test_chunks_are_joined(submission: Submission) -> None:
     async with a_dialogue(submission) as client:
         await client.say("MAIL FROM:<shop@example.com>", "RCPT TO:<ada@example.com>")
         assert (await client.ask(b"BDAT %d\r\n%b" % (len(first), first))).startswith("250")
+        assert [reply[:3] for reply in await client.say("RCPT TO:<bob@example.com>", "DATA")] == ["503", "503"]
         assert (await client.ask(b"BDAT %d LAST\r\n%b" % (len(last), last))).startswith("250")
         refused = await client.ask(b"BDAT 6 LAST\r\nQUIT\r\n")
         assert refused.startswith("503")
@@ -174,6 +175,7 @@ ENDS = [
     b"\r\n\0.\r\n",
     b"\n\r.\n\r",
     b"\r\n.\0\r\n",
+    b"\r\r\n.\r\n",
 ]
 
 
@@ -184,7 +186,7 @@ async def test_false_end_of_data_smuggles_nothing(submission: Submission, end: b
         await client.begin()
         reply = await client.ask(EMAIL[:-2] + end + SMUGGLED)
         assert reply.startswith("554 5.6.0")
-        assert (await client.ask("NOOP\r\n")).startswith("250")
+        assert await client.is_closed()
     assert await submission.stored() == []
     assert await count_contents(submission.engine.database) == 0
 
@@ -386,6 +388,23 @@ async def test_connections_beyond_the_limit_are_refused(database: Database, cloc
         reader, writer = await asyncio.open_connection("127.0.0.1", submission.port)
         assert (await reader.read()).startswith(b"421 4.7.0")
         writer.close()
+
+
+async def test_key_beyond_its_rate_is_refused_for_now(database: Database, clock: ManualClock) -> None:
+    async with (
+        a_submission(an_engine(database, clock), messages_per_minute=2) as submission,
+        a_dialogue(submission) as client,
+    ):
+        replies = []
+        for _ in range(3):
+            await client.begin("ada@example.com", "bob@example.com")
+            replies.append(await client.ask(EMAIL + b".\r\n"))
+            clock.advance(SECOND)
+        clock.advance(MINUTE)
+        await client.begin()
+        replies.append(await client.ask(EMAIL + b".\r\n"))
+    assert [reply[:9] for reply in replies] == ["250-2.0.0", "451 4.7.1", "451 4.7.1", "250 2.0.0"]
+    assert len(await submission.stored()) == 3
 
 
 async def test_stopping_server_finishes_what_it_stores(submission: Submission) -> None:

@@ -20,7 +20,7 @@ SUBJECTS = st.text(WRITABLE, min_size=1, max_size=200)
 BODIES = st.text(max_size=400)
 OURS = """
     From to CC Bcc Subject Date Message-ID Sender Return-Path Received DKIM-Signature MIME-Version Content-Type
-    content-anything List-Unsubscribe List-Unsubscribe-Post X-Mailwright-Message Reply-To Resent-To X-SMTPAPI
+    content-anything X-Mailwright-Message Reply-To Resent-To X-SMTPAPI
     X-SES-CONFIGURATION-SET Feedback-ID
 """
 BREAKS = [

@@ -31,7 +31,7 @@ def unpacked(files: Sequence[ExportFile], *, largest: int) -> Iterator[list[Expo
 def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
     try:
         with zipfile.ZipFile(archive) as opened:
-            members = [each for each in opened.infolist() if each.filename.lower().endswith(".csv")]
+            members = [each for each in opened.infolist() if _is_export(PurePosixPath(each.filename))]
             if not 0 < len(members) <= MAX_MEMBERS:
                 raise FileUnreadable(f"{archive.name} contains {len(members)} CSV files.", field="file")
             return [
@@ -39,6 +39,11 @@ def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
             ]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise FileUnreadable(f"{archive.name} cannot be unpacked: {error}.", field="file") from error
+
+
+def _is_export(path: PurePosixPath) -> bool:
+    """Return whether a member is a CSV file. macOS adds a hidden file with metadata for each file."""
+    return path.suffix.lower() == ".csv" and not path.name.startswith("._")
 
 
 def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, largest: int) -> Path:

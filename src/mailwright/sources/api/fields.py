@@ -29,6 +29,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mailwright.audience import lists
 from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
+from mailwright.content.mime import CONTENT_TYPE_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.schedule import has_zone, parse_time
@@ -120,7 +121,7 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
         try:
             custom_header(name, value)
         except InvalidHeader as error:
-            raise invalid("invalid_header", str(error)) from error
+            raise invalid("invalid_header", f"are not valid: {str(error).removesuffix('.')}") from error
     if len({name.lower() for name in headers}) < len(headers):
         raise invalid("invalid_header", "contains the same header twice")
     return headers
@@ -227,10 +228,7 @@ SuppressionScope = Annotated[
 ]
 ContentType = Annotated[
     str,
-    Matching(
-        r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(; ?[a-z-]+=[A-Za-z0-9._-]{1,64})?",
-        "must be a media type, for example application/pdf",
-    ),
+    Matching(CONTENT_TYPE_PATTERN, "must be a media type, for example application/pdf or text/csv; charset=utf-8"),
 ]
 ContentId = Annotated[
     str,

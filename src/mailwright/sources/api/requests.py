@@ -10,6 +10,7 @@ from pydantic import Field
 
 from mailwright.audience import lists
 from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
+from mailwright.content.headers import UNSUBSCRIBE_HEADERS
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.lifetimes import MAX_LIFETIME_MINUTES
 from mailwright.domain.tracking import TrackingMode
@@ -142,6 +143,9 @@ def _cross_field_errors(request: SendRequest) -> Iterable[FieldError]:
         yield FieldError("variables", "WITHOUT_TEMPLATE", "need a templateId")
     if request.template_id is None and request.locale is not None:
         yield FieldError("locale", "WITHOUT_TEMPLATE", "needs a templateId")
+    if request.list_key is not None and (own := UNSUBSCRIBE_HEADERS & {name.lower() for name in request.headers or ()}):
+        reason = f"cannot contain {min(own).title()}, because Mailwright writes it for a list"
+        yield FieldError("headers", "INVALID_HEADER", reason)
     email = request.recipient.email if request.recipient else None
     if email is not None and email.lower() != request.to.lower():
         yield FieldError("recipient.email", "NOT_THE_SAME", "must be the same address as `to`")

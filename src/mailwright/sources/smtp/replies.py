@@ -7,6 +7,7 @@ from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.domain.errors import MailwrightError, NotDurable, Unauthorized
 from mailwright.sources.api.senders import SenderNotAllowed
+from mailwright.sources.smtp.intake_rate import IntakeRateExceeded
 
 MAX_SENTENCE: Final = 400
 
@@ -32,6 +33,7 @@ def _printable(line: str) -> str:
 OK: Final = reply(250, "2.0.0", "OK")
 START_DATA: Final = reply(354, "", "End the email with a line that has only a dot")
 BYE: Final = reply(221, "2.0.0", "Bye")
+AFTER_CHUNKS: Final = reply(503, "5.5.1", "BDAT has begun; send the last chunk or RSET")
 BAD_LINE_END: Final = reply(500, "5.5.2", "Lines must end in CRLF, without any other CR, LF or NUL")
 LINE_TOO_LONG: Final = reply(500, "5.5.2", "The command is too long")
 NEEDS_UTF8: Final = reply(553, "5.6.7", "Add SMTPUTF8 to MAIL FROM to use addresses with non-ASCII characters")
@@ -67,6 +69,8 @@ def reply_to_error(error: Exception) -> bytes | None:
             found = (553, "5.7.1", str(error))
         case TooManyFailedSignIns():
             found = (454, "4.7.0", f"Too many failed sign-ins; wait {error.retry_after_seconds} seconds")
+        case IntakeRateExceeded():
+            found = (451, "4.7.1", str(error))
         case NotDurable():
             found = (451, "4.3.0", "The database cannot store the email now; try again in a moment")
         case MailwrightError():

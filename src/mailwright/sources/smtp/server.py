@@ -21,6 +21,7 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.raw import AcceptedRaw, Envelope, RawMessages
 from mailwright.sources.smtp import replies
 from mailwright.sources.smtp.connection import SubmissionConnection
+from mailwright.sources.smtp.intake_rate import IntakeRate
 from mailwright.sources.smtp.relay import Relay
 from mailwright.sources.smtp.session import SubmissionSession
 from mailwright.sources.smtp.shadow import ShadowRecorder
@@ -50,15 +51,20 @@ class SmtpServer:
         clock: Clock,
         *,
         max_connections: int,
+        messages_per_minute: int | None = None,
         tls: ssl.SSLContext | None = None,
         shadow: tuple[Relay, ShadowRecorder] | None = None,
     ) -> None:
-        """`shadow` passes all email on to a relay, instead of storing it in the outbox."""
+        """`messages_per_minute` is the limit for one API key.
+
+        `shadow` passes all email on to a relay, instead of storing it in the outbox.
+        """
         self._keys = keys
         self._sign_ins = sign_ins
         self._raw_messages = raw_messages
         self._clock = clock
         self._max_connections = max_connections
+        self._rate = IntakeRate(clock, messages_per_minute)
         self._name = socket.gethostname()
         self._connections: dict[SubmissionConnection, str] = {}  # The client's network by connection.
         self._per_network: Counter[str] = Counter()
@@ -153,6 +159,7 @@ class SmtpServer:
 
     async def submit(self, client: Client, envelope: Envelope, content: bytes) -> bytes:
         context = RequestContext(await self.find_caller(client), client.request_id)
+        self._rate.take(client.key, len(envelope.recipients))
         return _accepted(await self._raw_messages.send(context, content, envelope.sender, envelope.recipients))
 
     async def _find(self, user: str, key: str) -> Caller | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from mailwright.content.raw import AmbiguousLines
 from mailwright.sources.api.raw import MAX_RECIPIENTS, Envelope, parse_recipient, parse_sender
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.smtp import replies
@@ -180,8 +181,8 @@ class SubmissionSession:
         return _OK if is_allowed else _NEEDS_UTF8
 
     def _recipient(self, argument: str) -> Step:
-        if self.draft.sender is None:
-            return Step(replies.MAIL_FIRST)
+        if self.draft.sender is None or self.draft.chunks:
+            return Step(replies.AFTER_CHUNKS if self.draft.chunks else replies.MAIL_FIRST)
         found = _TO.fullmatch(argument)
         if found is None:
             return Step(reply(501, "5.5.4", "Use RCPT TO:<name@example.com>"))
@@ -201,7 +202,7 @@ class SubmissionSession:
         if argument:
             return Step(replies.NO_ARGUMENT)
         if self.draft.chunks:
-            return Step(reply(503, "5.5.1", "DATA cannot follow BDAT"))
+            return Step(replies.AFTER_CHUNKS)
         refusal = self.draft.refuse_content()
         return _START_DATA if refusal is None else Step(refusal)
 
@@ -228,8 +229,10 @@ class SubmissionSession:
             refusal = replies.reply_to_error(error)
             if refusal is None:
                 raise
-            # Close the connection if the key was revoked.
-            return self._counted(Step(refusal, Next.CLOSE if refusal.startswith(b"535") else Next.COMMAND))
+            # Close the connection if the key was revoked. Close it also after line ends that other programs may read
+            # differently: what follows may be part of the email for the program that passed it on (SMTP smuggling).
+            closes = refusal.startswith(b"535") or isinstance(error, AmbiguousLines)
+            return self._counted(Step(refusal, Next.CLOSE if closes else Next.COMMAND))
 
     def _abort(self, argument: str) -> Step:
         if argument:

@@ -181,5 +181,7 @@ def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[Fiel
 
 
 def _renamed(field: str, names: Mapping[str, str]) -> str:
+    """Rename the first part, and the last one if `names` has it, for example `attachments.filename`."""
     root = field.replace("[", ".").partition(".")[0]
-    return names.get(root, root) + field[len(root) :]
+    place, dot, leaf = field[len(root) :].rpartition(".")
+    return names.get(root, root) + place + dot + names.get(f"{root}.{leaf}", leaf)

@@ -45,6 +45,8 @@ _NAMES: Final = {
     "variables": "template.variables",
     "metadata": "tags",
     "recipient": "to",
+    "attachments.contentType": "content_type",
+    "attachments.contentId": "content_id",
 }
 # Resend's names of errors by status.
 _ERRORS: Final = {

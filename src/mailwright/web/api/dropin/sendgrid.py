@@ -46,6 +46,8 @@ _NAMES: Final = {
     "tags": "categories",
     "metadata": "custom_args",
     "recipient": "personalizations.to",
+    "attachments.contentType": "type",
+    "attachments.contentId": "content_id",
     **{name: f"personalizations.{name}" for name in ("to", "cc", "bcc")},
 }
 _STATUSES: Final = {HTTPStatus.UNPROCESSABLE_ENTITY: HTTPStatus.BAD_REQUEST}
