@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from sqlalchemy import select
 
 from mailwright.domain.clock import Instant
@@ -95,6 +96,12 @@ class SequenceBench:
         async with self.database.read() as tx:
             rows = await tx.execute(select(messages.c.to_email).order_by(messages.c.id))
         return [row.to_email for row in rows]
+
+    async def variables(self) -> list[dict[str, Any]]:
+        """Return the variables of all messages, in order."""
+        async with self.database.read() as tx:
+            rows = await tx.execute(select(messages.c.payload).order_by(messages.c.id))
+        return [orjson.loads(row.payload)["variables"] for row in rows]
 
     async def history(self) -> Sequence[tuple[str, str, str, Instant]]:
         """Return everyone's address, step, outcome and time, in order."""

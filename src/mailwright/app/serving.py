@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.importer import import_from_string
 
 from mailwright.app.app_switch import AppSwitch
+from mailwright.app.feed_reader import read_due_feeds, run_feed_reader
 from mailwright.app.generations import follow_settings
 from mailwright.app.http_protocol import TimedHttpProtocol
 from mailwright.app.images import run_image_purge
@@ -188,6 +189,7 @@ async def _log_start(engine: Engine) -> None:
 
 async def _drain(engine: Engine, worker: WorkerGroup, shutdown: Shutdown) -> None:
     async with asyncio.TaskGroup() as tasks:
+        await read_due_feeds(engine.database, engine.clock)
         await drain_mailouts(engine.mailouts)  # Enqueue due messages first.
         await _work(worker, shutdown, drain=True)
         await drain_mailouts(engine.mailouts)  # Write the results back afterwards.
@@ -224,6 +226,7 @@ async def _run_background_duties(engine: Engine) -> None:
             poll_inbound_sources(settings, database, clock, engine.reports, engine.acceptor),
             run_quota_sync(settings, database, clock),
             run_webhook_dispatcher(settings, database, clock),
+            run_feed_reader(database, clock),
             run_mailouts(engine.mailouts, database, clock),
             run_retention(settings, database, clock),
             run_image_purge(engine.images, database, clock),

@@ -10,8 +10,12 @@ from typing import Any, Final
 
 from sqlalchemy import select
 
+from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.message import Event
+from mailwright.domain.states import EventType
 from mailwright.outbox.operations import cancel_waiting
+from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -19,6 +23,7 @@ from mailwright.storage.tables import sequence_enrolments, sequence_steps, seque
 
 ENROL_SUBSCRIBERS = statement(__package__, "enrol_subscribers")
 END_ENROLMENTS = statement(__package__, "end_enrolments")
+ENDED_FOR_WEBHOOKS = statement(__package__, "ended_for_webhooks")
 HAS_LIST_SEQUENCE = statement(__package__, "has_list_sequence")
 LOCK_ENROLMENTS_OF_CONTACT = statement(__package__, "lock_enrolments_of_contact")
 LOCK_ENROLMENTS_TO_END = statement(__package__, "lock_enrolments_to_end")
@@ -79,11 +84,34 @@ async def end_enrolments(tx: Runner, ended: Iterable[tuple[int, str]], now: Inst
     if not rows:
         return
     await tx.count(END_ENROLMENTS, ended=rows, now=now)
+    await _publish_ends(tx, rows, now)
     rows = [row for row in rows if row[1] != FINISHED]
     if not rows:
         return
     for message in await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key, _ in rows]):
         await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now)
+
+
+async def _publish_ends(tx: Runner, ended: Sequence[tuple[int, str]], now: Instant) -> None:
+    """Append an event for each run that ended, if a webhook of the tenant gets such events."""
+    pattern = f'%"{EventType.SEQUENCE_ENDED}"%'
+    rows = await tx.run(ENDED_FOR_WEBHOOKS, ended=ended, now=now, pattern=pattern)
+    if rows:
+        facts = [(row, sequence_facts(row, row.contact_key, row.run)) for row in rows]
+        ends = [
+            event_row(
+                NO_MESSAGE,
+                row.tenant_id,
+                Event(EventType.SEQUENCE_ENDED, now, {**about, "step": row.node, "reason": row.end_reason}),
+            )
+            for row, about in facts
+        ]
+        await append_events(tx, ends)
+
+
+def sequence_facts(sequence: Any, contact_key: int, run: int) -> dict[str, Any]:
+    """Return what events of sequences have in common. The contact is named by its key, so that an erasure holds."""
+    return {CONTACT_KEY: contact_key, "sequenceId": sequence.sequence_id, "sequence": sequence.name, "run": run}
 
 
 async def export_enrolments(database: Database, contact_key: int) -> list[dict[str, Any]]:

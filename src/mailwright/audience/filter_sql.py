@@ -202,16 +202,27 @@ def _occurs_often_enough(
     return counted.correlate(contacts).scalar_subquery() >= activity.at_least
 
 
-def _has_events(activity: EventActivity, tenant_id: int, now: Instant) -> ColumnElement[bool]:
-    """Return the condition on the contact's events. It uses their index on address, name and time."""
+def reported_since(
+    activity: EventActivity, tenant_id: int, since: ColumnElement[Any], after_key: ColumnElement[Any] | None = None
+) -> ColumnElement[bool]:
+    """Return the condition that an event of the contact was reported since a time, and after another event."""
+    matching = _matching_events(activity, tenant_id).where(contact_events.c.received_at >= since)
+    return (matching if after_key is None else matching.where(contact_events.c.id > after_key)).exists()
+
+
+def _matching_events(activity: EventActivity, tenant_id: int) -> Select[Any]:
     e = contact_events.c
-    matching = select(e.id).where(
+    return select(e.id).where(
         e.tenant_id == tenant_id,
         e.email == contacts.c.email,
         e.name == activity.name,
-        *_since(e.occurred_at, activity, now),
         *(_compare(e.properties, key, comparison) for key, comparison in (activity.where or {}).items()),
     )
+
+
+def _has_events(activity: EventActivity, tenant_id: int, now: Instant) -> ColumnElement[bool]:
+    """Return the condition on the contact's events. It uses their index on address, name and time."""
+    matching = _matching_events(activity, tenant_id).where(*_since(contact_events.c.occurred_at, activity, now))
     if activity.at_least == 1:
         return matching.exists()
     return matching.with_only_columns(func.count()).correlate(contacts).scalar_subquery() >= activity.at_least

@@ -105,6 +105,13 @@ def show(reference: Reference, tenant: Tenant = tenants.DEFAULT, limit: Limit = 
     out.print(f"{found.name}: {found.status.value}{version}.", markup=False)
     ended = sum(counts.ended.values())
     out.print(f"In it: {counts.enrolled}. Ended: {ended}. Failed: {counts.failed}. Overdue: {counts.overdue}.")
+    if counts.next_entry_at is not None:
+        out.print(f"The schedule is due next at {clock_time(counts.next_entry_at)}.", markup=False)
+    if counts.feed is not None:
+        problem = "" if counts.feed.error is None else f" {counts.feed.error}"
+        out.print(
+            f"The feed was last read at {clock_time(counts.feed.read_at) or 'no time yet'}.{problem}", markup=False
+        )
     rows = (
         (each.email, each.node or "(start)", clock_time(each.due_at), each.failure or each.end_reason or "")
         for each in people

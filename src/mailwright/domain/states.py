@@ -67,6 +67,14 @@ class EventType(StrEnum):
     CAMPAIGN_FINISHED = "campaign.finished"
     CAMPAIGN_CANCELLED = "campaign.cancelled"
 
+    # Events of a person in a sequence. They belong to no message.
+    SEQUENCE_ENTERED = "sequence.entered"
+    SEQUENCE_STEP = "sequence.step"
+    SEQUENCE_FAILED = "sequence.failed"
+    SEQUENCE_ENDED = "sequence.ended"
+    # What a step of a sequence sends to one webhook.
+    SEQUENCE_WEBHOOK = "sequence.webhook"
+
 
 class Priority:
     """Priorities of messages; smaller numbers are sent first."""

@@ -11,7 +11,7 @@ from mailwright.sources.sequences.records import SequenceStatus
 _END_REASONS: Final = {
     "finished": "they reached its end",
     "goal": "they reached its goal",
-    "exit": "they matched an exit condition",
+    "exit": "they matched an exit condition or had its event",
     "entry": "they did not match its entry filter",
     "unsubscribed": "they unsubscribed",
     "not_eligible": "they may not receive its emails (no subscription, or suppressed)",
@@ -37,6 +37,7 @@ _NEXT: Final = {
     "split": "The split {step} decides what is next.",
     "change": "The change {step} is next.",
     "notify": "The notification {step} is next.",
+    "webhook": "The webhook request {step} is next.",
     "goTo": "It continues as the step {step} says.",
     "end": "Then the sequence ends.",
 }
@@ -45,6 +46,7 @@ _OUTCOMES: Final = {
     "skipped": "email left out",
     "changed": "contact changed",
     "notified": "team notified",
+    "posted": "webhook requested",
 }
 
 
@@ -89,7 +91,7 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
         case RunState.PAUSED:
             return f"The sequence is paused; they keep their place at {step}, due at {until}.{following}"
         case RunState.WAITS_FOR_FILTER:
-            return f"They wait at {step} until they match its filter, at the latest until {until}."
+            return f"They wait at {step} for its filter or event, at the latest until {until}."
         case RunState.WAITS:
             return f"They wait at {step} until {until}.{following}"
         case _:

@@ -122,6 +122,11 @@ class SequencePeopleResponse(ResponseModel):
 
 
 class SequenceDetailResponse(SequenceResponse):
+    """`nextEntryAt` is when a schedule is due next; `feedReadAt` and `feedError` are about the feed of a trigger."""
+
+    next_entry_at: Time | None
+    feed_read_at: Time | None
+    feed_error: str | None
     document: dict[str, Any]
     people: SequencePeopleResponse
 
@@ -298,7 +303,16 @@ def sequence_detail_response(sequence: StoredSequence, counts: SequenceCounts) -
         by_step=by_step,
         ended=dict(counts.ended),
     )
-    return extend(SequenceDetailResponse, sequence_response(sequence), document=sequence.draft, people=people)
+    feed = counts.feed
+    return extend(
+        SequenceDetailResponse,
+        sequence_response(sequence),
+        next_entry_at=counts.next_entry_at,
+        feed_read_at=None if feed is None else feed.read_at,
+        feed_error=None if feed is None else feed.error,
+        document=sequence.draft,
+        people=people,
+    )
 
 
 def plan_response(plan: MovePlan) -> SequencePlanResponse:

@@ -321,6 +321,7 @@ subscriptions = Table(
 )
 
 _ENROLLED = text("ended_at IS NULL")
+_RUN_ENDED = text("ended_at IS NOT NULL")
 _STEP_DUE = text("ended_at IS NULL AND due_at IS NOT NULL")
 
 # Sequences. The draft is what people edit; the columns after it are from the published version.
@@ -343,6 +344,7 @@ sequences = Table(
     Column("compared_at", Timestamp),
     Column("last_day", Text),
     Column("events_after", BigInteger),  # The last contact event that was read; None if the version needs none.
+    Column("next_entry_at", Timestamp),  # When the schedule of the trigger is due next.
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Index("ix_sequences_tenant_id_id", "tenant_id", "id"),
@@ -380,11 +382,15 @@ sequence_enrolments = Table(
     Column("failure", Text),
     Column("ended_at", Timestamp),
     Column("end_reason", Text),
+    # The contact event or the feed item that started the run.
+    Column("event_key", BigInteger),
+    Column("item_key", BigInteger),
     # A person is in a sequence at most once at the same time.
     partial_index("uq_sequence_enrolments_running", "sequence_key", "contact_key", unique=True, where=_ENROLLED),
     partial_index("ix_sequence_enrolments_due", "sequence_key", "due_at", where=_STEP_DUE),
     Index("ix_sequence_enrolments_contact_key", "contact_key", "sequence_key"),
     Index("ix_sequence_enrolments_sequence_key_id", "sequence_key", "id"),
+    partial_index("ix_sequence_enrolments_ended_at", "ended_at", where=_RUN_ENDED),
 )
 
 # The steps that happened. The unique constraint makes a step happen once.
@@ -409,6 +415,43 @@ sequence_members = Table(
     metadata,
     Column("sequence_key", Key, primary_key=True, autoincrement=False),
     Column("contact_key", Key, primary_key=True, autoincrement=False),
+)
+
+# Feeds that sequences and recurring campaigns follow.
+followed_feeds = Table(
+    "followed_feeds",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("owner_kind", Text, nullable=False),
+    Column("owner_key", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("due_at", Timestamp, nullable=False),
+    Column("read_at", Timestamp),  # When it was last read successfully; None before the first time.
+    Column("error", Text),  # Why the last attempt failed.
+    UniqueConstraint("owner_kind", "owner_key"),
+    Index("ix_followed_feeds_due_at", "due_at"),
+)
+
+# Items that appeared in a feed after it was followed.
+feed_items = Table(
+    "feed_items",
+    metadata,
+    key_column(),
+    Column("feed_key", BigInteger, nullable=False),
+    Column("content", Text, nullable=False),  # As JSON.
+    Column("found_at", Timestamp, nullable=False),
+    Column("used_at", Timestamp),
+    Index("ix_feed_items_feed_key_id", "feed_key", "id"),
+)
+
+# How items are recognised: digests of their ID, their link and their content.
+feed_item_marks = Table(
+    "feed_item_marks",
+    metadata,
+    Column("feed_key", Key, primary_key=True, autoincrement=False),
+    Column("mark", Text, primary_key=True),
+    Column("seen_at", Timestamp, nullable=False),
 )
 
 # Deleted lists and their subscriptions, which can be restored for some time. They are moved here, so that no query
@@ -1284,6 +1327,7 @@ webhook_deliveries = Table(
     Column("log", Text, nullable=False),  # The result of each attempt, as JSON.
     Column("created_at", Timestamp, nullable=False),
     Column("ended_at", Timestamp),
+    Column("metadata", Text),  # What a step of a sequence sends, as JSON; None for an event.
     UniqueConstraint("endpoint_key", "event_key"),
     Index("ix_webhook_deliveries_of_endpoint", "endpoint_key", "id"),
     partial_index(

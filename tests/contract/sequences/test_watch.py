@@ -9,7 +9,7 @@ from mailwright.audience import contacts, segments
 from mailwright.audience.contact_events import ContactEvents, EventStatus, NewContactEvent
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from tests.builders import DEFAULT_TENANT, change_tenant, statuses
-from tests.sequences import SequenceBench, a_wait, an_email
+from tests.sequences import SequenceBench, a_wait, an_email, lists
 
 ANN = "ann@example.com"
 BOB = "bob@example.com"
@@ -116,11 +116,14 @@ async def test_wait_for_a_filter_ends_early_or_by_timeout(sequences: SequenceBen
     assert sent == [(path, MINUTE if happens else 2 * DAY)]
 
 
-async def happen(at: SequenceBench, name: str, *emails: str, ago: Instant = 0, number: int = 0) -> None:
+async def happen(
+    at: SequenceBench, name: str, *emails: str, ago: Instant = 0, number: int = 0, properties: str = "{}"
+) -> None:
     """Report an event of each contact that occurred some time ago."""
     now = at.clock.now()
     events = [
-        NewContactEvent(DEFAULT_TENANT, f"{name}-{email}-{number}", email, name, "{}", now - ago) for email in emails
+        NewContactEvent(DEFAULT_TENANT, f"{name}-{email}-{number}", email, name, properties, now - ago)
+        for email in emails
     ]
     service = ContactEvents(at.database, at.clock)
     assert set(await service.accept(events)) == {EventStatus.ACCEPTED}
@@ -187,3 +190,107 @@ async def test_wait_for_an_event_ignores_earlier_ones(sequences: SequenceBench) 
     await sequences.run_for(2 * DAY, HOUR)
     sent = {email: node for email, node, outcome, _ in await sequences.history() if outcome == "sent"}
     assert sent == {ANN: "yes", BOB: "no"}
+
+
+LARGE = {"total": {"atLeast": 100}}
+
+
+async def test_only_events_with_wanted_properties_count(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    wait = {"waitFor": {"event": "order.paid", "where": LARGE, "timeout": {"days": 2}}}
+    steps = ({"id": "pays", **wait, "then": [an_email("yes")], "else": [an_email("no")]},)
+    key = await sequences.start(*steps, trigger={"event": "order.placed", "where": LARGE})
+    await happen(sequences, "order.placed", ANN, properties='{"total": 99}')
+    await happen(sequences, "order.placed", BOB, properties='{"total": 100}')
+    await sequences.watch()
+    await sequences.run()
+    assert [each.email for each in await sequences.enrolments(key)] == [BOB]
+    for number, total in enumerate((5, 500)):
+        sequences.clock.advance(HOUR)
+        await happen(sequences, "order.paid", BOB, number=number, properties=f'{{"total": {total}}}')
+        await sequences.watch()
+        await sequences.run()
+        assert await sequences.recipients() == [BOB] * number
+
+
+@pytest.mark.promise("sequence-exits")
+@pytest.mark.parametrize("name", ["exits", "goal"])
+async def test_event_since_the_entry_ends_a_run_at_once(sequences: SequenceBench, name: str) -> None:
+    await sequences.people(ANN, BOB)
+    stop = {"event": "order.placed", "where": LARGE}
+    steps = (an_email(), a_wait(), an_email("second"))
+    key = await sequences.start(
+        *steps, trigger={"event": "order.placed"}, **{name: [stop] if name == "exits" else stop}
+    )
+    await happen(sequences, "order.placed", ANN, BOB, properties='{"total": 200}')  # Starts the run, does not end it.
+    await sequences.watch()
+    await sequences.run()
+    await happen(sequences, "order.placed", ANN, number=2, properties='{"total": 100}')
+    await sequences.watch()
+    reasons = {each.email: each.end_reason for each in await sequences.enrolments(key)}
+    assert reasons == {ANN: name.removesuffix("s"), BOB: None}
+    # A step sees an event that the reader has not read yet.
+    sequences.clock.advance(DAY)
+    await happen(sequences, "order.placed", BOB, number=2, properties='{"total": 100}')
+    await sequences.run()
+    assert sorted(await sequences.recipients()) == [ANN, BOB]
+
+
+async def test_email_uses_the_properties_of_its_event(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("cart", subject="Your {{ event.item }}"), trigger={"event": "cart.left"})
+    await happen(sequences, "cart.left", ANN, properties='{"item": "lamp"}')
+    await sequences.watch()
+    await sequences.run()
+    assert (await sequences.enrolment(key)).end_reason == "finished"
+    assert [each["event"] for each in await sequences.variables()] == [{"item": "lamp"}]
+
+
+MONDAYS = {"schedule": {"weekdays": ["mon"], "time": "09:00", "timezone": "Europe/Lisbon"}}
+
+
+async def test_schedule_starts_everyone_of_a_list_each_time(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await sequences.people(ANN, list_key="news")
+    await sequences.people(BOB)
+    key = await sequences.start(trigger={**MONDAYS, "list": "news"}, list="news", reentry="each")
+    for _ in range(21 * 24):
+        await sequences.watch()
+        await sequences.run()
+        sequences.clock.advance(HOUR)
+    entered = [(each.email, each.entered_because) for each in await sequences.enrolments(key)]
+    # The clock starts on Friday, 2027-01-15.
+    days = ("2027-02-01", "2027-01-25", "2027-01-18")
+    assert entered == [(ANN, f"schedule {day}T09:00:00.000Z") for day in days]
+
+
+async def test_missed_schedule_starts_at_most_once(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    await a_segment(sequences)
+    await set_attributes(sequences, ANN, plan="pro")
+    key = await sequences.start(trigger={**MONDAYS, "segment": "pros"}, reentry="each")
+    sequences.clock.advance(17 * DAY + 3 * HOUR)  # No worker ran until 2027-02-01, two hours after the third time.
+    for _ in range(3):
+        sequences.clock.advance(MINUTE)
+        await sequences.watch()
+        await sequences.run()
+    assert [each.entered_because for each in await sequences.enrolments(key)] == ["schedule 2027-02-01T09:00:00.000Z"]
+    sequences.clock.advance(10 * DAY)  # The time on 2027-02-08 is three days late.
+    await sequences.watch()
+    assert len(await sequences.enrolments(key)) == 1
+
+
+async def test_clock_that_goes_back_repeats_no_schedule(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    await a_segment(sequences)
+    await set_attributes(sequences, ANN, plan="pro")
+    key = await sequences.start(trigger={**MONDAYS, "segment": "pros"}, reentry="each")
+    sequences.clock.advance(3 * DAY + 2 * HOUR)
+    await sequences.watch()
+    await sequences.run()
+    sequences.clock.advance(-2 * HOUR)
+    for _ in range(4):
+        sequences.clock.advance(HOUR)
+        await sequences.watch()
+        await sequences.run()
+    assert len(await sequences.enrolments(key)) == 1

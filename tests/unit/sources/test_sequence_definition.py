@@ -24,7 +24,40 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
     "no steps": ({**a_document(), "steps": []}, "steps", "needs at least one step"),
     "no trigger": (a_document(trigger={}), "trigger", "needs exactly one of"),
     "two triggers": (a_document(trigger={"manual": True, "joinsList": "a"}), "trigger", "needs exactly one of"),
-    "feed": (a_document(trigger={"rss": "https://a.example"}), "trigger.rss", "is not available in this version"),
+    "feed": (
+        a_document(trigger={"rss": "feed", "list": "news"}, reentry="each"),
+        "trigger.rss",
+        "must be the web address of a feed",
+    ),
+    "nobody of a feed": (
+        a_document(trigger={"rss": "https://a.example"}, reentry="each"),
+        "trigger",
+        "needs exactly one of list and segment: who enters",
+    ),
+    "schedule once": (
+        a_document(trigger={"schedule": {"time": "09:00"}, "list": "news"}),
+        "reentry",
+        'must be "each" or afterDays, because a schedule starts the sequence for the same people again and again',
+    ),
+    "schedule of both kinds": (
+        a_document(
+            trigger={"schedule": {"time": "09:00", "weekdays": ["mon"], "monthDays": [1]}, "list": "news"},
+            reentry="each",
+        ),
+        "trigger.schedule",
+        "has weekdays and monthDays; keep one of them",
+    ),
+    "schedule in no zone": (
+        a_document(trigger={"schedule": {"time": "09:00", "timezone": "Moon"}, "list": "news"}, reentry="each"),
+        "trigger.schedule.timezone",
+        "is not an IANA time zone",
+    ),
+    "condition of no event": (
+        a_document({"id": "a", "waitFor": {"filter": {"tag": "x"}, "where": {"total": 5}, "timeout": {"days": 1}}}),
+        "steps[0].waitFor",
+        "has where without event",
+    ),
+    "exit by event": (a_document(exits=[{"event": "a", "were": {}}]), "exits[0].were", "is not a known field"),
     "event": (a_document(trigger={"event": ""}), "trigger.event", "must have at least 1 character"),
     "nothing to wait for": (
         a_document({"id": "a", "waitFor": {"timeout": {"days": 1}}}),
@@ -45,7 +78,11 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
     "reentry": (a_document(reentry="often"), "reentry", 'must be "never", "each" or {"afterDays": N}'),
     "filter": (a_document(exits=[{"tags": "x"}]), "exits[0]", "filter: needs exactly one of"),
     "two kinds": (a_document({"id": "a", "end": True, "goTo": "a"}), "steps[0]", "needs exactly one of"),
-    "webhook": (a_document({"id": "a", "webhook": {}}), "steps[0].webhook", "is not available in this version"),
+    "webhook": (
+        a_document({"id": "a", "webhook": {"to": "https://a.example"}}),
+        "steps[0].webhook.to",
+        "must be the ID of a webhook",
+    ),
     "no id": (a_document({"end": True}), "steps[0].id", "must have 1 to 63 characters"),
     "same id": (a_document(END, END), "steps[1].id", "is used twice: steps[0] has the id end too"),
     "no template": (a_document({"id": "a", "send": {}}), "steps[0].send.template", "is required"),

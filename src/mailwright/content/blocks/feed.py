@@ -23,6 +23,7 @@ class FeedItem:
     link: str = ""
     summary_html: str = ""
     image: str = ""
+    guid: str = ""  # The ID that the feed gives to the item.
 
 
 def read_feed(source: bytes) -> list[FeedItem]:
@@ -80,6 +81,7 @@ def _item(element: Element) -> FeedItem:
         link=_link(element),
         summary_html=_text(summary),
         image=next(_images(element), ""),
+        guid=_text(fields.get("guid", fields.get("id"))),
     )
 
 

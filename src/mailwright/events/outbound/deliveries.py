@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, insert, or_, select, true, update
 
 from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, isoformat
@@ -370,7 +370,8 @@ def _payload_query(condition: ColumnElement[bool]) -> Select[Any]:
         events, and_(e.id == d.event_key, e.created_at == d.event_at)
     )
     return (
-        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key, e.metadata)
+        select(d.id, d.delivery_id, d.attempts, d.type, d.event_at, d.message_key)
+        .add_columns(func.coalesce(d.metadata, e.metadata).label("metadata"))
         .add_columns(m.outbox_id, m.to_email, m.recipient_id, m.external_id, m.request_id, m.source, m.list_key)
         .select_from(joined)
         .where(condition)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
+import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -14,7 +15,10 @@ from mailwright.audience.contact_fields import InvalidContact, check_attribute_n
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.ids import is_uuid
+from mailwright.domain.recurrence import WEEKDAYS, Recurrence
 from mailwright.domain.validation_text import validation_sentence
+from mailwright.policies.hours import is_zone
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 MAX_STEPS: Final = 200
@@ -22,9 +26,10 @@ MAX_DEPTH: Final = 6
 MAX_PATHS: Final = 20
 MAX_EXITS: Final = 10
 MAX_EVENT_NAME: Final = 200
+MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
+MAX_FEED_URL: Final = 2_000
 # A shorter wait in a cycle would send somebody many emails within an hour.
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
-WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 _KEY: Final = re.compile(KEY_PATTERN)
 _STEP_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -45,6 +50,7 @@ class StepKind(StrEnum):
     SPLIT = "split"
     CHANGE = "change"
     NOTIFY = "notify"
+    WEBHOOK = "webhook"
     GO_TO = "goTo"
     END = "end"
 
@@ -58,11 +64,8 @@ class TriggerKind(StrEnum):
     OPENS = "opens"
     CLICKS = "clicks"
     EVENT = "event"
-
-
-# Kinds that the format names and this version cannot run.
-UNAVAILABLE_STEPS: Final = frozenset({"webhook"})
-UNAVAILABLE_TRIGGERS: Final = frozenset({"rss", "schedule"})
+    SCHEDULE = "schedule"
+    RSS = "rss"
 
 
 def _key(text: str) -> str:
@@ -105,14 +108,39 @@ def _clock_time(text: str) -> str:
     return text
 
 
+def _webhook_id(text: str) -> str:
+    if not is_uuid(text):
+        raise ValueError("must be the ID of a webhook, from `mailwright webhook list`")
+    return text
+
+
+def _web_address(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+\S*", text):
+        raise ValueError("must be the web address of a feed such as https://example.com/feed.xml")
+    return text
+
+
+def _zone(name: str) -> str:
+    if not is_zone(name):
+        raise ValueError("is not an IANA time zone, for example Europe/Lisbon or UTC")
+    return name
+
+
 Key = Annotated[str, AfterValidator(_key)]
 Tag = Annotated[str, AfterValidator(_tag)]
 AttributeName = Annotated[str, AfterValidator(_attribute)]
 Email = Annotated[str, AfterValidator(_email)]
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
 ClockTime = Annotated[str, AfterValidator(_clock_time)]
+WebhookId = Annotated[str, AfterValidator(_webhook_id)]
+FeedUrl = Annotated[str, Field(max_length=MAX_FEED_URL), AfterValidator(_web_address)]
 TemplateId = Annotated[str, Field(min_length=1, max_length=200)]
 EventName = Annotated[str, Field(min_length=1, max_length=MAX_EVENT_NAME), AfterValidator(_one_line)]
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+# What the properties of an event must be.
+PropertyConditions = Annotated[
+    dict[filters.PropertyName, filters.PropertyComparison], Field(min_length=1, max_length=20)
+]
 CampaignId = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}$")]
 
 
@@ -145,21 +173,26 @@ class Duration(_Body):
 
 
 class WaitUntilBody(_Body):
-    weekdays: Annotated[tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...], Field(min_length=1)] = (
-        WEEKDAYS
-    )
+    weekdays: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEKDAYS
     time: ClockTime
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return Recurrence(self.time, self.weekdays)
 
 
 class WaitForBody(_Body):
     filter: dict[str, Any] | None = None
     event: EventName | None = None
+    where: PropertyConditions | None = None
     timeout: Duration
 
     @model_validator(mode="after")
     def _require_one(self) -> "WaitForBody":
         if (self.filter is None) == (self.event is None):
             raise ValueError("needs exactly one of filter and event")
+        if self.where is not None and self.event is None:
+            raise ValueError("has where without event; a filter has its own conditions")
         return self
 
 
@@ -183,6 +216,19 @@ class NotifyBody(_Body):
     to: Email
     subject: Line
     text: Annotated[str, Field(min_length=1, max_length=5_000)]
+
+
+class WebhookBody(_Body):
+    """A request to one of the tenant's webhooks, with data of the step's author."""
+
+    to: WebhookId
+    data: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _limit_data(self) -> "WebhookBody":
+        if len(orjson.dumps(self.data)) > MAX_WEBHOOK_DATA_BYTES:
+            raise ValueError(f"has more than {MAX_WEBHOOK_DATA_BYTES // 1024} KB of data")
+        return self
 
 
 class AfterDays(_Body):
@@ -230,6 +276,52 @@ class Opens(_Body):
 
 class EventTrigger(_Body):
     event: EventName
+    where: PropertyConditions | None = None
+
+
+class HappenedEvent(_Body):
+    """An exit or a goal: an event that is reported after the person entered."""
+
+    event: EventName
+    where: PropertyConditions | None = None
+
+
+class _Group(_Body):
+    """Everyone on a list or in a segment."""
+
+    list: Key | None = None
+    segment: Key | None = None
+
+    @model_validator(mode="after")
+    def _require_one_group(self) -> Self:
+        if (self.list is None) == (self.segment is None):
+            raise ValueError("needs exactly one of list and segment: who enters")
+        return self
+
+
+class ScheduleBody(_Body):
+    weekdays: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEKDAYS
+    month_days: Annotated[tuple[Annotated[int, Field(ge=1, le=31)], ...], Field(max_length=31)] = ()
+    time: ClockTime
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None  # None: the tenant's.
+
+    @model_validator(mode="after")
+    def _require_one_kind(self) -> "ScheduleBody":
+        if {"weekdays", "month_days"} <= self.model_fields_set:
+            raise ValueError("has weekdays and monthDays; keep one of them")
+        return self
+
+    @property
+    def recurrence(self) -> Recurrence:
+        return Recurrence(self.time, self.weekdays, self.month_days)
+
+
+class ScheduleTrigger(_Group):
+    schedule: ScheduleBody
+
+
+class RssTrigger(_Group):
+    rss: FeedUrl
 
 
 class Clicks(_Body):
@@ -246,6 +338,8 @@ _TRIGGERS: Final[Mapping[TriggerKind, type[_Body]]] = {
     TriggerKind.OPENS: Opens,
     TriggerKind.CLICKS: Clicks,
     TriggerKind.EVENT: EventTrigger,
+    TriggerKind.SCHEDULE: ScheduleTrigger,
+    TriggerKind.RSS: RssTrigger,
 }
 _BODIES: Final[Mapping[StepKind, type[_Body]]] = {
     StepKind.SEND: SendBody,
@@ -254,6 +348,7 @@ _BODIES: Final[Mapping[StepKind, type[_Body]]] = {
     StepKind.WAIT_FOR: WaitForBody,
     StepKind.CHANGE: ChangeBody,
     StepKind.NOTIFY: NotifyBody,
+    StepKind.WEBHOOK: WebhookBody,
 }
 # The keys that a step of each kind may have in addition to its ID and its kind.
 _NESTED: Final[Mapping[StepKind, tuple[str, ...]]] = {
@@ -269,9 +364,11 @@ class Trigger:
 
     @property
     def value(self) -> str | None:
-        """The list, segment, attribute or campaign of the trigger."""
+        """The list, segment, attribute, campaign, event or feed of the trigger."""
         if self.kind is TriggerKind.MANUAL:
             return None
+        if self.kind is TriggerKind.SCHEDULE:
+            return str(self.body.list or self.body.segment)
         return str(getattr(self.body, _FIRST_FIELDS[self.kind]))
 
 
@@ -283,6 +380,7 @@ _FIRST_FIELDS: Final = {
     TriggerKind.OPENS: "opens",
     TriggerKind.CLICKS: "clicks",
     TriggerKind.EVENT: "event",
+    TriggerKind.RSS: "rss",
 }
 
 
@@ -298,6 +396,7 @@ class SequenceStep:
 
 
 StepPaths = tuple[tuple[SequenceStep, ...], ...]
+StopCondition = Mapping[str, Any] | HappenedEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +406,8 @@ class Definition:
     entry: Mapping[str, Any] | None
     reentry: int | None  # The days after which a person may enter again; 0 for each time, None for never.
     list_key: str | None
-    exits: tuple[Mapping[str, Any], ...]
-    goal: Mapping[str, Any] | None
+    exits: tuple["StopCondition", ...]
+    goal: "StopCondition | None"
     steps: tuple[SequenceStep, ...]
 
     def walk(self) -> Iterator[SequenceStep]:
@@ -321,6 +420,19 @@ def _walk(steps: tuple[SequenceStep, ...]) -> Iterator[SequenceStep]:
         yield step
         for path in step.paths:
             yield from _walk(path)
+
+
+def _repeats(trigger: Trigger) -> str | None:
+    """Return why a trigger starts the sequence for the same person again; None if it does not."""
+    match trigger.kind:
+        case TriggerKind.DATE_ATTRIBUTE if trigger.body.yearly:
+            return "a yearly date starts the sequence every year"
+        case TriggerKind.SCHEDULE:
+            return "a schedule starts the sequence for the same people again and again"
+        case TriggerKind.RSS:
+            return "each new item starts the sequence for the same people"
+        case _:
+            return None
 
 
 def parse_definition(document: Any) -> Definition:
@@ -360,13 +472,12 @@ class _Reader:
             reentry=self._reentry(document.get("reentry", "never")),
             list_key=list_key,
             exits=self._exits(document.get("exits", [])),
-            goal=self._optional_filter(document, "goal"),
+            goal=None if document.get("goal") is None else self._stop(document["goal"], "goal"),
             steps=self._steps(document.get("steps"), "steps", 1),
         )
         self._check_targets()
-        is_yearly = trigger is not None and trigger.kind is TriggerKind.DATE_ATTRIBUTE and trigger.body.yearly
-        if is_yearly and definition.reentry is None:
-            self._add("reentry", 'must be "each" or afterDays, because a yearly date starts the sequence every year')
+        if trigger is not None and definition.reentry is None and (reason := _repeats(trigger)):
+            self._add("reentry", f'must be "each" or afterDays, because {reason}')
         return definition
 
     def _add(self, path: str, message: str, code: str = "INVALID") -> None:
@@ -389,12 +500,19 @@ class _Reader:
         self._add("reentry", 'must be "never", "each" or {"afterDays": N}')
         return None
 
-    def _exits(self, given: Any) -> tuple[Mapping[str, Any], ...]:
+    def _exits(self, given: Any) -> tuple[StopCondition, ...]:
         if not isinstance(given, list) or len(given) > MAX_EXITS:
-            self._add("exits", f"must be a list of at most {MAX_EXITS} filters")
+            self._add("exits", f"must be a list of at most {MAX_EXITS} filters or events")
             return ()
-        found = [self._filter(each, f"exits[{number}]") for number, each in enumerate(given)]
+        found = [self._stop(each, f"exits[{number}]") for number, each in enumerate(given)]
         return tuple(each for each in found if each is not None)
+
+    def _stop(self, given: Any, path: str) -> StopCondition | None:
+        """Read a filter, or an event that ends the sequence: a filter has an object as its `event`."""
+        if isinstance(given, dict) and isinstance(given.get("event"), str):
+            event: HappenedEvent | None = self._model(HappenedEvent, given, path)
+            return event
+        return self._filter(given, path)
 
     def _optional_filter(self, document: dict[str, Any], name: str) -> Mapping[str, Any] | None:
         return None if document.get(name) is None else self._filter(document[name], name)
@@ -411,9 +529,6 @@ class _Reader:
         kinds = ", ".join(TriggerKind)
         if not isinstance(given, dict):
             self._add("trigger", f"must be an object with one of {kinds}")
-            return None
-        if unavailable := sorted(UNAVAILABLE_TRIGGERS & given.keys()):
-            self._add(f"trigger.{unavailable[0]}", "is not available in this version", "NOT_AVAILABLE")
             return None
         named = [kind for kind in TriggerKind if kind.value in given]
         if len(named) != 1:
@@ -441,9 +556,6 @@ class _Reader:
         kinds = ", ".join(StepKind)
         if not isinstance(given, dict):
             self._add(path, f"must be an object with an id and one of {kinds}")
-            return None
-        if unavailable := sorted(UNAVAILABLE_STEPS & given.keys()):
-            self._add(f"{path}.{unavailable[0]}", "is not available in this version", "NOT_AVAILABLE")
             return None
         named = [kind for kind in StepKind if kind.value in given]
         if len(named) != 1:

@@ -63,7 +63,7 @@ class EmailWriter:
         template = templates.find(body.template, person.email, person.locale)
         if template is None:
             return StepFailed(f"The template {body.template} does not exist. Create it, then retry the step.")
-        variables = {**orjson.loads(person.attributes), **body.variables}
+        variables = {**orjson.loads(person.attributes), **person.start, **body.variables}
         if lacking := sorted(self._required[template.key] - variables.keys()):
             reason = f"The template {body.template} needs {', '.join(lacking)}, which the contact does not have."
             return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")

@@ -1,6 +1,6 @@
 """Enrol people by hand, list who is in a sequence, and retry, skip or remove them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ ENROL_CONTACTS = statement(__package__, "enrol_contacts")
 
 MAX_EMAILS: Final = 10_000
 _BATCH: Final = 10_000
+_NO_EVENTS: Final[Mapping[int, int]] = {}
 _E = sequence_enrolments.c
 OPEN_STATUSES: Final = (SequenceStatus.RUNNING, SequenceStatus.PAUSED)
 
@@ -142,19 +143,33 @@ def enrolment_query() -> Select[Any]:
 
 
 async def enrol_matching(
-    tx: Transaction, sequence_key: int, matching: ColumnElement[bool], because: str, now: Instant
+    tx: Transaction,
+    sequence_key: int,
+    matching: ColumnElement[bool],
+    because: str,
+    now: Instant,
+    *,
+    item_key: int | None = None,
 ) -> int:
     """Enrol the contacts that match, unless the re-entry rule leaves them out. Return how many entered."""
     rows = await tx.execute(select(contacts.c.id).where(matching).order_by(contacts.c.id))
-    return await enrol_contacts(tx, sequence_key, [row.id for row in rows], because, now)
+    return await enrol_contacts(tx, sequence_key, [row.id for row in rows], because, now, item_key=item_key)
 
 
 async def enrol_contacts(
-    tx: Transaction, sequence_key: int, contact_keys: Sequence[int], because: str, now: Instant
+    tx: Transaction,
+    sequence_key: int,
+    contact_keys: Sequence[int],
+    because: str,
+    now: Instant,
+    *,
+    events: Mapping[int, int] = _NO_EVENTS,
+    item_key: int | None = None,
 ) -> int:
+    """Enrol contacts. `events` are the keys of the events that start their runs, by contact."""
     enrolled = 0
     for start in range(0, len(contact_keys), _BATCH):
-        rows = [(key,) for key in contact_keys[start : start + _BATCH]]
+        rows = [(key, events.get(key), item_key) for key in contact_keys[start : start + _BATCH]]
         enrolled += await tx.count(ENROL_CONTACTS, contacts=rows, sequence_key=sequence_key, because=because, now=now)
     return enrolled
 

@@ -1,6 +1,9 @@
 """A person in a sequence while their due steps run."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from mailwright.domain.clock import Instant
 
@@ -8,6 +11,7 @@ from mailwright.domain.clock import Instant
 @dataclass(slots=True)
 class Enrolled:
     id: int
+    run: int
     contact_key: int
     contact_id: str
     email: str
@@ -21,5 +25,13 @@ class Enrolled:
     waits_since: Instant | None
     skips_email: bool
     due_at: Instant | None
+    event: str | None = None  # The properties of the event that started the run, as JSON.
+    item: str | None = None  # The feed item that started it, as JSON.
     failure: str | None = None
     end_reason: str | None = None
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """What started the run, as variables of its emails."""
+        found = {"event": self.event, "item": self.item}
+        return {name: orjson.loads(text) for name, text in found.items() if text is not None}

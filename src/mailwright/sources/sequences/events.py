@@ -1,11 +1,14 @@
-"""Read contact events with a cursor: they start sequences, and end the waits of people who wait for them."""
+"""Read contact events with a cursor: they start sequences, end the waits of people who wait for them, and end runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import and_, select, update
 
 from mailwright.audience.contact_events import ContactEvent, load_after
+from mailwright.audience.enrolments import end_enrolments
+from mailwright.audience.filters import EventActivity
+from mailwright.audience.value_matching import properties_match
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
@@ -17,7 +20,7 @@ from mailwright.sources.sequences.watch import LOCK_OPEN_SEQUENCE
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import HorizonWatch
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import contact_events, sequence_enrolments, sequences
+from mailwright.storage.tables import contact_events, contacts, sequence_enrolments, sequences
 
 SEQUENCES_WITH_EVENTS = statement(__package__, "sequences_with_events")
 
@@ -69,6 +72,7 @@ class SequenceEvents:
                 names=_names(published),
             )
             is_full = len(batch) == BATCH_SIZE
+            await _end(tx, sequence, published, batch, now)
             await _start(tx, sequence, published, batch, now)
             await _wake(tx, sequence, published, batch, now)
             after = batch[-1].id if is_full else up_to
@@ -80,7 +84,8 @@ class SequenceEvents:
 def _names(published: Published) -> set[str]:
     trigger = published.definition.trigger
     started = {str(trigger.value)} if trigger.kind is TriggerKind.EVENT else set()
-    return {*started, *published.program.awaited_events.values()}
+    awaited = {event.name for event in published.program.awaited_events.values()}
+    return {*started, *awaited, *(event.name for event, _ in published.program.stop_events)}
 
 
 async def _start(
@@ -90,17 +95,50 @@ async def _start(
     trigger = published.definition.trigger
     if trigger.kind is not TriggerKind.EVENT:
         return
-    starting = [each for each in batch if each.name == trigger.value and not each.is_late]
-    keys = sorted({each.contact_key for each in starting if each.contact_key is not None})
-    await enrol_contacts(tx, sequence.id, keys, f"event {trigger.value}", now)
+    wanted = EventActivity.model_construct(name=trigger.body.event, where=trigger.body.where)
+    on_time = [each for each in batch if not each.is_late]
+    starting = {key: event.id for key, event in _by_contact(wanted, on_time).items()}
+    await enrol_contacts(tx, sequence.id, sorted(starting), f"event {trigger.value}", now, events=starting)
+
+
+async def _end(
+    tx: Transaction, sequence: Any, published: Published, batch: Sequence[ContactEvent], now: Instant
+) -> None:
+    """End the runs of people who had the event of an exit or of the goal after they entered."""
+    for wanted, reason in published.program.stop_events:
+        happened = _by_contact(wanted, batch)
+        if not happened:
+            continue
+        # Contacts are locked before enrolments everywhere, in this order.
+        c = contacts.c
+        locked = select(c.id).where(c.id.in_(sorted(happened))).order_by(c.tenant_id, c.email)
+        await tx.execute(locked.with_for_update())
+        running = and_(is_enrolled(sequence.id), _E.contact_key.in_(sorted(happened)))
+        rows = await tx.execute(select(_E.id, _E.contact_key, _E.entered_at, _E.event_key).where(running))
+        ended = [row.id for row in rows if _is_after_entry(happened[row.contact_key], row)]
+        await end_enrolments(tx, [(key, reason.value) for key in ended], now)
+
+
+def _is_after_entry(event: ContactEvent, enrolment: Any) -> bool:
+    """The event that started a run does not end it."""
+    return event.received_at >= enrolment.entered_at and event.id > (enrolment.event_key or 0)
+
+
+def _by_contact(wanted: EventActivity, batch: Iterable[ContactEvent]) -> dict[int, ContactEvent]:
+    """Return the last event of each contact that is as wanted."""
+    return {
+        each.contact_key: each
+        for each in batch
+        if each.contact_key is not None and each.name == wanted.name and properties_match(wanted.where, each.properties)
+    }
 
 
 async def _wake(
     tx: Transaction, sequence: Any, published: Published, batch: Iterable[ContactEvent], now: Instant
 ) -> None:
     """Make the step of everyone due who waits for an event that they had. The step looks for the event itself."""
-    for step, name in published.program.awaited_events.items():
-        keys = sorted({each.contact_key for each in batch if each.name == name and each.contact_key is not None})
+    for step, wanted in published.program.awaited_events.items():
+        keys = sorted(_by_contact(wanted, batch))
         waiting = and_(is_enrolled(sequence.id), _E.node == step, _E.due_at > now, _E.contact_key.in_(keys))
         if keys:
             await tx.execute(select(_E.id).where(waiting).order_by(_E.contact_key).with_for_update())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.eligibility import exclusion, may_receive
@@ -16,7 +16,15 @@ from mailwright.sources.sequences.program import Program
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.versions import load_published
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import contacts, deliveries, messages, sequence_enrolments, sequence_steps, sequences
+from mailwright.storage.tables import (
+    contacts,
+    deliveries,
+    messages,
+    sequence_enrolments,
+    sequence_steps,
+    sequences,
+    webhook_deliveries,
+)
 
 _E = sequence_enrolments.c
 _S = sequence_steps.c
@@ -36,7 +44,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step that happened. `message_status` is the state of its email in the outbox."""
+    """A step that happened. `message_status` is the state of its email in the outbox, or of its webhook delivery."""
 
     node: str
     kind: str
@@ -162,9 +170,11 @@ def _runs(contact_key: int) -> Select[Any]:
 
 async def _steps(tx: Transaction, enrolment_key: int) -> tuple[StepRecord, ...]:
     query = (
-        select(_S.node, _S.kind, _S.at, _S.outcome, _S.outbox_id, deliveries.c.status)
+        select(_S.node, _S.kind, _S.at, _S.outcome, _S.outbox_id)
+        .add_columns(func.coalesce(deliveries.c.status, webhook_deliveries.c.status))
         .join_from(sequence_steps, messages, messages.c.outbox_id == _S.outbox_id, isouter=True)
         .outerjoin(deliveries, deliveries.c.message_key == messages.c.id)
+        .outerjoin(webhook_deliveries, webhook_deliveries.c.delivery_id == _S.outbox_id)
         .where(_S.enrolment_key == enrolment_key)
     )
     rows: Sequence[Any] = await tx.execute(query.order_by(_S.visit))

@@ -1,21 +1,19 @@
-"""Load the facts that decide about people in a sequence: whether they match its filters and may receive its emails."""
+"""Load the facts about people in a sequence: which filters they match, what happened, and what they may receive."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, select
+from sqlalchemy import ColumnElement, and_, case, func, select
 
 from mailwright.audience.eligibility import may_receive
-from mailwright.audience.filter_sql import filter_clause
+from mailwright.audience.filter_sql import filter_clause, reported_since
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrolled import Enrolled
-from mailwright.sources.sequences.program import ELIGIBLE, Program
+from mailwright.sources.sequences.program import ELIGIBLE, EventFact, Program
 from mailwright.storage.database import Transaction
-from mailwright.storage.statements import statement
-from mailwright.storage.tables import contacts
+from mailwright.storage.tables import contacts, sequence_enrolments
 
-HAD_EVENT = statement(__package__, "had_event")
-
+_E = sequence_enrolments.c
 _NO_FACTS: Mapping[int, bool] = {}
 
 
@@ -32,22 +30,32 @@ async def load_facts(
     rows: Any = await tx.execute(select(contacts.c.id, *columns).where(contacts.c.id.in_(keys)))
     found = {row[0]: dict(zip(filters, map(bool, row[1:]), strict=True)) for row in rows}
     for number in numbers:
-        if (name := program.event_of(number)) is not None:
-            happened = await _had_event(tx, name, people)
+        if (fact := program.event_of(number)) is not None:
+            happened = await _had_event(tx, tenant_id, fact, people)
             for key, facts in found.items():
                 facts[number] = key in happened
     return dict(found)
 
 
-async def _had_event(tx: Transaction, name: str, people: Iterable[Enrolled]) -> set[int]:
-    """Return the contacts who had an event since they began to wait."""
-    waiting = [(each.id, each.waits_since) for each in people if each.waits_since is not None]
-    rows = await tx.run(HAD_EVENT, people=waiting, name=name) if waiting else ()
-    return {row.contact_key for row in rows}
+async def _had_event(tx: Transaction, tenant_id: int, fact: EventFact, people: Iterable[Enrolled]) -> set[int]:
+    """Return the contacts who had an event since they entered, or since they began to wait."""
+    asked = [each.id for each in people if fact.is_since_entry or each.waits_since is not None]
+    if not asked:
+        return set()
+    happened = and_(_E.id.in_(asked), contacts.c.id == _E.contact_key, event_clause(tenant_id, fact))
+    return {row.contact_key for row in await tx.execute(select(_E.contact_key).where(happened))}
+
+
+def event_clause(tenant_id: int, fact: EventFact) -> ColumnElement[bool]:
+    """Return the condition of an event for a contact and their enrolment."""
+    if fact.is_since_entry:
+        # The event that started a run does not end it.
+        return reported_since(fact.event, tenant_id, _E.entered_at, after_key=func.coalesce(_E.event_key, 0))
+    return reported_since(fact.event, tenant_id, _E.waits_since)
 
 
 def fact_clause(tenant_id: int, program: Program, number: int, now: Instant) -> ColumnElement[bool]:
     if number == ELIGIBLE:
         return may_receive(tenant_id, [] if program.list_key is None else [program.list_key])
-    condition: Any = program.filters[number]
+    condition: Any = program.conditions[number]
     return filter_clause(condition, tenant_id, now)

@@ -7,25 +7,26 @@ simulated facts on a virtual clock.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from mailwright.audience.filters import EventActivity
 from mailwright.domain.clock import Instant
+from mailwright.domain.recurrence import Recurrence
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import (
     SHORTEST_CYCLE_WAIT,
-    WEEKDAYS,
     Definition,
+    HappenedEvent,
     InvalidSequence,
     SequenceStep,
     StepKind,
+    StopCondition,
 )
 
 START: Final = -1  # The position of a person whose entry filter was not checked yet.
-AWAITED_EVENT: Final = "awaitedEvent"  # Names the condition that an event happened since a wait began.
 ELIGIBLE: Final = 0  # The number of the fact that the person may receive the emails of the sequence.
 
 
@@ -51,6 +52,15 @@ class StepAction(IntEnum):
     NOTIFY = 4
     CHOOSE = 5  # A branch, a split or the end of a wait for a filter: the outcome is recorded.
     END = 6
+    POST = 7  # A request to a webhook.
+
+
+@dataclass(frozen=True, slots=True)
+class EventFact:
+    """The fact that an event was reported since a person entered the sequence, or since they began to wait."""
+
+    event: EventActivity
+    is_since_entry: bool
 
 
 Facts = Sequence[bool] | Mapping[int, bool]
@@ -91,7 +101,8 @@ class Program:
     list_key: str | None
     nodes: list[Node] = field(default_factory=list)
     by_id: dict[str, int] = field(default_factory=dict)
-    filters: list[Mapping[str, Any] | None] = field(default_factory=lambda: [None])  # The first fact is `ELIGIBLE`.
+    # The first fact is `ELIGIBLE`.
+    conditions: list[Mapping[str, Any] | EventFact | None] = field(default_factory=lambda: [None])
     entry: int | None = None
     stops: tuple[tuple[int, EndReason], ...] = ()  # The facts that end an enrolment at any step: exits and the goal.
     _needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -110,17 +121,23 @@ class Program:
             found = self._needed[node] = tuple(dict.fromkeys((*always, *own)))
         return found
 
-    def event_of(self, number: int) -> str | None:
-        """Return the name of the event if the fact is that one happened since the wait began."""
-        condition = self.filters[number]
-        return None if condition is None else condition.get(AWAITED_EVENT)
+    def event_of(self, number: int) -> EventFact | None:
+        """Return the event if the fact is that one happened."""
+        condition = self.conditions[number]
+        return condition if isinstance(condition, EventFact) else None
 
     @property
-    def awaited_events(self) -> dict[str, str]:
-        """The names of the events that people wait for, by the ID of the step."""
+    def awaited_events(self) -> dict[str, EventActivity]:
+        """The events that people wait for, by the ID of the step."""
         waits = [node for node in self.nodes if node.kind is StepKind.WAIT_FOR]
         found = {node.id: self.event_of(node.conditions[0]) for node in waits}
-        return {step: name for step, name in found.items() if name is not None}
+        return {step: fact.event for step, fact in found.items() if fact is not None}
+
+    @property
+    def stop_events(self) -> list[tuple[EventActivity, EndReason]]:
+        """The events that end an enrolment."""
+        found = [(self.event_of(number), reason) for number, reason in self.stops]
+        return [(fact.event, reason) for fact, reason in found if fact is not None]
 
     def is_at_wait(self, node: int) -> bool:
         return node != START and self.nodes[node].kind in _WAITS
@@ -180,6 +197,10 @@ def _notify(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant)
     return Decision(StepAction.NOTIFY, node.next)
 
 
+def _webhook(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.POST, node.next)
+
+
 def _go_to(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
     return Decision(StepAction.MOVE, node.next)
 
@@ -197,6 +218,7 @@ _DECISIONS: Final[Mapping[StepKind, Callable[[Node, PersonInSequence, Facts, Ins
     StepKind.SPLIT: _split,
     StepKind.CHANGE: _change,
     StepKind.NOTIFY: _notify,
+    StepKind.WEBHOOK: _webhook,
     StepKind.GO_TO: _go_to,
     StepKind.END: _end,
 }
@@ -205,7 +227,7 @@ _DECISIONS: Final[Mapping[StepKind, Callable[[Node, PersonInSequence, Facts, Ins
 def wait_end(node: Node, since: Instant, zone: str | None) -> Instant:
     """Return when a wait ends that began at `since`."""
     if node.kind is StepKind.WAIT_UNTIL:
-        return _next_local_time(node.body.weekdays, node.body.time, zone or "UTC", since)
+        return _next_time(node.body.recurrence, zone or "UTC", since)
     return since + node.duration
 
 
@@ -221,17 +243,8 @@ def chosen_share(seed: str, node_id: str, percents: Sequence[int]) -> int:
 
 
 @lru_cache(maxsize=4_096)
-def _next_local_time(weekdays: tuple[str, ...], clock_time: str, zone: str, since: Instant) -> Instant:
-    """Return the first time at or after `since` with one of these weekdays and this local time."""
-    hour, minute = map(int, clock_time.split(":"))
-    place = zone_of(zone)
-    start = datetime.fromtimestamp(since / 1000, UTC).astimezone(place)
-    for days in range(9):
-        day = (start + timedelta(days=days)).replace(hour=hour, minute=minute, second=0, microsecond=0, fold=0)
-        moment = round(day.astimezone(UTC).timestamp() * 1000)
-        if moment >= since and WEEKDAYS[day.weekday()] in weekdays:
-            return moment
-    raise AssertionError("One of the next nine days has each weekday.")
+def _next_time(recurrence: Recurrence, zone: str, since: Instant) -> Instant:
+    return recurrence.next_from(since, zone_of(zone))
 
 
 @lru_cache(maxsize=1_024)
@@ -249,9 +262,9 @@ def compile_program(definition: Definition) -> Program:
     compiler = _Compiler(program)
     if definition.entry is not None:
         program.entry = compiler.fact(definition.entry)
-    stops = [(compiler.fact(each), EndReason.EXIT) for each in definition.exits]
+    stops = [(compiler.stop(each), EndReason.EXIT) for each in definition.exits]
     if definition.goal is not None:
-        stops.append((compiler.fact(definition.goal), EndReason.GOAL))
+        stops.append((compiler.stop(definition.goal), EndReason.GOAL))
     program.stops = tuple(stops)
     steps = list(definition.walk())
     for number, step in enumerate(steps):
@@ -269,14 +282,19 @@ class _Compiler:
     def __init__(self, program: Program) -> None:
         self._program = program
 
-    def fact(self, condition: Mapping[str, Any]) -> int:
+    def fact(self, condition: Mapping[str, Any] | EventFact) -> int:
         """Return the number of a condition. Equal conditions are one fact."""
-        filters = self._program.filters
-        for number, known in enumerate(filters):
+        conditions = self._program.conditions
+        for number, known in enumerate(conditions):
             if known == condition:
                 return number
-        filters.append(condition)
-        return len(filters) - 1
+        conditions.append(condition)
+        return len(conditions) - 1
+
+    def stop(self, condition: StopCondition) -> int:
+        if isinstance(condition, HappenedEvent):
+            return self.fact(EventFact(_activity(condition), is_since_entry=True))
+        return self.fact(condition)
 
     def node(self, step: SequenceStep) -> Node:
         conditions: tuple[int, ...] = ()
@@ -285,7 +303,9 @@ class _Compiler:
             case StepKind.BRANCH:
                 conditions = tuple(self.fact(each) for each in step.body)
             case StepKind.WAIT_FOR:
-                wanted = {AWAITED_EVENT: step.body.event} if step.body.filter is None else step.body.filter
+                wanted = step.body.filter
+                if wanted is None:
+                    wanted = EventFact(_activity(step.body), is_since_entry=False)
                 conditions, duration = (self.fact(wanted),), step.body.timeout.milliseconds
             case StepKind.WAIT:
                 duration = step.body.milliseconds
@@ -304,6 +324,11 @@ class _Compiler:
             node.paths = tuple(by_id[path[0].id] if path else node.next for path in step.paths)
             for path in step.paths:
                 self.link(path, node.next)
+
+
+def _activity(body: Any) -> EventActivity:
+    """Return the event of a step, an exit or a goal. The document has checked its fields."""
+    return EventActivity.model_construct(name=body.event, at_least=1, within_days=None, where=body.where)
 
 
 def successors(node: Node) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""Check that everything a sequence names exists: templates, lists, segments and campaigns."""
+"""Check that everything a sequence names exists: templates, lists, segments, campaigns and webhooks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -9,11 +9,12 @@ from mailwright.audience import lists
 from mailwright.audience.filter_references import find_missing
 from mailwright.audience.segments import load_filters
 from mailwright.sources.api.validation import FieldError
-from mailwright.sources.sequences.definition import Definition, InvalidSequence, StepKind, TriggerKind
+from mailwright.sources.sequences.definition import Definition, InvalidSequence, StepKind, Trigger, TriggerKind
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import campaigns, templates
+from mailwright.storage.tables import campaigns, templates, webhook_endpoints
 
 _SEGMENT_TRIGGERS = (TriggerKind.ENTERS_SEGMENT, TriggerKind.LEAVES_SEGMENT)
+GROUP_TRIGGERS = (TriggerKind.SCHEDULE, TriggerKind.RSS)
 _CAMPAIGN_TRIGGERS = (TriggerKind.OPENS, TriggerKind.CLICKS)
 
 
@@ -23,6 +24,7 @@ async def require_known(tx: Transaction, tenant_id: int, definition: Definition)
         *await _templates(tx, tenant_id, definition),
         *await _lists(tx, tenant_id, definition),
         *await _trigger(tx, tenant_id, definition),
+        *await _webhooks(tx, tenant_id, definition),
     ]
     for path, condition in _filters(definition):
         missing = await find_missing(tx, tenant_id, condition)
@@ -56,6 +58,8 @@ def _named_lists(definition: Definition) -> Iterator[tuple[str, str]]:
         yield "list", definition.list_key
     if definition.trigger.kind is TriggerKind.JOINS_LIST:
         yield "trigger.joinsList", str(definition.trigger.value)
+    if definition.trigger.kind in GROUP_TRIGGERS and definition.trigger.body.list is not None:
+        yield "trigger.list", definition.trigger.body.list
     for step in definition.walk():
         if step.kind is StepKind.CHANGE:
             for name in ("subscribe", "unsubscribe"):
@@ -66,8 +70,9 @@ def _named_lists(definition: Definition) -> Iterator[tuple[str, str]]:
 async def _trigger(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
     trigger = definition.trigger
     key, path = str(trigger.value), f"trigger.{trigger.kind.value}"
-    if trigger.kind in _SEGMENT_TRIGGERS and not await load_filters(tx, tenant_id, [key]):
-        return [FieldError(path, "UNKNOWN_SEGMENT", f"there is no segment {key}")]
+    if (segment := named_segment(trigger)) is not None and not await load_filters(tx, tenant_id, [segment]):
+        field = path if trigger.kind in _SEGMENT_TRIGGERS else "trigger.segment"
+        return [FieldError(field, "UNKNOWN_SEGMENT", f"there is no segment {segment}")]
     if trigger.kind in _CAMPAIGN_TRIGGERS:
         mine = (campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == key)
         if not await tx.execute(select(campaigns.c.id).where(*mine)):
@@ -75,13 +80,33 @@ async def _trigger(tx: Transaction, tenant_id: int, definition: Definition) -> l
     return []
 
 
+def named_segment(trigger: Trigger) -> str | None:
+    """Return the segment whose members enter the sequence."""
+    if trigger.kind in _SEGMENT_TRIGGERS:
+        return trigger.value
+    if trigger.kind in GROUP_TRIGGERS:
+        segment: str | None = trigger.body.segment
+        return segment
+    return None
+
+
+async def _webhooks(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
+    wanted = {step.where: step.body.to for step in definition.walk() if step.kind is StepKind.WEBHOOK}
+    w = webhook_endpoints.c
+    known = (w.tenant_id == tenant_id, w.webhook_id.in_(sorted(wanted.values())))
+    found = {row.webhook_id for row in await tx.execute(select(w.webhook_id).where(*known))} if wanted else set()
+    return [
+        FieldError(f"{where}.webhook.to", "UNKNOWN_WEBHOOK", f"there is no webhook {webhook_id}")
+        for where, webhook_id in wanted.items()
+        if webhook_id not in found
+    ]
+
+
 def _filters(definition: Definition) -> Iterator[tuple[str, Any]]:
     if definition.entry is not None:
         yield "entry", definition.entry
-    if definition.goal is not None:
-        yield "goal", definition.goal
-    for number, condition in enumerate(definition.exits):
-        yield f"exits[{number}]", condition
+    stops = [("goal", definition.goal), *((f"exits[{number}]", each) for number, each in enumerate(definition.exits))]
+    yield from ((path, each) for path, each in stops if isinstance(each, Mapping))
     for step in definition.walk():
         if step.kind is StepKind.BRANCH:
             for number, condition in enumerate(step.body):

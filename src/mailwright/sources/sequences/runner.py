@@ -10,13 +10,16 @@ from typing import Any, Final
 
 from sqlalchemy import update
 
-from mailwright.audience.enrolments import end_enrolments
+from mailwright.audience.enrolments import end_enrolments, sequence_facts
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.message import Event, NewMessage, Source
+from mailwright.domain.states import EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept, count_accepted
+from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
+from mailwright.outbox.webhook_requests import DirectRequest, NoReceiver, request_deliveries, wanted_types
 from mailwright.sources.sequences.changes import apply_changes
 from mailwright.sources.sequences.emails import EmailWriter, StepFailed, notification
 from mailwright.sources.sequences.enrolled import Enrolled
@@ -56,13 +59,31 @@ class Batch:
     steps: list[tuple[Any, ...]] = field(default_factory=list)
     messages: list[NewMessage] = field(default_factory=list)  # Emails to the team, accepted at the end.
     accepted: int = 0
+    wanted: frozenset[str] = frozenset()  # The types of events that webhooks of the tenant get.
+    events: list[dict[str, Any]] = field(default_factory=list)
 
     def record(self, person: Enrolled, outcome: str, outbox_id: str | None = None) -> None:
-        """Record the step at which the person is."""
+        """Record the step at which the person is. `outbox_id` is the message or the delivery of a webhook."""
         node = self.program.nodes[person.node]
         person.visit += 1
         version, kind = self.sequence.version, node.kind.value
         self.steps.append((person.id, person.visit, version, node.id, kind, self.now, outcome, outbox_id))
+        self.publish(EventType.SEQUENCE_STEP, person, kind=kind, outcome=outcome)
+
+    def fail(self, person: Enrolled, reason: str) -> None:
+        """Stop a person at their step, with a reason that users see."""
+        person.failure, person.due_at = reason, None
+        self.publish(EventType.SEQUENCE_FAILED, person, reason=reason)
+
+    def publish(self, type_: EventType, person: Enrolled, **metadata: Any) -> None:
+        if type_ in self.wanted:
+            event = Event(type_, self.now, {**self.about(person), **metadata})
+            self.events.append(event_row(NO_MESSAGE, self.sequence.tenant_id, event))
+
+    def about(self, person: Enrolled) -> dict[str, Any]:
+        """Return what a webhook learns about a person: the contact itself is added when a request is made."""
+        step = {} if person.node == START else {"step": self.program.nodes[person.node].id}
+        return sequence_facts(self.sequence, person.contact_key, person.run) | step
 
 
 class SequenceRunner:
@@ -107,22 +128,27 @@ class SequenceRunner:
         async with self._database.write() as tx:
             batch = await self._load(tx, sequence_key, now, EVERYONE)
         has_worked = False
-        for person in batch.people if batch is not None else ():
+        if batch is None:
+            return False
+        for person in batch.people:
             try:
                 has_worked |= await self._run_batch(sequence_key, only=person.id)
             except NotDurable:
                 raise
             except Exception as error:
                 log.exception("sequence_step_failed", sequence=sequence_key, enrolment=person.id)
-                await self._fail(person, f"The step could not be run: {type(error).__name__}.")
+                await self._fail(batch, person, f"The step could not be run: {type(error).__name__}.")
                 has_worked = True
         return has_worked
 
-    async def _fail(self, person: Enrolled, reason: str) -> None:
+    async def _fail(self, batch: Batch, person: Enrolled, reason: str) -> None:
         e = sequence_enrolments.c
         failed = update(sequence_enrolments).where(e.id == person.id, e.ended_at.is_(None))
         async with self._database.write() as tx:
             await tx.execute(failed.values(failure=reason, due_at=None))
+            batch.fail(person, reason)
+            if batch.events:
+                await append_events(tx, batch.events[-1:])
 
     async def _load(self, tx: Transaction, sequence_key: int, now: Instant, only: int) -> Batch | None:
         found = await tx.run(LOCK_RUNNING_SEQUENCE, sequence_key=sequence_key)
@@ -131,6 +157,7 @@ class SequenceRunner:
         sequence = found[0]
         program = (await self._programs.load(tx, sequence.id, sequence.version)).program
         due = {"sequence_key": sequence.id, "now": now}
+        wanted = await wanted_types(tx, sequence.tenant_id)
         contacts = await tx.run(LOCK_DUE_CONTACTS, **due, limit=BATCH_SIZE, only=only)
         if not contacts:
             return None
@@ -138,6 +165,7 @@ class SequenceRunner:
         people = [
             Enrolled(
                 row.id,
+                row.run,
                 row.contact_key,
                 row.contact_id,
                 row.email,
@@ -151,10 +179,12 @@ class SequenceRunner:
                 row.waits_since,
                 bool(row.skips_email),
                 now,
+                row.event,
+                row.item,
             )
             for row in rows
         ]
-        return Batch(sequence, program, now, people) if people else None
+        return Batch(sequence, program, now, people, wanted=wanted) if people else None
 
     async def _run_rounds(self, tx: Transaction, batch: Batch) -> None:
         """Advance everyone by one node per round, because a change in one round is a fact in the next."""
@@ -165,6 +195,7 @@ class SequenceRunner:
                 (person, advance(batch.program, person, facts[person.contact_key], batch.now)) for person in active
             ]
             await self._send(tx, batch, [person for person, each in decided if each.action is StepAction.SEND])
+            await _post(tx, batch, [person for person, each in decided if each.action is StepAction.POST])
             changed = [person for person, each in decided if each.action is StepAction.CHANGE]
             await apply_changes(tx, batch.sequence, batch.program, changed, batch.now)
             for person, each in decided:
@@ -191,7 +222,7 @@ class SequenceRunner:
         for person in people:
             message = written.get(person.id)
             if isinstance(message, StepFailed):
-                person.failure, person.due_at = message.reason, None
+                batch.fail(person, message.reason)
             elif message is None:
                 person.skips_email = False
                 batch.record(person, "skipped")
@@ -217,12 +248,42 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision) -> None:
         case StepAction.NOTIFY:
             batch.messages.append(notification(batch.sequence, batch.program.nodes[person.node], person, batch.now))
             batch.record(person, "notified", batch.messages[-1].outbox_id)
-        case StepAction.SEND:
+        case StepAction.SEND | StepAction.POST:
             if person.failure is not None:
                 return
         case StepAction.MOVE:
-            pass
+            if person.node == START:
+                batch.publish(EventType.SEQUENCE_ENTERED, person)
     person.node, person.waits_since = decision.next, None
+
+
+async def _post(tx: Transaction, batch: Batch, people: Sequence[Enrolled]) -> None:
+    """Request the webhooks of a round. A person whose webhook does not exist stays at the step, with the reason."""
+    wanted = [person for person in people if not person.skips_email]
+    requests = [_request(batch, person) for person in wanted]
+    tenant_id, type_ = batch.sequence.tenant_id, EventType.SEQUENCE_WEBHOOK
+    results = await request_deliveries(tx, tenant_id, type_, requests, batch.now) if requests else []
+    made = dict(zip([person.id for person in wanted], results, strict=True))
+    for person in people:
+        match made.get(person.id):
+            case None:
+                person.skips_email = False
+                batch.record(person, "skipped")
+            case NoReceiver() as reason:
+                batch.fail(person, _NO_RECEIVER[reason])
+            case delivery_id:
+                batch.record(person, "posted", delivery_id)
+
+
+def _request(batch: Batch, person: Enrolled) -> DirectRequest:
+    body = batch.program.nodes[person.node].body
+    return DirectRequest(body.to, {**batch.about(person), **person.start, "data": body.data})
+
+
+_NO_RECEIVER: Final = {
+    NoReceiver.UNKNOWN: "The webhook of the step does not exist. Change the step or publish another one, then retry.",
+    NoReceiver.OFF: "The webhook of the step is turned off. Turn it on, then retry the step.",
+}
 
 
 async def _mark_ended(tx: Transaction, people: Sequence[Enrolled]) -> None:
@@ -237,6 +298,8 @@ async def _store(tx: Transaction, batch: Batch) -> None:
     await accept(tx, batch.messages, batch.now)
     if batch.steps:
         await tx.count(INSERT_STEPS, steps=batch.steps)
+    if batch.events:
+        await append_events(tx, batch.events)
     nodes = batch.program.nodes
     moved = [
         (

@@ -12,6 +12,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
+from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.definition import Definition
 from mailwright.sources.sequences.enrol import Enrolments
@@ -50,6 +51,8 @@ class SequenceCounts:
     overdue: int
     ended: Mapping[str, int]
     by_step: Mapping[str | None, int]
+    next_entry_at: Instant | None = None  # When the schedule of the trigger is due.
+    feed: FollowedFeed | None = None
 
 
 class Sequences:
@@ -127,9 +130,17 @@ class Sequences:
             )
             failed = await tx.execute(select(func.count()).where(mine, e.ended_at.is_(None), e.failure.is_not(None)))
             overdue = await tx.execute(select(func.count()).where(_is_overdue(sequence.id, now)))
+            [due] = await tx.execute(select(sequences.c.next_entry_at).where(sequences.c.id == sequence.id))
+            feed = await find_feed(tx, triggers.feed_owner(sequence.id))
         places = {row[0]: row[1] for row in by_step}
         return SequenceCounts(
-            sum(places.values()), failed[0][0], overdue[0][0], {row[0]: row[1] for row in ended}, places
+            sum(places.values()),
+            failed[0][0],
+            overdue[0][0],
+            {row[0]: row[1] for row in ended},
+            places,
+            due.next_entry_at,
+            feed,
         )
 
     async def preview_publish(self, tenant_id: int, sequence_id: str) -> MovePlan:
@@ -230,6 +241,7 @@ class Sequences:
                 return
             rows = await tx.execute(select(sequence_enrolments.c.id).where(is_enrolled(sequence.id)))
             await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
+            await unfollow(tx, triggers.feed_owner(sequence.id))
             await self._change(tx, sequence, status=SequenceStatus.ARCHIVED.value)
             await self._record(tx, tenant_id, sequence_id, actor, "archive")
 

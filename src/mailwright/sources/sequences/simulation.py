@@ -14,7 +14,7 @@ from mailwright.audience.value_matching import value_matches
 from mailwright.domain.clock import Instant
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.sequences.definition import StepKind
-from mailwright.sources.sequences.program import ELIGIBLE, EndReason, Node, Program, StepAction, advance
+from mailwright.sources.sequences.program import ELIGIBLE, EndReason, EventFact, Node, Program, StepAction, advance
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
@@ -57,8 +57,8 @@ def make_model(program: Program) -> FactModel:
     """Take the filters of a program apart."""
     model = FactModel()
     model.facts.append(lambda leaves: leaves[ELIGIBLE])
-    for number, given in enumerate(program.filters[1:], 1):
-        is_event = program.event_of(number) is not None
+    for given in program.conditions[1:]:
+        is_event = isinstance(given, EventFact)
         model.facts.append(_never if is_event else _compile(filters.parse(given), model.conditions))
     for number, node in enumerate(program.nodes):
         if node.kind is StepKind.CHANGE:
@@ -103,7 +103,12 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
     person.due_at = now
 
 
-_OUTCOMES: Final = {StepAction.SEND: "sent", StepAction.CHANGE: "changed", StepAction.NOTIFY: "notified"}
+_OUTCOMES: Final = {
+    StepAction.SEND: "sent",
+    StepAction.CHANGE: "changed",
+    StepAction.NOTIFY: "notified",
+    StepAction.POST: "posted",
+}
 
 
 def _changed(program: Program, model: FactModel, person: Simulated) -> list[bool]:

@@ -1,16 +1,20 @@
-"""Find who enters a sequence because of a segment, a campaign or a date, and remember who matched before."""
+"""Find who enters a sequence because of a segment, a campaign, a date, a schedule or a feed."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, or_, select, update
 
-from mailwright.audience.eligibility import is_known
+from mailwright.audience.eligibility import is_known, may_receive
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.segments import load_filters
-from mailwright.domain.clock import Instant, to_instant
+from mailwright.domain.clock import Instant, isoformat, to_instant
+from mailwright.domain.schedule import OVERDUE_AFTER
+from mailwright.ops.logs import logger
+from mailwright.sources.feeds.follow import FeedOwner, follow, take_items, unfollow
 from mailwright.sources.sequences.definition import Trigger, TriggerKind
-from mailwright.sources.sequences.enrol import enrol_contacts
+from mailwright.sources.sequences.enrol import People, enrol_contacts, enrol_matching, wanted_people
 from mailwright.sources.sequences.program import zone_of
 from mailwright.sources.sequences.versions import Published
 from mailwright.storage.database import Transaction
@@ -20,7 +24,13 @@ from mailwright.storage.tables import contact_events, contacts, sequence_members
 # A date that was missed for longer than this, because no worker ran, is not made up for.
 MAX_MISSED_DAYS: Final = 3
 
+log = logger(__name__)
+
 _M = sequence_members.c
+
+
+def feed_owner(sequence_key: int) -> FeedOwner:
+    return FeedOwner("sequence", sequence_key)
 
 
 async def reset(
@@ -37,7 +47,15 @@ async def reset(
         today = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of(zone)).date()
         is_over = now >= _starts_at(today, trigger.body.at, zone)
         last_day = (today if is_over else today - timedelta(days=1)).isoformat()
-    await tx.execute(update(sequences).where(sequences.c.id == sequence_key).values(last_day=last_day))
+    next_entry_at: Instant | None = None
+    if trigger.kind is TriggerKind.SCHEDULE:
+        next_entry_at = trigger.body.schedule.recurrence.next_from(now, _schedule_zone(trigger, zone))
+    if trigger.kind is TriggerKind.RSS:
+        await follow(tx, tenant_id, feed_owner(sequence_key), trigger.body.rss, now)
+    else:
+        await unfollow(tx, feed_owner(sequence_key))
+    watched = update(sequences).where(sequences.c.id == sequence_key)
+    await tx.execute(watched.values(last_day=last_day, next_entry_at=next_entry_at))
 
 
 async def enrol_new_members(tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, now: Instant) -> int:
@@ -75,6 +93,52 @@ async def enrol_by_date(
     if handled != last_day:
         await tx.execute(update(sequences).where(sequences.c.id == sequence_key).values(last_day=handled))
     return enrolled
+
+
+async def enrol_by_schedule(tx: Transaction, sequence: Any, trigger: Trigger, *, now: Instant, zone: str) -> int:
+    """Enrol everyone of the trigger's group if its schedule is due. Of missed times, only the last one counts."""
+    place = _schedule_zone(trigger, zone)
+    recurrence = trigger.body.schedule.recurrence
+    following = recurrence.next_from(now + 1, place)
+    if now < sequence.next_entry_at:
+        # After a clock was set back, nobody enters twice; after a clock was far ahead, people enter again soon.
+        latest = recurrence.next_from(following + 1, place)
+        if sequence.next_entry_at > latest:
+            await _set_next_entry(tx, sequence.id, latest)
+        return 0
+    await _set_next_entry(tx, sequence.id, following)
+    due_at = recurrence.latest_until(now, place)
+    if now - due_at > OVERDUE_AFTER:
+        log.warning("sequence_schedule_missed", sequence=sequence.sequence_id, due=isoformat(due_at))
+        return 0
+    return await _enrol_group(tx, sequence, trigger, f"schedule {isoformat(due_at)}", now)
+
+
+async def enrol_by_feed(tx: Transaction, sequence: Any, trigger: Trigger, now: Instant) -> int:
+    """Enrol everyone of the trigger's group with the oldest item that nobody has entered with yet."""
+    items = await take_items(tx, feed_owner(sequence.id), now, limit=1)
+    if not items:
+        return 0
+    because = f"rss {items[0].content['title']}"
+    return await _enrol_group(tx, sequence, trigger, because, now, item_key=items[0].key)
+
+
+async def _enrol_group(
+    tx: Transaction, sequence: Any, trigger: Trigger, because: str, now: Instant, *, item_key: int | None = None
+) -> int:
+    """Enrol everyone on the trigger's list or in its segment who may receive the emails of the sequence."""
+    people = People(list_key=trigger.body.list, segment=trigger.body.segment)
+    wanted, _ = await wanted_people(tx, sequence.tenant_id, people, now)
+    eligible = may_receive(sequence.tenant_id, [] if sequence.list_key is None else [sequence.list_key])
+    return await enrol_matching(tx, sequence.id, and_(wanted, eligible), because, now, item_key=item_key)
+
+
+async def _set_next_entry(tx: Transaction, sequence_key: int, at: Instant) -> None:
+    await tx.execute(update(sequences).where(sequences.c.id == sequence_key).values(next_entry_at=at))
+
+
+def _schedule_zone(trigger: Trigger, zone: str) -> ZoneInfo:
+    return zone_of(trigger.body.schedule.timezone or zone)
 
 
 def _because(trigger: Trigger) -> str:
@@ -116,7 +180,9 @@ async def _condition(tx: Transaction, tenant_id: int, trigger: Trigger, now: Ins
 
 async def follow_events(tx: Transaction, sequence_key: int, published: Published, *, restarts: bool) -> None:
     """Begin, continue or cease to read contact events. Events from before the beginning start nothing."""
-    needs_events = published.definition.trigger.kind is TriggerKind.EVENT or published.program.awaited_events
+    program = published.program
+    is_started = published.definition.trigger.kind is TriggerKind.EVENT
+    needs_events = is_started or program.awaited_events or program.stop_events
     newest = select(func.coalesce(func.max(contact_events.c.id), 0)).scalar_subquery()
     after = newest if restarts else func.coalesce(sequences.c.events_after, newest)
     values = {"events_after": after if needs_events else None}

@@ -68,17 +68,25 @@ class SequenceWatch:
         return bool(entered or woken)
 
     async def _enrol(self, tx: Transaction, sequence: Any, trigger: Any, now: Instant) -> int:
-        if trigger.kind is TriggerKind.DATE_ATTRIBUTE:
-            zone = sequence.timezone or self._zone
-            return await triggers.enrol_by_date(
-                tx, sequence.id, sequence.tenant_id, trigger, last_day=sequence.last_day, now=now, zone=zone
-            )
-        return await triggers.enrol_new_members(tx, sequence.id, sequence.tenant_id, trigger, now)
+        zone = sequence.timezone or self._zone
+        match trigger.kind:
+            case TriggerKind.DATE_ATTRIBUTE:
+                return await triggers.enrol_by_date(
+                    tx, sequence.id, sequence.tenant_id, trigger, last_day=sequence.last_day, now=now, zone=zone
+                )
+            case TriggerKind.SCHEDULE:
+                return await triggers.enrol_by_schedule(tx, sequence, trigger, now=now, zone=zone)
+            case TriggerKind.RSS:
+                return await triggers.enrol_by_feed(tx, sequence, trigger, now)
+            case _:
+                return await triggers.enrol_new_members(tx, sequence.id, sequence.tenant_id, trigger, now)
 
 
 async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -> None:
     """End the enrolments of people who reached the goal or an exit, and cancel their unsent messages."""
     for number, reason in program.stops:
+        if program.event_of(number) is not None:
+            continue  # The reader of events ends these.
         rows = await _lock_matching(tx, sequence, fact_clause(sequence.tenant_id, program, number, now))
         await end_enrolments(tx, [(key, reason.value) for key in rows], now)
 

@@ -243,6 +243,7 @@ CREATE TABLE sequences (
   compared_at BIGINT,
   last_day TEXT,
   events_after BIGINT,
+  next_entry_at BIGINT,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   CONSTRAINT pk_sequences PRIMARY KEY (id),
@@ -278,6 +279,8 @@ CREATE TABLE sequence_enrolments (
   failure TEXT,
   ended_at BIGINT,
   end_reason TEXT,
+  event_key BIGINT,
+  item_key BIGINT,
   CONSTRAINT pk_sequence_enrolments PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX uq_sequence_enrolments_running ON sequence_enrolments (sequence_key, contact_key)
@@ -286,6 +289,7 @@ CREATE INDEX ix_sequence_enrolments_due ON sequence_enrolments (sequence_key, du
   WHERE ended_at IS NULL AND due_at IS NOT NULL;
 CREATE INDEX ix_sequence_enrolments_contact_key ON sequence_enrolments (contact_key, sequence_key);
 CREATE INDEX ix_sequence_enrolments_sequence_key_id ON sequence_enrolments (sequence_key, id);
+CREATE INDEX ix_sequence_enrolments_ended_at ON sequence_enrolments (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE sequence_steps (
   id $identity NOT NULL,
@@ -305,6 +309,37 @@ CREATE TABLE sequence_members (
   sequence_key $key NOT NULL,
   contact_key $key NOT NULL,
   CONSTRAINT pk_sequence_members PRIMARY KEY (sequence_key, contact_key)
+);
+
+CREATE TABLE followed_feeds (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  owner_kind TEXT NOT NULL,
+  owner_key BIGINT NOT NULL,
+  url TEXT NOT NULL,
+  due_at BIGINT NOT NULL,
+  read_at BIGINT,
+  error TEXT,
+  CONSTRAINT pk_followed_feeds PRIMARY KEY (id),
+  CONSTRAINT uq_followed_feeds_owner_kind_owner_key UNIQUE (owner_kind, owner_key)
+);
+CREATE INDEX ix_followed_feeds_due_at ON followed_feeds (due_at);
+
+CREATE TABLE feed_items (
+  id $identity NOT NULL,
+  feed_key BIGINT NOT NULL,
+  content TEXT NOT NULL,
+  found_at BIGINT NOT NULL,
+  used_at BIGINT,
+  CONSTRAINT pk_feed_items PRIMARY KEY (id)
+);
+CREATE INDEX ix_feed_items_feed_key_id ON feed_items (feed_key, id);
+
+CREATE TABLE feed_item_marks (
+  feed_key $key NOT NULL,
+  mark TEXT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  CONSTRAINT pk_feed_item_marks PRIMARY KEY (feed_key, mark)
 );
 
 CREATE TABLE deleted_lists (
@@ -1015,6 +1050,7 @@ CREATE TABLE webhook_deliveries (
   log TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   ended_at BIGINT,
+  metadata TEXT,
   CONSTRAINT pk_webhook_deliveries PRIMARY KEY (id),
   CONSTRAINT uq_webhook_deliveries_delivery_id UNIQUE (delivery_id),
   CONSTRAINT uq_webhook_deliveries_endpoint_key_event_key UNIQUE (endpoint_key, event_key)

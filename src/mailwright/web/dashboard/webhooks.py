@@ -76,6 +76,16 @@ GROUPS: Final = (
             (EventType.CAMPAIGN_CANCELLED, "cancelled"),
         ),
     ),
+    (
+        "Sequences",
+        (
+            (EventType.SEQUENCE_ENTERED, "somebody entered"),
+            (EventType.SEQUENCE_STEP, "a step happened"),
+            (EventType.SEQUENCE_FAILED, "a step failed, with the reason"),
+            (EventType.SEQUENCE_ENDED, "ended for somebody, with the reason"),
+            (EventType.SEQUENCE_WEBHOOK, "sent by a step that names this webhook"),
+        ),
+    ),
 )
 _PAGE: Final = 30
 _OFF: Final = "no"

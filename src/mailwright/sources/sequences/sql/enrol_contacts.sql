@@ -1,11 +1,11 @@
 -- Enrols contacts unless they are in the sequence or its re-entry rule leaves them out. An enrolment that ended because
 -- of the entry filter does not count for the rule.
 INSERT INTO sequence_enrolments (
-  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at)
+  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, event_key, item_key)
 SELECT q.tenant_id, q.id, n.contact_key,
   1 + (SELECT COUNT(*) FROM sequence_enrolments AS b WHERE b.contact_key = n.contact_key AND b.sequence_key = q.id),
-  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint)
-FROM rows(:contacts: contact_key bigint) AS n
+  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint), n.event_key, n.item_key
+FROM rows(:contacts: contact_key bigint, event_key bigint, item_key bigint) AS n
 CROSS JOIN sequences AS q
 WHERE q.id = :sequence_key
   AND NOT EXISTS (

@@ -1,0 +1,201 @@
+"""Followed feeds: each item is new once, whatever the feed does with its IDs, links and dates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from mailwright.app.feeds import fetch_feed
+from mailwright.content.blocks.feed import FeedItem, read_feed
+from mailwright.domain.clock import HOUR
+from mailwright.sources.feeds.follow import (
+    MAX_NEW_ITEMS,
+    READ_EVERY,
+    FeedOwner,
+    FollowedFeed,
+    find_feed,
+    follow,
+    take_items,
+    unfollow,
+)
+from mailwright.sources.feeds.reader import FeedReader
+from tests.builders import DEFAULT_TENANT, Bench
+from tests.sequences import SequenceBench, an_email, lists
+
+OWNER = FeedOwner("sequence", 1)
+URL = "https://blog.example/feed.xml"
+
+
+def an_item(number: int, **fields: str) -> str:
+    """Return an item of an RSS feed; `None` leaves a field out."""
+    parts = {"title": f"Post {number}", "link": f"https://blog.example/{number}", "guid": f"id-{number}", **fields}
+    return f"<item>{''.join(f'<{name}>{text}</{name}>' for name, text in parts.items() if text)}</item>"
+
+
+@dataclass
+class Blog:
+    """A feed that a test writes, and its reader."""
+
+    bench: Bench
+    items: list[str] = field(default_factory=list)
+    document: bytes | None = None
+
+    async def fetch(self, url: str) -> Sequence[FeedItem]:
+        assert url == URL
+        text = f"<rss><channel>{''.join(self.items)}</channel></rss>".encode()
+        return read_feed(self.document or text)
+
+    async def read(self) -> None:
+        self.bench.clock.advance(READ_EVERY)
+        reader = FeedReader(self.bench.engine.database, self.bench.clock, self.fetch)
+        while await reader.read_due():
+            pass
+
+    async def new_titles(self) -> list[str]:
+        await self.read()
+        async with self.bench.engine.database.write() as tx:
+            items = await take_items(tx, OWNER, self.bench.clock.now(), limit=100)
+        return [item.content["title"] for item in items]
+
+    async def feed(self) -> FollowedFeed:
+        async with self.bench.engine.database.read() as tx:
+            found = await find_feed(tx, OWNER)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+async def blog(bench: Bench) -> Blog:
+    async with bench.engine.database.write() as tx:
+        await follow(tx, DEFAULT_TENANT, OWNER, URL, bench.clock.now())
+    return Blog(bench)
+
+
+async def test_items_that_exist_when_following_begins_are_not_new(blog: Blog) -> None:
+    blog.items = [an_item(2), an_item(1)]
+    assert await blog.new_titles() == []
+    blog.items = [an_item(4), an_item(3), *blog.items]
+    assert await blog.new_titles() == ["Post 3", "Post 4"]
+    assert await blog.new_titles() == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (an_item(1), an_item(1, guid="changed")),
+        (an_item(1), an_item(1, link="https://new.example/1")),
+        (an_item(1, guid=""), an_item(1, guid="", link="https://new.example/1")),
+        (an_item(1, guid="", link=""), an_item(1, guid="", link="", pubDate="Fri, 01 Jan 2100 00:00:00 GMT")),
+        (an_item(1), an_item(1, title="Post 1, corrected")),
+    ],
+    ids=["other id", "other link", "no id", "nothing but a title", "other title"],
+)
+async def test_changed_item_is_not_new_again(blog: Blog, before: str, after: str) -> None:
+    blog.items = [before]
+    await blog.read()
+    blog.items = [after]
+    assert await blog.new_titles() == []
+
+
+async def test_items_that_share_a_link_are_told_apart(blog: Blog) -> None:
+    home = "https://blog.example/"
+    blog.items = [an_item(1, link=home, guid=""), an_item(2, link=home, guid="")]
+    await blog.read()
+    blog.items.insert(0, an_item(3, link=home, guid=""))
+    assert await blog.new_titles() == ["Post 3"]
+
+
+async def test_date_in_the_future_hides_no_later_item(blog: Blog) -> None:
+    await blog.read()
+    blog.items = [an_item(1, pubDate="Fri, 01 Jan 2100 00:00:00 GMT")]
+    assert await blog.new_titles() == ["Post 1"]
+    blog.items.insert(0, an_item(2, pubDate="Fri, 01 Jan 2027 00:00:00 GMT"))
+    assert await blog.new_titles() == ["Post 2"]
+
+
+async def test_flood_of_new_items_is_limited(blog: Blog) -> None:
+    await blog.read()
+    blog.items = [an_item(number) for number in range(500, 0, -1)]
+    assert await blog.new_titles() == [f"Post {number}" for number in range(501 - MAX_NEW_ITEMS, 501)]
+    assert await blog.new_titles() == []
+
+
+async def test_links_and_summaries_of_strangers_are_harmless(blog: Blog) -> None:
+    await blog.read()
+    blog.items = [
+        an_item(1, link="javascript:alert(1)", description="&lt;script&gt;x&lt;/script&gt;&lt;b&gt;Hi&lt;/b&gt;")
+    ]
+    await blog.read()
+    async with blog.bench.engine.database.write() as tx:
+        [item] = await take_items(tx, OWNER, blog.bench.clock.now(), limit=10)
+    assert item.content == {"title": "Post 1", "link": "", "summary": "Hi", "image": ""}
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (b"<!DOCTYPE a [<!ENTITY b 'c'>]><rss>&b;</rss>", "has a DTD"),
+        (b"<html><body>Hello</body></html>", "not an RSS or Atom feed"),
+        (b"<rss>" + b"x" * 5_000_000 + b"</rss>", "larger than 4 MB"),
+        (b"<rss>" * 60, "too many elements"),
+    ],
+    ids=["entities", "a page", "huge", "deep"],
+)
+async def test_hostile_feed_is_an_error_that_users_see(blog: Blog, document: bytes, reason: str) -> None:
+    await blog.read()
+    blog.document = document
+    await blog.read()
+    assert reason in ((await blog.feed()).error or "")
+    blog.document, blog.items = None, [an_item(1)]
+    assert await blog.new_titles() == ["Post 1"]
+    assert (await blog.feed()).error is None
+
+
+async def test_feed_in_a_private_network_is_not_fetched(bench: Bench) -> None:
+    async with bench.engine.database.write() as tx:
+        await follow(tx, DEFAULT_TENANT, OWNER, "http://127.0.0.1:1/feed", bench.clock.now())
+    await FeedReader(bench.engine.database, bench.clock, fetch_feed).read_due()
+    async with bench.engine.database.read() as tx:
+        found = await find_feed(tx, OWNER)
+    assert found is not None
+    assert "The feed cannot be read" in (found.error or "")
+
+
+async def test_two_processes_read_a_feed_once(blog: Blog) -> None:
+    database, clock, reads = blog.bench.engine.database, blog.bench.clock, []
+
+    async def fetch(url: str) -> Sequence[FeedItem]:
+        reads.append(url)
+        if len(reads) == 1:
+            await FeedReader(database, clock, fetch).read_due()
+        return []
+
+    await FeedReader(database, clock, fetch).read_due()
+    assert reads == [URL]
+
+
+async def test_unfollowed_feed_is_forgotten(blog: Blog) -> None:
+    blog.items = [an_item(1)]
+    await blog.read()
+    async with blog.bench.engine.database.write() as tx:
+        await unfollow(tx, OWNER)
+        assert await find_feed(tx, OWNER) is None
+        assert await take_items(tx, OWNER, 0, limit=1) == []
+
+
+async def test_new_item_starts_the_sequence_with_its_content(bench: Bench) -> None:
+    at = SequenceBench(bench)
+    await lists(at, "news")
+    await at.people("ann@example.com", list_key="news")
+    email = an_email("post", subject="{{ item.title }}")
+    key = await at.start(email, trigger={"rss": URL, "list": "news"}, list="news", reentry="each")
+    blog = Blog(bench, [an_item(1)])
+    await blog.read()
+    blog.items = [an_item(3), an_item(2), *blog.items]
+    await blog.read()
+    for _ in range(3):
+        await at.watch()
+        await at.run()
+        bench.clock.advance(HOUR)
+    assert [each.entered_because for each in await at.enrolments(key)] == ["rss Post 3", "rss Post 2"]
+    assert [each["item"]["link"] for each in await at.variables()] == [f"https://blog.example/{n}" for n in (2, 3)]

@@ -1,0 +1,141 @@
+"""Webhooks of sequences: steps that send requests, and events about people, over real sockets."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mailwright.domain.clock import MINUTE
+from mailwright.events.outbound.deliveries import WebhookDeliveries
+from mailwright.events.outbound.dispatcher import WebhookDispatcher
+from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput, WebhookEndpoints
+from mailwright.providers.http import HttpClient, addresses_of
+from mailwright.sources.sequences.definition import InvalidSequence
+from tests.builders import DEFAULT_TENANT
+from tests.sequences import ACTOR, SequenceBench, a_wait, an_email
+from tests.standins.http import Answer, HttpStandIn
+
+ANN = "ann@example.com"
+BOB = "bob@example.com"
+STEPS_ONLY = ("sequence.webhook",)
+
+
+@dataclass
+class Receiver:
+    """A server that gets requests, and the dispatcher that makes them."""
+
+    server: HttpStandIn
+    endpoints: WebhookEndpoints
+    deliveries: WebhookDeliveries
+    dispatcher: WebhookDispatcher
+
+    async def add(self, *types: str) -> WebhookEndpoint:
+        wanted = WebhookEndpointInput(f"{self.server.url}/hook", types)
+        return (await self.endpoints.create(DEFAULT_TENANT, wanted, actor=ACTOR))[0]
+
+    async def turn(self, endpoint: WebhookEndpoint, *, on: bool) -> None:
+        wanted = WebhookEndpointInput(endpoint.url, STEPS_ONLY, is_active=on)
+        await self.endpoints.edit(endpoint.webhook_id, wanted, tenant_id=DEFAULT_TENANT, actor=ACTOR)
+
+    async def bodies(self) -> list[dict[str, Any]]:
+        await self.dispatcher.dispatch_all()
+        return [each.json() for each in self.server.requests]
+
+
+@pytest.fixture
+async def receiver(sequences: SequenceBench) -> AsyncIterator[Receiver]:
+    database, clock = sequences.database, sequences.clock
+    async with HttpStandIn() as server:
+        dispatcher = WebhookDispatcher(database, clock, HttpClient(resolve=addresses_of), timeout_seconds=1.0)
+        endpoints = WebhookEndpoints(database, clock, allows_private=True)
+        yield Receiver(server, endpoints, WebhookDeliveries(database, clock), dispatcher)
+        await dispatcher.close()
+
+
+def a_request(endpoint: WebhookEndpoint, **data: Any) -> dict[str, Any]:
+    return {"id": "crm", "webhook": {"to": endpoint.webhook_id, "data": data}}
+
+
+async def test_step_sends_signed_data_once(sequences: SequenceBench, receiver: Receiver) -> None:
+    await sequences.people(ANN)
+    endpoint = await receiver.add(*STEPS_ONLY)
+    key = await sequences.start(a_request(endpoint, stage="trial"), a_wait())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    [body] = await receiver.bodies()
+    assert (body["type"], body["contact"]["email"]) == ("sequence.webhook", ANN)
+    assert body["metadata"] == {
+        "sequenceId": key,
+        "sequence": "Welcome",
+        "run": 1,
+        "step": "crm",
+        "data": {"stage": "trial"},
+    }
+    assert receiver.server.requests[0].headers["Mailwright-Signature"].startswith("t=")
+    [run] = await sequences.engine.sequences.explanations.of_person(DEFAULT_TENANT, ANN)
+    assert [(step.outcome, step.message_status) for step in run.steps] == [("posted", "DELIVERED")]
+
+
+async def test_failed_request_of_a_step_is_retried_and_visible(sequences: SequenceBench, receiver: Receiver) -> None:
+    await sequences.people(ANN)
+    endpoint = await receiver.add(*STEPS_ONLY)
+    receiver.server.answer(Answer(500), times=1)
+    key = await sequences.start(a_request(endpoint), a_wait())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert len(await receiver.bodies()) == 1
+    [run] = await sequences.engine.sequences.explanations.of_person(DEFAULT_TENANT, ANN)
+    assert run.steps[0].message_status == "PENDING"
+    sequences.clock.advance(MINUTE)
+    first, second = await receiver.bodies()
+    assert first == second
+
+
+async def test_step_whose_webhook_is_off_fails_and_can_be_retried(sequences: SequenceBench, receiver: Receiver) -> None:
+    await sequences.people(ANN, BOB)
+    endpoint = await receiver.add(*STEPS_ONLY)
+    await receiver.add("sequence.failed")
+    key = await sequences.start(a_request(endpoint), an_email())
+    await receiver.turn(endpoint, on=False)
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    assert {each.failure for each in await sequences.enrolments(key)} == {
+        "The webhook of the step is turned off. Turn it on, then retry the step."
+    }
+    enrolments = sequences.engine.sequences.enrolments
+    await enrolments.retry(DEFAULT_TENANT, key, email=BOB, actor=ACTOR, skips=True)
+    await receiver.turn(endpoint, on=True)
+    await enrolments.retry(DEFAULT_TENANT, key, email=ANN, actor=ACTOR, skips=False)
+    await sequences.run()
+    found = sorted((body["type"], body["contact"]["email"]) for body in await receiver.bodies())
+    assert found == [("sequence.failed", ANN), ("sequence.failed", BOB), ("sequence.webhook", ANN)]
+    assert sorted(await sequences.recipients()) == [ANN, BOB]
+
+
+async def test_webhook_of_another_tenant_is_unknown(sequences: SequenceBench, receiver: Receiver) -> None:
+    endpoint = await receiver.add(*STEPS_ONLY)
+    await receiver.endpoints.remove(endpoint.webhook_id, tenant_id=DEFAULT_TENANT, actor=ACTOR)
+    with pytest.raises(InvalidSequence, match="there is no webhook"):
+        await sequences.start(a_request(endpoint))
+
+
+async def test_webhooks_learn_what_happens_to_people(sequences: SequenceBench, receiver: Receiver) -> None:
+    await sequences.people(ANN, BOB)
+    key = await sequences.start(an_email(), entry={"tag": "vip"})
+    await receiver.add()
+    await sequences.enrol(key, BOB)  # Does not match the entry filter.
+    await sequences.run()
+    published = await sequences.publish(key, an_email(), a_wait(), an_email("last"))
+    assert published.enrolled == 0
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    await sequences.engine.sequences.enrolments.remove(DEFAULT_TENANT, key, ANN, actor=ACTOR)
+    found = [body for body in await receiver.bodies() if body["type"].startswith("sequence.")]
+    facts = [(body["type"], body["contact"]["email"], body["metadata"].get("step")) for body in found]
+    assert facts == [
+        ("sequence.entered", ANN, None),
+        ("sequence.step", ANN, "first"),
+        ("sequence.ended", ANN, "pause"),
+    ]
+    assert found[-1]["metadata"]["reason"] == "removed"
