@@ -90,3 +90,8 @@ def a_request(**changes: Any) -> dict[str, Any]:
 def client_of(app: FastAPI, key: str | None = None) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://mail.example", headers=headers)
+
+
+def socket_client(address: str, **options: Any) -> httpx.AsyncClient:
+    """Return a client of an address without TLS. Loading the certificates for TLS takes longer than most tests."""
+    return httpx.AsyncClient(base_url=address, verify=False, **options)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from argon2 import PasswordHasher
 from hypothesis import settings
 
+from mailwright.access import passwords
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.secret_box import SecretBox
@@ -19,6 +21,9 @@ from tests.builders import SECRET_KEY, Bench, a_bench
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
+
+# The least work that argon2id accepts. Production needs 800 times as long.
+QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
@@ -30,15 +35,24 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude modules and tests from garbage collection, which took a tenth of the time."""
+    """Exclude modules and tests from garbage collection, and collect less often: it took a tenth of the time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
 def event_loop_policy() -> asyncio.AbstractEventLoopPolicy:
     """Use the event loop of the services, which also takes less time."""
     return uvloop.EventLoopPolicy()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_passwords() -> Iterator[None]:
+    """Hash passwords quickly. A test of the cost itself uses the fixture `production_hashing`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "password_hasher", lambda: QUICK_HASHER)
+        yield
 
 
 @pytest.fixture(scope="session")

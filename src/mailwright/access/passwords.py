@@ -48,7 +48,7 @@ def check_password(password: str, login: str) -> None:
 
 
 @cache
-def _hasher() -> "PasswordHasher":
+def password_hasher() -> "PasswordHasher":
     """Return the hasher. It is imported at the first use, because most commands need no password.
 
     OWASP recommends several equally strong parameter sets for argon2id. This one needs the least memory (7 MiB, with
@@ -60,13 +60,13 @@ def _hasher() -> "PasswordHasher":
 
 
 def _hash(password: str) -> str:
-    return _hasher().hash(password)
+    return password_hasher().hash(password)
 
 
 def _verify(hashed: str, password: str) -> bool:
     from argon2.exceptions import InvalidHashError, VerificationError  # noqa: PLC0415 - as above
 
     try:
-        return _hasher().verify(hashed, password)
+        return password_hasher().verify(hashed, password)
     except (VerificationError, InvalidHashError):
         return False

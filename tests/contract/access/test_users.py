@@ -10,7 +10,7 @@ from sqlalchemy import select
 from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import ADDRESS_POLICY, FailedSignIns, TooManyFailedSignIns
 from mailwright.access.initial_setup import InitialSetup, SetupLinkInvalid
-from mailwright.access.passwords import Passwords
+from mailwright.access.passwords import Passwords, password_hasher
 from mailwright.access.roles import Role
 from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import IDLE_TIMEOUT, MAX_SESSION_AGE, Sessions
@@ -44,6 +44,11 @@ def factors(database: Database, clock: ManualClock) -> SecondFactors:
 
 
 @pytest.fixture
+def production_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.access.passwords.password_hasher", password_hasher)
+
+
+@pytest.fixture
 async def ada(users: Users) -> User:
     return await users.create("Ada", RIGHT, Role.ADMIN, actor="test")
 
@@ -55,6 +60,7 @@ async def enter(sessions: Sessions, user: User) -> str:
 # Passwords.
 
 
+@pytest.mark.usefixtures("production_hashing")
 async def test_a_password_is_stored_as_argon2id(users: Users, ada: User, database: Database) -> None:
     async with database.read() as tx:
         [row] = await tx.execute(select(user_rows))
@@ -331,6 +337,7 @@ async def test_wrong_codes_are_limited_like_passwords(factors: SecondFactors, ad
         await factors.verify(ada, "abcdef", HERE)
 
 
+@pytest.mark.usefixtures("production_hashing")
 async def test_password_hash_uses_the_documented_parameters() -> None:
     hashed = await Passwords().hash(RIGHT)
     assert hashed.startswith("$argon2id$v=19$m=7168,t=5,p=1$")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
 import httpx2
 import pytest
 from botocore.auth import SigV4Auth
@@ -22,6 +21,7 @@ from mailwright.domain.allowed_senders import AllowedSenders, parse_allowed_send
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.storage.database import Database
+from tests.api import socket_client
 from tests.builders import a_tenant
 from tests.campaigns import BODY, NEWS, a_list
 from tests.dropin import DropIn, a_drop_in
@@ -44,7 +44,7 @@ class Sending:
 
     async def post(self, path: str, body: Any = None, headers: dict[str, str] | None = None, **form: Any) -> int:
         """Return the status of a response. A refusal must explain itself."""
-        async with httpx.AsyncClient(base_url=self.drop_in.url) as client:
+        async with socket_client(self.drop_in.url) as client:
             given = {"Authorization": f"Bearer {self.pair.key}", **(headers or {})}
             if isinstance(body, bytes):
                 form = {"content": body}
@@ -58,7 +58,7 @@ class Sending:
         """Send an email with these headers over HTTP, SMTP and SES; return whether all refuse it."""
         content = f"{headers}\r\nTo: ada@example.com\r\nSubject: Hello\r\n\r\nHi\r\n".encode()
         query = f"/v1/email/raw?from={mail_from}" if mail_from else "/v1/email/raw"
-        async with httpx.AsyncClient(base_url=self.drop_in.url) as client:
+        async with socket_client(self.drop_in.url) as client:
             given = {"Authorization": f"Bearer {self.pair.key}", "Content-Type": "message/rfc822"}
             statuses = [(await client.post(query, content=content, headers=given)).status_code]
         statuses.append(await self.smtp(content, mail_from or "news@example.com"))
@@ -79,7 +79,7 @@ class Sending:
         path, body = "/v2/email/outbound-emails", json.dumps(email).encode()
         request = AWSRequest("POST", self.drop_in.url + path, {"Content-Type": "application/json"}, body)
         SigV4Auth(Credentials(self.pair.access_key_id, self.pair.key), "ses", "eu-west-1").add_auth(request)
-        async with httpx.AsyncClient(base_url=self.drop_in.url) as client:
+        async with socket_client(self.drop_in.url) as client:
             return (await client.post(path, content=body, headers=dict(request.headers))).status_code
 
 
@@ -103,7 +103,7 @@ async def _send(at: Sending, sender: str) -> int:
 
 async def _batch(at: Sending, sender: str) -> int:
     email = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender}
-    async with httpx.AsyncClient(base_url=at.drop_in.url) as client:
+    async with socket_client(at.drop_in.url) as client:
         given = {"Authorization": f"Bearer {at.pair.key}"}
         answer = await client.post("/v1/email/batch", json={"messages": [email]}, headers=given)
     [result] = answer.json()["results"]
@@ -277,7 +277,7 @@ async def test_automatic_reply_with_empty_envelope_sender_is_accepted(sending: S
 async def test_campaigns_of_other_senders_cannot_be_changed(sending: Sending) -> None:
     engine = sending.drop_in.engine
     await a_list(engine.database)
-    async with httpx.AsyncClient(base_url=sending.drop_in.url) as client:
+    async with socket_client(sending.drop_in.url) as client:
         unlimited = {"Authorization": f"Bearer {sending.drop_in.key}"}
         wanted = {"name": "January", "content": {"subject": "News", "body": BODY}, "lists": [NEWS]}
         made = await client.post("/v1/campaigns", json=wanted, headers=unlimited)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import asyncpg
-import httpx
 import pytest
 import uvicorn
 
@@ -24,7 +23,7 @@ from mailwright.storage import postgresql
 from mailwright.storage.database import Database
 from mailwright.web.api import health
 from mailwright.web.app import create_app
-from tests.api import Api, a_request, an_api, an_engine, client_of
+from tests.api import Api, a_request, an_api, an_engine, client_of, socket_client
 from tests.builders import a_message
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
@@ -206,7 +205,7 @@ async def listening(api: Api) -> AsyncIterator[str]:
 
 async def test_it_works_over_a_real_socket(api: Api) -> None:
     headers = {"Authorization": f"Bearer {api.key}"}
-    async with listening(api) as url, httpx.AsyncClient(base_url=url, headers=headers) as client:
+    async with listening(api) as url, socket_client(url, headers=headers) as client:
         accepted = await client.post("/v1/email/send", json=a_request(), headers={"X-Request-Id": "mine"})
         assert (accepted.status_code, accepted.headers["X-Request-Id"]) == (202, "mine")
         shown = await client.get(f"/v1/email/{accepted.json()['outboxId']}")

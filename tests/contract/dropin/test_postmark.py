@@ -3,12 +3,12 @@
 import base64
 from typing import Any
 
-import httpx
 import pytest
 from postmark import ServerClient
 from postmark.exceptions import PostmarkException
 
 from mailwright.access.roles import Scope
+from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
 pytestmark = pytest.mark.promise("drop-in-postmark")
@@ -88,7 +88,7 @@ async def test_batch_reports_each_email_on_its_own(drop_in: DropIn) -> None:
     assert (answers[1].error_code, "Subject" in answers[1].message) == (300, True)
     stored = await drop_in.stored()
     assert [each.outbox_id for each in stored] == [answers[0].message_id, answers[2].message_id]
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         found = (await client.post("/email/batch", json=emails[3:])).json()
         assert [(each["ErrorCode"], each["Message"]) for each in found] == [(300, "Headers[0].Name: is required")]
         assert (await client.post("/email/batch", json=[an_email()] * 501)).json()["ErrorCode"] == 300
@@ -99,7 +99,7 @@ async def test_repeated_batch_keeps_positions_when_emails_become_valid(drop_in: 
     template = {"From": "shop@example.com", "To": "bob@example.com", "TemplateAlias": "welcome", "TemplateModel": {}}
     batch = [template, an_email(), an_email(To="carol@example.com, dan@example.com")]
     headers = {"X-Postmark-Server-Token": drop_in.key, "Idempotency-Key": "order-7"}
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         first = (await client.post("/email/batch", json=batch)).json()
         welcome = {"subject": "Hi", "html": "<p>Hi</p>"}
         await client.put("/v1/templates/welcome", json=welcome, headers={"Authorization": f"Bearer {drop_in.key}"})
@@ -111,12 +111,12 @@ async def test_repeated_batch_keeps_positions_when_emails_become_valid(drop_in: 
 
 
 async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
-    async with httpx.AsyncClient(base_url=drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
+    async with socket_client(drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
         await client.put("/v1/templates/welcome", json={"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"})
         await client.post("/v1/lists", json={"listKey": "news", "name": "News"})
     template = {"From": "shop@example.com", "To": "ada@example.com", "TemplateAlias": "welcome"}
     headers = {"X-Postmark-Server-Token": drop_in.key}
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         model = {"TemplateModel": {"name": "Ada"}}
         assert (await client.post("/email/withTemplate", json={**template, **model})).json()["ErrorCode"] == 0
         for change, code in (({"TemplateAlias": "none"}, 1101), ({"MessageStream": "none"}, 1226)):
@@ -150,7 +150,7 @@ async def test_refused_fields_are_named_and_nothing_is_stored(
     drop_in: DropIn, change: dict[str, Any], field: str
 ) -> None:
     headers = {"X-Postmark-Server-Token": drop_in.key}
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         answer = await client.post("/email", json=an_email(**change))
     assert (answer.status_code, answer.json()["ErrorCode"]) == (422, 300)
     assert answer.json()["Message"].startswith(f"{field}: ")
@@ -163,7 +163,7 @@ async def test_token_is_required_with_the_scope_to_send(drop_in: DropIn) -> None
             with pytest.raises(PostmarkException) as refused:
                 await client.outbound.send(an_email())
         assert (refused.value.error_code, refused.value.http_status) == (10, status)
-    async with httpx.AsyncClient(base_url=drop_in.url) as client:
+    async with socket_client(drop_in.url) as client:
         assert (await client.post("/email", json=an_email())).json()["ErrorCode"] == 10
         refused = await client.post("/email", content="{", headers={"X-Postmark-Server-Token": drop_in.key})
         assert (refused.status_code, refused.json()["ErrorCode"]) == (415, 409)

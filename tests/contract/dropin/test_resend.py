@@ -5,13 +5,13 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 import resend
 from resend.exceptions import ResendError
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, ManualClock, isoformat
+from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
 pytestmark = pytest.mark.promise("drop-in-resend")
@@ -140,7 +140,7 @@ async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn, monkeypat
         with pytest.raises(ResendError) as refused:
             await call(resend.Emails.send, an_email())
         assert (refused.value.code, refused.value.error_type) == (403, name)
-    async with httpx.AsyncClient(base_url=drop_in.url) as client:
+    async with socket_client(drop_in.url) as client:
         answer = await client.post("/emails", json=an_email())
     assert answer.json() == {"statusCode": 401, "name": "missing_api_key", "message": "Missing API Key"}
     assert await drop_in.is_empty()

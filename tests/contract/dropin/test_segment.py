@@ -4,7 +4,6 @@ import asyncio
 import gzip
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 from segment.analytics.client import Client
@@ -15,6 +14,7 @@ from mailwright.audience import contacts
 from mailwright.audience.contact_events import ContactEvent, list_latest
 from mailwright.audience.erasure import erase
 from mailwright.domain.clock import MINUTE, ManualClock
+from tests.api import socket_client
 from tests.dropin import DropIn
 
 pytestmark = pytest.mark.promise("drop-in-segment")
@@ -114,7 +114,7 @@ async def test_key_needs_the_events_scope(drop_in: DropIn) -> None:
 
 
 async def test_single_calls_have_routes(drop_in: DropIn) -> None:
-    async with httpx.AsyncClient(base_url=drop_in.url, auth=(drop_in.key, "")) as client:
+    async with socket_client(drop_in.url, auth=(drop_in.key, "")) as client:
         identified = await client.post("/v1/identify", json={"userId": "7", "traits": {"email": "ada@example.com"}})
         tracked = await client.post("/v1/track", json={"userId": "7", "event": "Paid"})
         refused = await client.post("/v1/track", json={"userId": "8", "event": "Paid"})

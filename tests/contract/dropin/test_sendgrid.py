@@ -4,7 +4,6 @@ import asyncio
 import base64
 from typing import Any
 
-import httpx
 import pytest
 from python_http_client.exceptions import BadRequestsError, ForbiddenError, UnauthorizedError
 from sendgrid import SendGridAPIClient
@@ -35,6 +34,7 @@ from sendgrid.helpers.mail.mail import Mail
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, ManualClock
+from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
 pytestmark = pytest.mark.promise("drop-in-sendgrid")
@@ -147,7 +147,7 @@ async def test_each_personalization_is_its_own_email(drop_in: DropIn) -> None:
 async def test_template_of_mailwright_is_filled_with_dynamic_data(drop_in: DropIn) -> None:
     template = {"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"}
     headers = {"Authorization": f"Bearer {drop_in.key}"}
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         assert (await client.put("/v1/templates/welcome", json=template)).is_success
     email = an_email(subject=None, plain_text_content=None, html_content=None)
     email.template_id = "welcome"
@@ -227,7 +227,7 @@ async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
 async def test_same_idempotency_key_is_accepted_once(drop_in: DropIn) -> None:
     headers = {"Authorization": f"Bearer {drop_in.key}", "Idempotency-Key": "order-7"}
     body = an_email(to_emails=["ada@example.com", "bob@example.com"]).get()
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers) as client:
+    async with socket_client(drop_in.url, headers=headers) as client:
         answers = [await client.post("/v3/mail/send", json=body) for _ in range(2)]
         assert len({answer.headers["X-Message-Id"] for answer in answers}) == 1
         longer = {**body, "personalizations": [*body["personalizations"], {"to": [{"email": "carol@example.com"}]}]}
@@ -238,7 +238,7 @@ async def test_same_idempotency_key_is_accepted_once(drop_in: DropIn) -> None:
 
 async def test_body_beyond_every_limit_gets_the_error_format(drop_in: DropIn) -> None:
     headers = {"Authorization": f"Bearer {drop_in.key}", "Content-Type": "application/json"}
-    async with httpx.AsyncClient(base_url=drop_in.url, headers=headers, timeout=30) as client:
+    async with socket_client(drop_in.url, headers=headers, timeout=30) as client:
         for body in (b"x" * (17 * 1024**2), b"{", b"[]"):
             answer = await client.post("/v3/mail/send", content=body)
             assert answer.status_code == (413 if len(body) > 10 else 400)

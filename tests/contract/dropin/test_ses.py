@@ -26,11 +26,13 @@ from mailwright.domain.clock import HOUR, MINUTE, SystemClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import api_keys
 from mailwright.web.api.dropin.ses import MAX_BYTES
+from tests.api import socket_client
 from tests.dropin import PNG, DropIn, a_drop_in
 
 pytestmark = pytest.mark.promise("drop-in-ses")
 
 REGION = "eu-west-1"
+SESSION = Session()  # Another one would read the descriptions of all services again.
 RAW = b"From: shop@example.com\r\nTo: ada@example.com\r\nSubject: Raw\r\n%b\r\nHi\r\n"
 PATH = "/v2/email/outbound-emails"
 
@@ -60,10 +62,13 @@ class Ses:
         return await asyncio.to_thread(work)
 
     def client(self, pair: KeyPair, attempts: int = 1) -> Any:
-        session = Session()
-        session.set_credentials(pair.access_key_id, pair.key)
-        config = Config(region_name=REGION, retries={"total_max_attempts": attempts})
-        return session.create_client("sesv2", endpoint_url=self.drop_in.url, config=config)
+        return SESSION.create_client(
+            "sesv2",
+            endpoint_url=self.drop_in.url,
+            config=Config(region_name=REGION, retries={"total_max_attempts": attempts}),
+            aws_access_key_id=pair.access_key_id,
+            aws_secret_access_key=pair.key,
+        )
 
     def sign(self, body: bytes, headers: Mapping[str, str] = {}, service: str = "ses") -> dict[str, str]:
         given = {"Content-Type": "application/json", **headers}
@@ -72,7 +77,7 @@ class Ses:
         return dict(request.headers)
 
     async def post(self, body: bytes, headers: Mapping[str, str], query: str = "") -> httpx.Response:
-        async with httpx.AsyncClient(base_url=self.drop_in.url) as client:
+        async with socket_client(self.drop_in.url) as client:
             return await client.post(PATH + query, content=body, headers=headers)
 
 
@@ -167,7 +172,7 @@ async def test_raw_content_keeps_its_bytes(ses: Ses) -> None:
 
 async def create_template_and_list(ses: Ses) -> None:
     key = await ses.drop_in.key_with(Scope.MANAGE)
-    async with httpx.AsyncClient(base_url=ses.drop_in.url, headers={"Authorization": f"Bearer {key}"}) as client:
+    async with socket_client(ses.drop_in.url, headers={"Authorization": f"Bearer {key}"}) as client:
         await client.put("/v1/templates/welcome", json={"subject": "Hi {{ name }}", "html": "<p>{{ name }}</p>"})
         await client.post("/v1/lists", json={"listKey": "news", "name": "News"})
 

@@ -31,7 +31,7 @@ from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
 from mailwright.web.app import create_app
-from tests.api import Api, an_api
+from tests.api import Api, an_api, socket_client
 from tests.builders import (
     LOCK_TTL,
     SENT,
@@ -544,7 +544,7 @@ async def test_events_arrive_over_a_socket(api: Api, clock: ManualClock) -> None
         await asyncio.sleep(0)
     port = server.servers[0].sockets[0].getsockname()[1]
     await a_sent_mail(api, clock, "ses")
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with socket_client(f"http://127.0.0.1:{port}") as client:
         body = SIGNER.notification(ses_event("Bounce", ADA, message_id="0100-1"))
         assert counted(await client.post("/ses-events", content=body, headers=HEADERS)) == (200, 1, 0, 0)
         headers, events_body = SENDGRID.signed_events([a_sendgrid_event("open")], timestamp=clock.now() // 1000)
