@@ -345,8 +345,13 @@ def test_email_is_written_by_keyboard_alone(editor: Page) -> None:
     page.keyboard.press("ArrowDown")
     expect(block(page, "title")).to_be_focused()
     page.keyboard.press("/")
-    expect(page.locator("[data-adds=heading]")).to_be_focused()
-    page.locator("[data-adds=button]").press("Enter")
+    expect(page.get_by_role("menuitem", name="Heading")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(block(page, "title")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("b")
+    expect(page.get_by_role("menuitem", name="Button")).to_be_focused()
+    page.keyboard.press("Enter")
     expect_kinds(page, ["text", "heading", "button", "button", "footer"])
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
@@ -359,6 +364,34 @@ def test_email_is_written_by_keyboard_alone(editor: Page) -> None:
     expect(page.locator(".c-block.is-selected")).to_be_focused()
     page.keyboard.press("Control+s")
     expect(page.locator("#composer-state")).to_have_text("Published as version 2")
+
+
+def test_empty_email_is_begun_by_keyboard(editor: Page) -> None:
+    page = editor
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the email")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    expect(block(page, "title")).to_be_focused()
+    for _ in range(4):
+        page.keyboard.press("Delete")
+    expect_kinds(page, [])
+    expect(page.locator("#composer-canvas")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("menuitem", name="Text")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.type("Hello ")
+    page.keyboard.press("Alt+F10")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.get_by_label("Find a variable").fill("no such thing")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No variable matches.")).to_be_visible()
+    page.get_by_label("Find a variable").fill("name")
+    page.keyboard.press("Enter")
+    expect(page.locator(".c-block .c-chip")).to_have_text("name")
+    expect_saved(page)
 
 
 def undo_and_redo_while_typing(page: Page) -> None:

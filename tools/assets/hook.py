@@ -40,7 +40,7 @@ FONT_FACE = """@font-face {{
 }}
 """
 NOT_SHIPPED = ("axe-core", "@scarf/scarf")
-BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js"}
+BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js", "variable_fields.js": "composer/fields.js"}
 BUNDLE = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none", "--log-level=warning")
 
 

@@ -12,6 +12,7 @@ import orjson
 from mailwright.domain import address, locales
 from mailwright.domain.divisions import EXAMPLE, OCD_IDS, malformed_division
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.printable import is_printable
 
 MAX_NAME_LENGTH: Final = 200
 MAX_TAG_LENGTH: Final = 64
@@ -58,7 +59,7 @@ def normalize_deliverable_email(text: str) -> str:
 def normalize_name(text: str) -> str | None:
     """Collapse white space. Return None for an empty name."""
     line = " ".join(text.split())
-    if line.isprintable() and len(line) <= MAX_NAME_LENGTH:
+    if is_printable(line) and len(line) <= MAX_NAME_LENGTH:
         return line or None
     if len(line) > MAX_NAME_LENGTH:
         raise InvalidContact(f"The name has more than {MAX_NAME_LENGTH} characters.", field="name")
@@ -106,7 +107,7 @@ def _zone_of_offset(text: str) -> str | None:
 def normalize_tag(text: str) -> str:
     """Normalize to lower case, so that VIP and vip are the same tag."""
     tag = " ".join(unicodedata.normalize("NFC", text).casefold().split())
-    if not 1 <= len(tag) <= MAX_TAG_LENGTH or not tag.isprintable() or "," in tag or ";" in tag:
+    if not 1 <= len(tag) <= MAX_TAG_LENGTH or not is_printable(tag) or "," in tag or ";" in tag:
         raise InvalidContact(f"A tag has 1 to {MAX_TAG_LENGTH} printable characters and no comma.", field="tags")
     return tag
 

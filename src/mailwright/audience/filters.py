@@ -35,6 +35,7 @@ from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.printable import is_printable
 from mailwright.domain.validation_text import validation_sentence
 
 MAX_DEPTH: Final = 8
@@ -52,7 +53,7 @@ class InvalidFilter(InvalidInput):
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, str) and (not value.isprintable() or value != value.strip()):
+    if isinstance(value, str) and (not is_printable(value) or value != value.strip()):
         raise ValueError("must be printable text without spaces at its ends")
     if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
         raise ValueError(f"must be between -{MAX_NUMBER:.0e} and {MAX_NUMBER:.0e}")

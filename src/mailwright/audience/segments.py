@@ -17,6 +17,7 @@ from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.lists import KEY_PATTERN
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.printable import is_printable
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
@@ -248,7 +249,7 @@ async def _record_audit_entry(
 
 
 def _name(text: str) -> str:
-    if not 1 <= len(text) <= MAX_NAME_LENGTH or not text.isprintable():
+    if not 1 <= len(text) <= MAX_NAME_LENGTH or not is_printable(text):
         raise InvalidInput(f"The name of a segment has 1 to {MAX_NAME_LENGTH} printable characters.", field="name")
     return text
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from mailwright.content.colors import TEXT_CONTRAST, WHITE, contrast, parse_color
+from mailwright.domain.printable import is_printable
 
 
 class Font(StrEnum):
@@ -81,14 +82,14 @@ def _is_web_url(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    if not text.isprintable():
+    if not is_printable(text):
         raise ValueError("must be one line of text without control characters")
     return text.strip()
 
 
 def _lines(text: str) -> str:
     lines = text.replace("\r\n", "\n").split("\n")
-    if not all(line.isprintable() for line in lines):
+    if not all(map(is_printable, lines)):
         raise ValueError("must be text without control characters")
     return "\n".join(line.strip() for line in lines).strip()
 

@@ -15,6 +15,7 @@ from mailwright.content.image_processing import MEDIA_TYPES, extension_of, proce
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotDurable, NotFound
 from mailwright.domain.keys import write_in_ascii
+from mailwright.domain.printable import is_printable
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
@@ -255,7 +256,7 @@ def _check_name(name: str) -> None:
 
 def _checked_alt(alt: str) -> str:
     text = " ".join(alt.split())
-    if len(text) > MAX_ALT or not text.isprintable():
+    if len(text) > MAX_ALT or not is_printable(text):
         raise InvalidInput(f"The alt text must be text of at most {MAX_ALT} characters.", field="alt")
     return text
 

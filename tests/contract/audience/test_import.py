@@ -293,14 +293,15 @@ async def test_name_beside_the_address_and_invisible_characters_are_accepted(
         "Eve Adams <eve@example.com>,",
         '"""Adams, Eve"" <Eve2@example.com>",Eve the Second',
         "\u200bzoe@example.com\ufeff,Zoe",
+        "astro@example.com,\U0001f469\u200d\U0001f680 Astro",
         "<bob@example.com>,",
     )
-    assert counts(await import_(imports, path)) == (4, 0, 0, 0)
+    assert counts(await import_(imports, path)) == (5, 0, 0, 0)
     names = {
         email: (await contacts.load_details(database, 1, email)).contact.name
-        for email in ("eve@example.com", "eve2@example.com", "zoe@example.com", "bob@example.com")
+        for email in ("eve@example.com", "eve2@example.com", "zoe@example.com", "astro@example.com", "bob@example.com")
     }
-    assert list(names.values()) == ["Eve Adams", "Eve the Second", "Zoe", None]
+    assert list(names.values()) == ["Eve Adams", "Eve the Second", "Zoe", "\U0001f469\u200d\U0001f680 Astro", None]
 
 
 async def test_file_without_header_is_imported(database: Database, imports: Imports, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ export class Actions {
   /** Open a menu of blocks to add directly below a block; on a phone the palette. */
   chooseBelow(anchor, id) {
     const { document } = this.store;
+    if (document.mjml) return this.choose();
     const { parent, slot, index } = find(document, id);
     const place = { parent: parent?.id ?? null, slot, index: index + 1 };
     this.store.select(id);
@@ -122,6 +123,7 @@ export class Actions {
     this.store.change({ document: removeBlock(document, id) });
     this.store.select(next?.id ?? null);
     if (next) this.canvas.focus(next.id);
+    else this.canvas.host.focus();
     announce(`${labelOf(block)} deleted.`);
     toast(`${labelOf(block)} deleted.`, { label: "Undo", run: () => this.undo() });
   }
@@ -243,6 +245,7 @@ export class Actions {
     const isClaimed = key === "escape" || (isControl && (key === "z" || key === "y"));
     if ((event.defaultPrevented && !isClaimed) || document.querySelector("dialog[open]")) return;
     const isBlock = event.target.classList?.contains("c-block");
+    const isEmail = event.target === this.canvas.host;
     const run = () => {
       if (isControl && key === "z" && !isPlainField(event.target)) return event.shiftKey ? () => this.redo() : () => this.undo();
       if (isControl && key === "y" && !isPlainField(event.target)) return () => this.redo();
@@ -251,8 +254,10 @@ export class Actions {
       if (event.altKey && key === "f10") return () => this.context.focusToolbar();
       if (event.altKey && (key === "arrowup" || key === "arrowdown") && id && event.target.closest?.(".c-block")) return () => this.move(id, key === "arrowup" ? -1 : 1);
       if (key === "escape" && id && event.target.closest?.(".c-rich, .c-side, .c-palette")) return () => this.canvas.focus(id);
+      if (isEmail && key === "/") return () => this.canvas.addHere.click();
+      if (isEmail && ["arrowdown", "arrowup", "enter"].includes(key)) return () => this.#enter(key === "arrowup" ? -1 : 0);
       if (!isBlock || !id) return null;
-      if (key === "/") return () => this.choose();
+      if (key === "/") return () => this.chooseBelow(event.target, id);
       if (isControl && key === "d") return () => this.duplicate(id);
       if (key === "delete" || key === "backspace") return () => this.remove(id);
       if (key === "enter" || key === "f2") return () => this.#edit(id);
@@ -272,11 +277,23 @@ export class Actions {
   }
 
   #step(id, step) {
-    const ids = [...walk(this.store.document)].map(({ block }) => block.id);
-    const next = ids[ids.indexOf(id) + step];
-    if (!next) return;
-    this.store.select(next);
-    this.canvas.focus(next);
+    const ids = this.#ids();
+    this.#go(ids[ids.indexOf(id) + step]);
+  }
+
+  /** Go from the email as a whole to its first (0) or last (-1) block. */
+  #enter(at) {
+    this.#go(this.#ids().at(at));
+  }
+
+  #ids() {
+    return [...walk(this.store.document)].map(({ block }) => block.id);
+  }
+
+  #go(id) {
+    if (!id) return;
+    this.store.select(id);
+    this.canvas.focus(id);
   }
 }
 

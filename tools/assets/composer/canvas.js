@@ -15,7 +15,8 @@ export class Canvas {
     this.store = store;
     this.context = context;
     this.list = h("div", { class: "c-list", "data-slot": "blocks" });
-    this.email = h("div", { class: "c-email", dir: isRightToLeft(context.locale) ? "rtl" : "ltr" }, this.list, this.#addButton(null, "blocks"));
+    this.addHere = this.addButton(null, "blocks");
+    this.email = h("div", { class: "c-email", dir: isRightToLeft(context.locale) ? "rtl" : "ltr" }, this.list, this.addHere);
     host.append(this.email);
     this.host = host;
     store.addEventListener("change", () => this.render());
@@ -87,12 +88,8 @@ export class Canvas {
     else this.focus(id);
   }
 
-  #addButton(parent, slot) {
-    return h("button", { type: "button", class: "c-add-here", "aria-haspopup": "menu", onclick: (event) => this.context.actions.chooseAt(event.currentTarget, parent, slot) }, icon("plus"), "Add block");
-  }
-
   addButton(parent, slot) {
-    return this.#addButton(parent, slot);
+    return h("button", { type: "button", class: "c-add-here", "aria-haspopup": "menu", onclick: (event) => this.context.actions.chooseAt(event.currentTarget, parent, slot) }, icon("plus"), "Add block");
   }
 
   setValues(id, values, merge) {

@@ -4,6 +4,8 @@ import { completed, hrefProblem } from "./links.js";
 import { announce, ask, h, hideToast, toast } from "./dom.js";
 
 const ACCEPTED = "image/png, image/jpeg, image/gif, image/webp";
+// The server refuses more as well, but only after everything was uploaded.
+const MAX_BYTES = 20 * 1024 * 1024;
 
 export class Images {
   constructor(api) {
@@ -17,6 +19,7 @@ export class Images {
 
   /** Upload a file and resolve with its address and description, or null after it reported why it was refused. */
   async upload(file, report = toast) {
+    if (file.size > MAX_BYTES) return void report("The image is larger than 20 MB. Choose a smaller one.");
     report(`Uploading ${file.name || "image"} …`);
     try {
       const body = new FormData();

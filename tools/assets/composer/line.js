@@ -11,7 +11,8 @@ import { labelOf, showChip } from "./chips.js";
 const { Escape: _selectParent, ...KEYS } = baseKeymap;
 const CODE = /\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}/g;
 const TEXT_LITERAL = `"(?:[^"\\\\]|\\\\.)*"`;
-const VARIABLE = new RegExp(`^\\{\\{\\s*(?:([A-Za-z_][\\w.]*)|\\(([A-Za-z_][\\w.]*) if [^)]* else none\\))\\s*(?:\\|\\s*default\\(\\s*(${TEXT_LITERAL})\\s*,\\s*true\\s*\\)\\s*)?\\}\\}$`);
+const NAME = "[\\p{L}_][\\p{L}\\p{M}\\p{N}_.]*";
+const VARIABLE = new RegExp(`^\\{\\{\\s*(?:(${NAME})|\\((${NAME}) if [^)]* else none\\))\\s*(?:\\|\\s*default\\(\\s*(${TEXT_LITERAL})\\s*,\\s*true\\s*\\)\\s*)?\\}\\}$`, "u");
 
 const SCHEMA = new Schema({
   nodes: {

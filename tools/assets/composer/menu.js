@@ -3,7 +3,8 @@
 import { BLOCKS } from "./blocks.js";
 import { h, icon } from "./dom.js";
 
-const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
+// The menu has two columns.
+const STEPS = { ArrowDown: 2, ArrowRight: 1, ArrowUp: -2, ArrowLeft: -1 };
 
 /** Show the blocks of these types at `anchor`, and call `add` with the chosen type. */
 export function openBlockMenu(anchor, types, add) {
@@ -11,7 +12,7 @@ export function openBlockMenu(anchor, types, add) {
   const menu = h("div", { class: "c-block-menu", role: "menu", "aria-label": "Add block", popover: "auto" }, items);
   menu.addEventListener("keydown", (event) => {
     const at = items.indexOf(document.activeElement);
-    const next = { Home: 0, End: items.length - 1 }[event.key] ?? (event.key in STEPS ? at + STEPS[event.key] : null);
+    const next = { Home: 0, End: items.length - 1 }[event.key] ?? (event.key in STEPS ? at + STEPS[event.key] : nextNamed(items, event, at));
     if (event.key === "Tab") menu.hidePopover();
     if (next === null) return;
     event.preventDefault();
@@ -22,6 +23,13 @@ export function openBlockMenu(anchor, types, add) {
   menu.showPopover();
   place(menu, anchor.getBoundingClientRect());
   items[0].focus();
+}
+
+/** The next item whose name begins with the typed character, or null. */
+function nextNamed(items, { key, ctrlKey, metaKey, altKey }, at) {
+  if (key.length !== 1 || ctrlKey || metaKey || altKey) return null;
+  const found = items.map((_, index) => (at + 1 + index) % items.length).find((index) => items[index].textContent.toLowerCase().startsWith(key.toLowerCase()));
+  return found ?? null;
 }
 
 /** Put the menu below its anchor, or above it if there is no space below. */

@@ -1,8 +1,8 @@
 // The toolbar of the text in which the cursor is.
 
+import { openChip } from "./chip_dialog.js";
 import { ask, h, icon, iconButton } from "./dom.js";
 import { completed, hrefProblem } from "./links.js";
-import { labelOf } from "./chips.js";
 
 const MARKS = [["strong", "Bold", "B", "Ctrl+B"], ["em", "Italic", "I", "Ctrl+I"], ["u", "Underline", "U", "Ctrl+U"]];
 const COLOURS = ["primary", "accent", "text"];
@@ -24,7 +24,7 @@ export class Toolbar {
       buttons[(buttons.indexOf(document.activeElement) + step + buttons.length) % buttons.length].focus();
       event.preventDefault();
     });
-    document.addEventListener("click", (event) => this.#openChip(event));
+    document.addEventListener("click", openChip);
   }
 
   /** Serve an editor. It stays the toolbar's editor while the toolbar itself has the focus. */
@@ -102,16 +102,5 @@ export class Toolbar {
     const chosen = await this.context.variables.pick();
     if (chosen) editor.insertVariable(chosen.name, chosen.fallback);
     else editor.focus();
-  }
-
-  async #openChip(event) {
-    const dom = event.target.closest?.(".c-chip");
-    const editor = dom?.closest(".ProseMirror")?.richText;
-    if (!editor || editor.view.editable === false) return;
-    const fallback = h("input", { id: "c-chip-fallback", value: dom.dataset.fallback ?? "", autocomplete: "off" });
-    const body = h("div", { class: "field" }, h("label", { for: "c-chip-fallback" }, `If a contact has no ${labelOf(dom.dataset.variable)}, write`), fallback);
-    const choice = await ask({ title: `Variable ${labelOf(dom.dataset.variable)}`, body, buttons: [["set", "Save", "primary"], ["remove", "Remove variable"], ["", "Cancel"]] });
-    if (choice === "set") editor.changeChip(dom, { fallback: fallback.value });
-    else if (choice === "remove") editor.changeChip(dom, null);
   }
 }

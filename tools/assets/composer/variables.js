@@ -21,16 +21,17 @@ export class Variables {
         h("input", { type: "radio", name: "variable", value: each.name, checked: index === 0 }),
         h("span", { class: "c-variable-name" }, labelOf(each.name)),
         h("span", { class: "muted" }, each.example ? `for example ${each.example}` : "no example yet"))));
-      if (!found.length) list.append(h("p", { class: "muted" }, "No contact has such an attribute."));
+      if (!found.length) list.append(h("p", { class: "c-variable muted" }, "No variable matches. Choose one of the attributes of your contacts."));
     };
     search.addEventListener("input", show);
     show();
     const body = h("div", { class: "stack" },
       h("div", { class: "field" }, h("label", { for: "c-variable-search" }, "Find a variable"), search), list,
       h("div", { class: "field" }, h("label", { for: "c-variable-fallback" }, "If a contact has none, write", h("span", { class: "muted" }, " optional")), fallback));
-    const choice = await ask({ title: "Insert variable", body, buttons: [["insert", "Insert", "primary"], ["", "Cancel"]] });
-    const name = list.querySelector("input:checked")?.value;
-    return choice === "insert" && name ? { name, fallback: fallback.value.trim() } : null;
+    const answered = ask({ title: "Insert variable", body, buttons: [["insert", "Insert", "primary"], ["", "Cancel"]] });
+    const chosen = () => list.querySelector("input:checked")?.value;
+    body.closest("form").addEventListener("submit", (event) => event.submitter?.value && !chosen() && event.preventDefault());
+    return (await answered) === "insert" ? { name: chosen(), fallback: fallback.value.trim() } : null;
   }
 
   async #load() {

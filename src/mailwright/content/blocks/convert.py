@@ -61,14 +61,16 @@ _INLINE: Final = frozenset(
 _EMPHASIS: Final = {"b": "strong", "strong": "strong", "i": "em", "em": "em", "u": "u", "ins": "u"} | dict.fromkeys(
     ("s", "strike", "del"), "s"
 )
+# The beginning of a property, so that Word's mso-bidi-font-weight is not read as font-weight.
+_PROPERTY: Final = r"(?<![\w-])"
 _STYLES: Final = (
-    ("strong", re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)", re.IGNORECASE)),
-    ("em", re.compile(r"font-style\s*:\s*italic", re.IGNORECASE)),
+    ("strong", re.compile(_PROPERTY + r"font-weight\s*:\s*(?:bold|[6-9]00)", re.IGNORECASE)),
+    ("em", re.compile(_PROPERTY + r"font-style\s*:\s*italic", re.IGNORECASE)),
     ("u", re.compile(r"text-decoration[^;]*:[^;]*underline", re.IGNORECASE)),
     ("s", re.compile(r"text-decoration[^;]*:[^;]*line-through", re.IGNORECASE)),
 )
-_NOT_BOLD: Final = re.compile(r"font-weight\s*:\s*(?:normal|[1-4]00)", re.IGNORECASE)
-_NOT_ITALIC: Final = re.compile(r"font-style\s*:\s*normal", re.IGNORECASE)
+_NOT_BOLD: Final = re.compile(_PROPERTY + r"font-weight\s*:\s*(?:normal|[1-4]00)", re.IGNORECASE)
+_NOT_ITALIC: Final = re.compile(_PROPERTY + r"font-style\s*:\s*normal", re.IGNORECASE)
 _HIDDEN: Final = re.compile(r"display\s*:\s*none|mso-hide\s*:\s*all|visibility\s*:\s*hidden", re.IGNORECASE)
 _LIST_MARKER: Final = re.compile(r"mso-list\s*:\s*ignore", re.IGNORECASE)
 _WORD_LIST: Final = re.compile(r"MsoList|ListParagraph", re.IGNORECASE)

@@ -6,6 +6,7 @@ Unknown blocks and unknown fields are kept, so that a document survives a round 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple
+from unicodedata import normalize
 
 import orjson
 from pydantic import (
@@ -41,8 +42,8 @@ _BRAND_PREFIX: Final = "brand:"
 _SCHEMES: Final = frozenset(["http", "https", "mailto", "tel", "sms"])
 _SCHEME: Final = re.compile(r"([^/?#{]*?):")
 _CONTROLS: Final = dict.fromkeys([*range(0x21), 0x7F])
-_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
-_PATH: Final = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,9}}", re.ASCII)
+_MAX_NAME_LENGTH: Final = 100
+_MAX_NAMES: Final = 10
 _RESERVED_NAMES: Final = frozenset(
     ["and", "else", "false", "for", "if", "in", "is", "loop", "none", "not", "or", "self", "set", "true"]
 )
@@ -70,8 +71,14 @@ class InvalidDocument(InvalidTemplate):
 
 def is_variable(path: str) -> bool:
     """Return whether a template can use this name: `first_name` or `item.title`."""
-    is_name = _PATH.fullmatch(path) and not is_reserved(path)
-    return bool(is_name) and path.partition(".")[0].lower() not in _RESERVED_NAMES
+    names = path.split(".")
+    is_path = len(names) <= _MAX_NAMES and all(map(_is_name, names)) and not is_reserved(path)
+    return is_path and names[0].lower() not in _RESERVED_NAMES
+
+
+def _is_name(text: str) -> bool:
+    """Return whether the template language reads this as one name. It normalizes some characters, which would not match."""
+    return text.isidentifier() and len(text) <= _MAX_NAME_LENGTH and normalize("NFKC", text) == text
 
 
 def brand_color(color: str) -> str | None:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.access.users import email_of
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.content.presend_checks import PresendContext
@@ -287,7 +288,8 @@ async def _audience_names(engine: Engine, visitor: Visitor) -> dict[str, Any]:
 def _fix(campaign: Campaign, field: str, code: str, locale: str) -> str:
     """Return the link to the template in the language of the issue, or to the step and field, to fix it."""
     content = campaign.definition.content
-    is_in_template = field in _CONTENT_FIELDS or (field == "content.subject" and not content.subject)
+    is_in_subject = field == "content.subject" or code == "MISSING_VARIABLE"
+    is_in_template = field in _CONTENT_FIELDS or (is_in_subject and not content.subject)
     if content.template_id and (code in DESIGN_CODES or is_in_template):
         # The composer leads to the source editor if the template is source code.
         query = {"campaign": campaign.campaign_id, **({"locale": locale} if locale else {})}
@@ -663,7 +665,8 @@ async def review_values(request: Request, engine: Engine, visitor: Visitor, camp
         "sample": next((each for each in samples if each.email == contact), None),
         "steps": steps_of(campaign),
         "default_sender": engine.settings.sender,
-        "test_addresses": await engine.users.test_addresses(visitor.user),
+        "test_addresses": await engine.users.test_addresses(visitor.user)
+        or email_of(visitor.user.login, visitor.user.email),
     }
 
 

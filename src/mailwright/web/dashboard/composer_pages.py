@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Role
+from mailwright.access.users import email_of
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, segments
 from mailwright.content.blocks.compile import compile_document
@@ -365,7 +366,7 @@ async def _page_data(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     return {
         "formToken": visitor.form_token,
         "user": visitor.actor,
-        "userEmail": visitor.actor if "@" in visitor.actor else "",
+        "userEmail": email_of(visitor.user.login, visitor.user.email) or "",
         "tenant": visitor.tenant,
         "brand": brand.model_dump(by_alias=True, mode="json"),
         "postalAddress": brand.postal_address or engine.postal_address or "",

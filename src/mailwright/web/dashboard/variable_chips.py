@@ -10,7 +10,7 @@ from mailwright.content.template_markers import replace_code
 
 # A variable as the composer writes it. Only the fallback that also replaces empty values is one.
 _VARIABLE: Final = re.compile(
-    r"""\{\{\s*(?:(?P<name>[A-Za-z_][\w.]*)|\((?P<path>[A-Za-z_][\w.]*)\ if\ [^)]*\ else\ none\))\s*
+    r"""\{\{\s*(?:(?P<name>[^\W\d][\w.]*)|\((?P<path>[^\W\d][\w.]*)\ if\ [^)]*\ else\ none\))\s*
     (?:\|\s*default\(\s*(?P<fallback>"(?:[^"\\]|\\.)*")\s*,\s*true\s*\)\s*)?\}\}""",
     re.VERBOSE,
 )

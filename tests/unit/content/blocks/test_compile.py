@@ -73,6 +73,8 @@ def test_variables_keep_their_fallbacks_and_values() -> None:
     nested = '<span data-variable="shop.name" data-fallback="us">x</span>'
     assert text_of({"type": "text", "html": nested}) == "us"
     assert text_of({"type": "text", "html": nested}, shop={"name": "Bolt"}) == "Bolt"
+    city = {"type": "text", "html": '<span data-variable="город" data-fallback="дома">x</span>'}
+    assert (text_of(city), text_of(city, город="Псков")) == ("дома", "Псков")
 
 
 def test_chip_without_a_fallback_needs_a_value() -> None:
@@ -81,10 +83,11 @@ def test_chip_without_a_fallback_needs_a_value() -> None:
     assert Template(subject="x", html=document.html, text=None).required_variables == {"city"}
 
 
-def test_invalid_variable_name_is_text_with_a_warning() -> None:
-    document = compiled({"type": "text", "html": '<span data-variable="a b">shown</span>'})
+@pytest.mark.parametrize("name", ["a b", "1a", "a..b", "ﬁnd", "a" * 101])
+def test_invalid_variable_name_is_text_with_a_warning(name: str) -> None:
+    document = compiled({"type": "text", "html": f'<span data-variable="{name}">shown</span>'})
     assert rendered(document).text == "shown"
-    assert document.warnings == (("b0", "'a b' is not the name of a variable."),)
+    assert document.warnings == (("b0", f"{name!r} is not the name of a variable."),)
 
 
 def test_scripts_styles_and_dangerous_links_are_removed() -> None:

@@ -68,12 +68,13 @@ def test_word_text_is_cleaned() -> None:
         '<p class="MsoTitle">Report</p><p class="MsoNormal"><font face="Calibri">Hello<o:p></o:p></font></p>'
         '<p class="MsoListParagraphCxSpFirst"><!--[if !supportLists]--><span style="mso-list:Ignore">1.<span>&nbsp; '
         "</span></span><!--[endif]-->First<o:p></o:p></p>"
-        '<p class="MsoListParagraphCxSpLast"><span style="mso-list:Ignore">2.</span><b>Second</b></p>'
+        '<p class="MsoListParagraphCxSpLast"><span style="mso-list:Ignore">2.</span>'
+        "<b style='mso-bidi-font-weight:normal'>Second</b><span style='mso-bidi-font-weight:bold'> one</span></p>"
         '<p class="MsoNormal"><o:p>&nbsp;</o:p></p></body></html>'
     )
     blocks = from_html(pasted)
     assert kinds(blocks) == ["heading", "text"]
-    assert blocks[1]["html"] == "<p>Hello</p><ol><li>First</li><li><strong>Second</strong></li></ol>"
+    assert blocks[1]["html"] == "<p>Hello</p><ol><li>First</li><li><strong>Second</strong> one</li></ol>"
 
 
 def test_scripts_trackers_and_hidden_text_are_dropped() -> None:

@@ -33,6 +33,11 @@ function timeLabel(at, step, timeZone) {
   return new Date(at * 1000).toLocaleString("en-GB", { ...form, timeZone });
 }
 
+// Several ticks of one day have the same label: only the first one shows it.
+function withoutRepeats(labels) {
+  return labels.map((label, index) => (label === labels[index - 1] ? "" : label));
+}
+
 // A box at the cursor with the time span and the figures of the bar.
 function tooltip(data) {
   const box = document.createElement("div");
@@ -82,7 +87,7 @@ function draw(element) {
         y: { range: (_, low, high) => [0, Math.max(high * 1.1, 5)] },
       },
       axes: [
-        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => ticks.map((at) => timeLabel(at, data.step, data.zone)) },
+        { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => withoutRepeats(ticks.map((at) => timeLabel(at, data.step, data.zone))) },
         { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) },
       ],
       series: [

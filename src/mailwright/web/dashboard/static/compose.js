@@ -61,8 +61,9 @@ async function updatePreview() {
   const line = Number(head.dataset.line);
   const subject = form.elements["content.subject"] ?? form.elements["subject"];
   const wasRefused = Boolean(document.getElementById(`${subject?.id}-error`));
-  if ("inSubject" in head.dataset || wasRefused) subject?.setAttribute("aria-invalid", "true");
-  else subject?.removeAttribute("aria-invalid");
+  const shown = subject?.editor?.view.dom ?? subject;
+  if ("inSubject" in head.dataset || wasRefused) shown?.setAttribute("aria-invalid", "true");
+  else shown?.removeAttribute("aria-invalid");
   body?.complain?.(line ? [{ line, message: head.textContent.trim() }] : []);
   if (!isFine) return;
   document.getElementById("preview-text").textContent = details.querySelector("[data-text]").content.textContent;

@@ -1,0 +1,16 @@
+// The dialog of a variable in a text: what contacts without a value see, or its removal.
+
+import { labelOf } from "./chips.js";
+import { ask, h } from "./dom.js";
+
+/** Open the dialog if a click was on a chip that can be edited. */
+export async function openChip(event) {
+  const dom = event.target.closest?.(".c-chip");
+  const editor = dom?.closest(".ProseMirror")?.richText;
+  if (!editor || editor.view.editable === false) return;
+  const fallback = h("input", { id: "c-chip-fallback", value: dom.dataset.fallback ?? "", autocomplete: "off" });
+  const body = h("div", { class: "field" }, h("label", { for: "c-chip-fallback" }, `If a contact has no ${labelOf(dom.dataset.variable)}, write`), fallback);
+  const choice = await ask({ title: `Variable ${labelOf(dom.dataset.variable)}`, body, buttons: [["set", "Save", "primary"], ["remove", "Remove variable"], ["", "Cancel"]] });
+  if (choice === "set") editor.changeChip(dom, { fallback: fallback.value });
+  else if (choice === "remove") editor.changeChip(dom, null);
+}
