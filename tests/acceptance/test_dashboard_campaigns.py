@@ -60,7 +60,7 @@ def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboar
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("News of autumn")
     ada.get_by_role("textbox", name="Subject").fill("Autumn, {{ name }}")
-    ada.get_by_label("Preview text").fill("Leaves for {{ city }}")
+    ada.get_by_role("textbox", name="Preview text").fill("Leaves for {{ city }}")
     ada.get_by_text("Write source").click()
     editor = ada.locator(".editor .cm-content")
     editor.click()

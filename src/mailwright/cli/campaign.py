@@ -81,6 +81,7 @@ from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaign_reports import RecipientQuery
 from mailwright.schemas.campaigns import (
+    CampaignExtensionResponse,
     CampaignRequest,
     campaign_check_response,
     campaign_definition,
@@ -108,6 +109,7 @@ from mailwright.sources.campaigns.checks import (
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.failures import CampaignFailures
@@ -128,6 +130,12 @@ ACTOR: Final = Actor(CONSOLE, None)
 WATCH_SECONDS: Final = 1.0
 INTERRUPTED: Final = 130  # The exit code that shells use after Ctrl-C.
 
+Reviewed = Annotated[
+    str | None,
+    typer.Option(
+        help="`reviewed` of `campaign show --json`: act only if nothing has changed since.", show_default=False
+    ),
+]
 CampaignId = Annotated[
     str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
 ]
@@ -315,12 +323,14 @@ def reschedule(
             show_default=False,
         ),
     ],
+    reviewed: Reviewed = None,
 ) -> None:
     """Change the send time of a draft, or of a campaign that has not begun to send."""
 
     async def work(at: Installation) -> View:
         await _found(at, campaign_id)
-        await _campaigns(at).reschedule(ACTOR, campaign_id, campaign_input.send_time(time, display.zone))
+        sends_at = campaign_input.send_time(time, display.zone)
+        await _campaigns(at).reschedule(ACTOR, campaign_id, sends_at, reviewed=reviewed)
         return await _view(at, campaign_id)
 
     view = _run(work)
@@ -350,9 +360,9 @@ def pause(campaign_id: CampaignId) -> None:
 
 
 @app.command()
-def resume(campaign_id: CampaignId) -> None:
+def resume(campaign_id: CampaignId, reviewed: Reviewed = None) -> None:
     """Resume a paused campaign."""
-    _act(lambda campaigns: campaigns.resume(ACTOR, campaign_id))
+    _act(lambda campaigns: campaigns.resume(ACTOR, campaign_id, reviewed=reviewed))
 
 
 @app.command()
@@ -416,9 +426,15 @@ def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
 
 
 @app.command("open-wave")
-def open_wave(campaign_id: CampaignId) -> None:
+def open_wave(
+    campaign_id: CampaignId,
+    wave: Annotated[
+        int | None, typer.Option(help="The open wave: open the next one only if it is still this.", show_default=False)
+    ] = None,
+    reviewed: Reviewed = None,
+) -> None:
     """Open the next wave of a campaign now, also if its guard rails hold it."""
-    _show_status(_run(lambda at: _guard(at).open_next_wave(ACTOR, campaign_id)))
+    _show_status(_run(lambda at: _guard(at).open_next_wave(ACTOR, campaign_id, wave=wave, reviewed=reviewed)))
 
 
 @app.command("accept-incidents")
@@ -441,14 +457,20 @@ def retry_failed(campaign_id: CampaignId) -> None:
 def extend(
     campaign_id: CampaignId,
     segment: Annotated[str | None, typer.Option(help="Also add this segment.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them; prints JSON with `reviewed`.")] = False,
+    reviewed: Reviewed = None,
 ) -> None:
     """Also send the campaign to contacts who joined its audience after the start. Nobody gets it twice."""
 
     async def work(at: Installation) -> int:
-        campaign, newcomers = await _campaigns(at).extend(ACTOR, campaign_id, segment=segment)
+        campaign, newcomers = await _campaigns(at).extend(ACTOR, campaign_id, segment=segment, reviewed=reviewed)
         await _enqueue(at, campaign)
         return newcomers
 
+    if dry_run:
+        count, seen = _run(lambda at: preview_extension(at.database, at.clock, ACTOR, campaign_id, segment))
+        print_json(CampaignExtensionResponse(newcomers=count, reviewed=seen).to_dict())
+        return
     out.print(f"Added {_people(_run(work))}.")
 
 
@@ -461,13 +483,14 @@ def winner(
             metavar="[VARIANT]", help="For example B. Without it, only the results are shown.", show_default=False
         ),
     ] = None,
+    reviewed: Reviewed = None,
     as_json: Json = False,
 ) -> None:
     """Choose the winner of an A/B test, which goes to the rest of the audience. Show the results it is based on."""
 
     async def work(at: Installation) -> View:
         if version is not None:
-            await _campaigns(at).choose_winner(ACTOR, campaign_id, version)
+            await _campaigns(at).choose_winner(ACTOR, campaign_id, version, reviewed=reviewed)
         return await _view(at, campaign_id)
 
     view = _run(work)

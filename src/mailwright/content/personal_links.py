@@ -39,13 +39,13 @@ def find_personal_links(source: str) -> Iterator[PersonalLink]:
             yield found
 
 
-def replace_tracked_links(source: str, targets: Mapping[str, str]) -> str:
+def replace_tracked_links(source: str, targets: Mapping[str, str], *, is_html: bool = True) -> str:
     """Replace tracked links with their targets, which are given by the IDs of the links. Unknown ones stay."""
 
     def replace(match: re.Match[str]) -> str:
         found = _personal_link(match[0])
         target = None if found is None or found.link_id is None else targets.get(found.link_id)
-        return match[0] if target is None else escape(target)
+        return match[0] if target is None else escape(target) if is_html else target
 
     return _URL.sub(replace, source)
 

@@ -22,6 +22,7 @@ from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import QueuePosition, QueueProgress
 from mailwright.sources.campaigns.records import Campaign
+from mailwright.sources.campaigns.review import review_started
 from mailwright.sources.campaigns.test_send import MAX_ADDRESSES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 
@@ -241,6 +242,10 @@ class CampaignResponse(CampaignSummaryResponse):
     ab_test: AbTestResponse | None
     percent: float | None
     failed_count: int
+    reviewed: Annotated[
+        str | None,
+        Field(description="Identifies the started campaign: content, audience, sender, send time and limits."),
+    ]
 
 
 class CampaignListQuery(Page):
@@ -303,6 +308,34 @@ class CampaignStartQuery(RequestModel):
             "not start.",
         ),
     ] = None
+
+
+class ReviewedQuery(RequestModel):
+    reviewed: Annotated[
+        str | None,
+        Field(
+            max_length=200,
+            description="The field `reviewed` of the campaign, or of the extension. If the campaign has changed since "
+            "then, nothing is sent.",
+        ),
+    ] = None
+
+
+class OpenWaveQuery(ReviewedQuery):
+    wave: Annotated[
+        int | None, Field(ge=0, le=1_000_000, description="The number of the open wave. If another is open, it stays.")
+    ] = None
+
+
+class ExtensionQuery(RequestModel):
+    segment: ListKey | None = None
+
+
+class CampaignExtensionResponse(ResponseModel):
+    """`newcomers`: number of contacts who would get the campaign too. `reviewed` identifies what they would get."""
+
+    newcomers: int
+    reviewed: str
 
 
 class CampaignStartResponse(CampaignResponse):
@@ -441,6 +474,7 @@ def campaign_response(campaign: Campaign, numbers: CampaignNumbers | None) -> Ca
         ab_test=ab_test_response(numbers.ab_test) if numbers else None,
         percent=numbers.counts.percent if numbers else None,
         failed_count=numbers.counts.failed if numbers else 0,
+        reviewed=None if campaign.started_at is None else review_started(campaign),
     )
 
 

@@ -246,7 +246,12 @@ async def test_start_with_digests_of_the_check_refuses_changes(api: Api) -> None
         assert refused["code"] == "CHANGED_SINCE_REVIEW"
         assert f"changed since you reviewed it: {parts}. Check it" in refused["detail"]
     after = (await acted(api, campaign_id, "preflight"))["reviewed"]
-    assert (await acted(api, campaign_id, f"start?reviewed={after}&sendNow=true"))["scheduledAt"] is None
+    assert (await shown(api, campaign_id))["reviewed"] is None
+    started = await acted(api, campaign_id, f"start?reviewed={after}&sendNow=true")
+    assert started["scheduledAt"] is None
+    await acted(api, campaign_id, "pause")
+    assert (await acted(api, campaign_id, "resume?reviewed=other", status=409))["code"] == "CHANGED_SINCE_REVIEW"
+    assert (await acted(api, campaign_id, f"resume?reviewed={started['reviewed']}"))["status"] == "SENDING"
 
 
 async def test_foreign_campaign_is_404_and_wrong_state_is_409(api: Api) -> None:
@@ -387,12 +392,17 @@ async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api
     assert (await shown(api, campaign_id))["deferReason"] == "waits_for_winner"
     unknown = await acted(api, campaign_id, "winner", {"version": "C"}, 422)
     assert unknown["errors"][0]["field"] == "version"
-    await acted(api, campaign_id, "winner", {"version": "B"})
+    await acted(api, campaign_id, "winner?reviewed=other", {"version": "B"}, 409)
+    reviewed = (await shown(api, campaign_id))["reviewed"]
+    await acted(api, campaign_id, f"winner?reviewed={reviewed}", {"version": "B"})
     await bench.drain(ScriptedProvider())
     assert (await shown(api, campaign_id))["status"] == "SENT"
     await acted(api, campaign_id, "extend", {}, 409)
     await join(api.engine.database, ["late@example.com"])
-    extended = await acted(api, campaign_id, "extend", {})
+    planned = (await api.client.get(f"{PATH}/{campaign_id}/extend")).json()
+    assert planned["newcomers"] == 1
+    await acted(api, campaign_id, f"extend?reviewed={reviewed}", {}, 409)
+    extended = await acted(api, campaign_id, f"extend?reviewed={planned['reviewed']}", {})
     assert (extended["newcomers"], extended["status"]) == (1, "SENDING")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mailwright.access.roles import Role
 from mailwright.app.images import ImageInUse, delete_image, find_sent_uses, find_uses, run_image_purge
 from mailwright.content.brand import Brand
 from mailwright.content.image_files import ImageFolder, ImagesUnavailable
@@ -21,6 +22,7 @@ from mailwright.storage.database import Database
 from mailwright.web.body_limits import FORM_OVERHEAD
 from tests.api import Api, an_api
 from tests.builders import a_subscriber
+from tests.pages import PASSWORD, a_visit
 from tests.pictures import a_phone_photo, a_photo, a_png, decoded
 
 PICTURE = {"Content-Type": "image/png"}
@@ -183,6 +185,14 @@ async def test_running_campaign_uses_its_image(api: Api, database: Database) -> 
     assert await find_uses(database, 1, image) == []
     assert [str(use) for use in await find_sent_uses(database, 1, image)] == ["the campaign News"]
     assert await find_sent_uses(database, 2, image) == []
+    await api.engine.users.create("ada", PASSWORD, Role.EDITOR, actor="test")
+    async with a_visit(api.app) as page:
+        await (await page.open("/images")).press("Delete")
+        assert "After 30 days their emails no longer show it: The campaign News" in page.words()
+        await page.press("Delete image")
+        assert page.flash.startswith("Deleted hero.png.")
+        await page.press("Undo")
+        assert page.flash == "Restored hero.png."
 
 
 async def test_draft_uses_its_image_until_it_ends(api: Api, database: Database) -> None:

@@ -485,6 +485,27 @@ async def test_pasted_tracked_links_become_their_targets(api: Api) -> None:
                 assert bool(answer.json()["warnings"]) != is_own
 
 
+@pytest.mark.promise("no-foreign-links")
+async def test_saved_source_has_links_for_everyone(api: Api) -> None:
+    url = "https://shop.test/?a=1&b=2"
+    link_id = link_id_of(DEFAULT_TENANT, url)
+    await store_links(api.engine.database, {link_id: (DEFAULT_TENANT, url)}, api.engine.clock.now())
+    tracked = f"https://links.example/t/{TrackingTokens('secret').link(20_000, 7, link_id, is_anonymous=True)}"
+    leave = f"https://mail.example/unsubscribe?token={UnsubscribeTokens('secret').make('u2@example.com')}"
+    html = f'<p><a href="{tracked}">a</a> <a href="{leave}">b</a></p>'
+    shared = f'<p><a href="{escape(url)}">a</a> <a href="{{{{ unsubscribe_url }}}}">b</a></p>'
+    template = {"templateId": "pasted", "subject": "Hi", "format": "html", "body": html, "text": tracked}
+    written = {"content.subject": "Hi", "content.format": "html", "content.body": html, "content.text": tracked}
+    forms = {"/templates/~new": template, "/campaigns/new": {"name": "Pasted", "way": "source", **written}}
+    async with an_editor(api, "ada") as ada:
+        for path, form in forms.items():
+            assert (await ada.client.post(path, data=form)).status_code == 303, path
+    stored = await api.engine.templates.latest(DEFAULT_TENANT, "pasted")
+    assert (stored.body, stored.text) == (shared, url)
+    [campaign] = await api.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=2)
+    assert (campaign.definition.content.body, campaign.definition.content.text) == (shared, url)
+
+
 async def test_content_from_elsewhere_becomes_blocks(api: Api) -> None:
     async with an_editor(api, "ada") as ada:
         html = await ada.send("POST", "/composer/convert", {"from": "html", "text": "<h1>A</h1><p>b<script>x</script>"})

@@ -77,7 +77,7 @@ def is_variable(path: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether the template language reads this as one name. It normalizes some characters, which would not match."""
+    """Return whether the template language reads this as one name, without changing any character."""
     return text.isidentifier() and len(text) <= _MAX_NAME_LENGTH and normalize("NFKC", text) == text
 
 

@@ -1,11 +1,13 @@
 """HTTP routes of the guard rails of campaigns."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from mailwright.outbox.audit_log import API
+from mailwright.schemas.campaigns import OpenWaveQuery
 from mailwright.schemas.guard_rails import GuardReportResponse, guard_report_response
 from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep
@@ -42,8 +44,14 @@ async def accept_incidents(campaignId: str, engine: EngineDep, caller: CallerDep
     "/{campaignId}/open-wave",
     responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def open_wave(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def open_wave(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[OpenWaveQuery, Query()],
+) -> Response:
     """Open the next wave now, also if guard rails hold it."""
-    await engine.campaign_guard.open_next_wave(Actor(API, caller.tenant_id), campaignId)
+    actor = Actor(API, caller.tenant_id)
+    await engine.campaign_guard.open_next_wave(actor, campaignId, wave=query.wave, reviewed=query.reviewed)
     report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
     return json_response(guard_report_response(report))

@@ -20,6 +20,7 @@ from mailwright.schemas.campaigns import (
     CampaignDuplicateRequest,
     CampaignExtendRequest,
     CampaignExtendResponse,
+    CampaignExtensionResponse,
     CampaignListQuery,
     CampaignListResponse,
     CampaignMoveRequest,
@@ -35,8 +36,10 @@ from mailwright.schemas.campaigns import (
     CampaignTestRequest,
     CampaignTestResponse,
     CampaignWinnerRequest,
+    ExtensionQuery,
     FailedRecipientListResponse,
     InDoubtListResponse,
+    ReviewedQuery,
     campaign_check_response,
     campaign_response,
     campaign_summary_response,
@@ -51,6 +54,7 @@ from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_existing
 from mailwright.sources.campaigns.definition import CampaignLimits
+from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor, Campaign
@@ -185,10 +189,16 @@ async def override_sender_rules(campaignId: str, engine: EngineDep, caller: Call
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def reschedule(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def reschedule(
+    request: Request,
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ReviewedQuery, Query()],
+) -> Response:
     """Change the send time of a draft or of a campaign that has not begun to send; null means now."""
     wanted = parse_strict(CampaignScheduleRequest, await read_json(request), await _zone(engine, caller))
-    moved = await engine.campaigns.reschedule(_actor(caller), campaignId, wanted.scheduled_at)
+    moved = await engine.campaigns.reschedule(_actor(caller), campaignId, wanted.scheduled_at, reviewed=query.reviewed)
     return json_response(await _campaign_response(engine, moved))
 
 
@@ -214,9 +224,15 @@ async def pause(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respon
 
 
 @router.post("/{campaignId}/resume", responses=_CAMPAIGN_RESPONSES)
-async def resume(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def resume(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ReviewedQuery, Query()],
+) -> Response:
     """Resume a paused campaign where it stopped."""
-    return json_response(await _campaign_response(engine, await engine.campaigns.resume(_actor(caller), campaignId)))
+    resumed = await engine.campaigns.resume(_actor(caller), campaignId, reviewed=query.reviewed)
+    return json_response(await _campaign_response(engine, resumed))
 
 
 @router.post("/{campaignId}/cancel", responses=_CAMPAIGN_RESPONSES)
@@ -347,6 +363,23 @@ async def test(request: Request, campaignId: str, engine: EngineDep, caller: Cal
     return json_response(CampaignTestResponse(mails=messages), HTTPStatus.ACCEPTED)
 
 
+@router.get(
+    "/{campaignId}/extend",
+    responses=describe_responses({HTTPStatus.OK: CampaignExtensionResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def show_extension(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ExtensionQuery, Query()],
+) -> Response:
+    """Count who would get the campaign too, without sending anything."""
+    newcomers, reviewed = await preview_extension(
+        engine.database, engine.clock, _actor(caller), campaignId, query.segment
+    )
+    return json_response(CampaignExtensionResponse(newcomers=newcomers, reviewed=reviewed))
+
+
 @router.post(
     "/{campaignId}/extend",
     openapi_extra=describe_body(CampaignExtendRequest),
@@ -354,10 +387,18 @@ async def test(request: Request, campaignId: str, engine: EngineDep, caller: Cal
         {HTTPStatus.OK: CampaignExtendResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def extend(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def extend(
+    request: Request,
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ReviewedQuery, Query()],
+) -> Response:
     """Also send the campaign to new subscribers and, if given, to another segment. Nobody gets it twice."""
     wanted = parse_strict(CampaignExtendRequest, await read_json(request))
-    campaign, newcomers = await engine.campaigns.extend(_actor(caller), campaignId, segment=wanted.segment)
+    campaign, newcomers = await engine.campaigns.extend(
+        _actor(caller), campaignId, segment=wanted.segment, reviewed=query.reviewed
+    )
     response = await _campaign_response(engine, campaign)
     return json_response(extend_response(CampaignExtendResponse, response, newcomers=newcomers))
 
@@ -369,10 +410,16 @@ async def extend(request: Request, campaignId: str, engine: EngineDep, caller: C
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def choose_winner(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+async def choose_winner(
+    request: Request,
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ReviewedQuery, Query()],
+) -> Response:
     """Choose the winner of an A/B test; the rest of the audience gets this variant."""
     wanted = parse_strict(CampaignWinnerRequest, await read_json(request))
-    chosen = await engine.campaigns.choose_winner(_actor(caller), campaignId, wanted.version)
+    chosen = await engine.campaigns.choose_winner(_actor(caller), campaignId, wanted.version, reviewed=query.reviewed)
     return json_response(await _campaign_response(engine, chosen))
 
 

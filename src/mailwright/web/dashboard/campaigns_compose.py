@@ -41,6 +41,7 @@ from mailwright.web.dashboard.campaigns_forms import (
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.hours_form import DAYS
+from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
@@ -159,6 +160,7 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
+    form = await with_shared_links(engine, visitor.tenant_id, form, "content.body", "content.text")
     definition = _preview_definition(form, visitor.zone)
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(engine.database, engine.templates, trial)
@@ -217,8 +219,9 @@ async def _save(
 ) -> Response:
     """Save a step and go on to the next one, to the list of campaigns, or to the composer."""
     actor, go = Actor(visitor.actor, visitor.tenant_id), form["go"]
+    shared = await with_shared_links(engine, visitor.tenant_id, form, "content.body", "content.text")
     try:
-        definition = saved_step(step, form, visitor.zone, campaign.definition if campaign else None)
+        definition = saved_step(step, shared, visitor.zone, campaign.definition if campaign else None)
         await require_existing(engine.database, visitor.tenant_id, definition)
         if step is DraftStep.AUDIENCE and go != "later" and not _has_audience(definition):
             raise InvalidInput("Choose a list or a segment.", field="lists")
@@ -239,7 +242,8 @@ async def _save(
     if go == "later":
         words = f"Saved {saved.name} as a draft. Nothing is sent until you start it."
         return redirect(request, "/campaigns", _with_warning(words, saved))
-    return redirect(request, f"{path}{_NEXT[step]}", _with_warning("Draft saved.", saved))
+    words = f"Draft saved. {LINKS_REPLACED}" if shared != form else "Draft saved."
+    return redirect(request, f"{path}{_NEXT[step]}", _with_warning(words, saved))
 
 
 def _with_template(definition: CampaignDefinition, template_id: str) -> CampaignDefinition:

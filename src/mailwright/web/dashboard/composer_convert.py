@@ -11,20 +11,18 @@ from mailwright.app.wiring import Engine
 from mailwright.content.blocks.convert import JsonBlock, from_feed_items, from_foreign_html, from_html, from_markdown
 from mailwright.content.blocks.dropped import dropped_notes
 from mailwright.content.blocks.foreign_code import has_code
-from mailwright.content.personal_links import find_personal_links, replace_tracked_links
+from mailwright.content.personal_links import find_personal_links
 from mailwright.content.work_thread import run_in_thread
-from mailwright.outbox.tracked_links import find_targets
 from mailwright.schemas.composer import ConvertRequest
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.sources.mailouts.notion import NotionError
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.dashboard.json_route import JsonRoute
+from mailwright.web.dashboard.pasted_links import with_targets
 from mailwright.web.session import EditorDep
 from mailwright.web.state import EngineDep
 
-# More links than an email has.
-_MAX_TRACKED: Final = 500
 _CODE_WARNING: Final = (
     "The content has template code, for example {{ email }}. It shows data of each recipient: check that you want it."
 )
@@ -43,7 +41,8 @@ router = APIRouter(prefix="/composer", route_class=JsonRoute, include_in_schema=
 @router.post("/convert")
 async def convert(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Return the content as blocks. Nothing is stored except copies of images from Notion."""
-    asked = await _with_targets(engine, visitor.tenant_id, parse(ConvertRequest, await read_json(request)))
+    asked = parse(ConvertRequest, await read_json(request))
+    asked = asked.model_copy(update={"text": await with_targets(engine, visitor.tenant_id, asked.text)})
     blocks = await _blocks(engine, visitor.tenant_id, asked)
     shown = orjson.dumps(blocks).decode().replace("\\", " ")  # JSON escapes the quotes around addresses.
     found = {
@@ -55,13 +54,6 @@ async def convert(request: Request, engine: EngineDep, visitor: EditorDep) -> Re
     if asked.source == "html":
         warnings += await run_in_thread(dropped_notes, asked.text)
     return json_response({"blocks": blocks, "warnings": warnings})
-
-
-async def _with_targets(engine: Engine, tenant_id: int, asked: ConvertRequest) -> ConvertRequest:
-    """Replace the tenant's own tracked links, for example in HTML of a sent email, with the pages they lead to."""
-    ids = {each.link_id for each in find_personal_links(asked.text) if each.link_id is not None}
-    targets = await find_targets(engine.database, tenant_id, list(ids)[:_MAX_TRACKED])
-    return asked.model_copy(update={"text": replace_tracked_links(asked.text, targets)}) if targets else asked
 
 
 async def _blocks(engine: Engine, tenant_id: int, asked: ConvertRequest) -> list[JsonBlock]:

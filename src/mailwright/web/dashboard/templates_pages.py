@@ -29,6 +29,7 @@ from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.sample_values import preview_values
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.request_ids import request_id_of
@@ -85,10 +86,10 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         check_template_id(form["templateId"])
         if await _exists(engine, visitor, form["templateId"]):
             raise InvalidInput("A template with this id exists. Open it to save a new version.", field="templateId")
-        stored = await _write(engine, visitor, form["templateId"], form)
+        stored, words = await _write(engine, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, engine, visitor, form, error=error)
-    return redirect(request, f"/templates/{stored.template_id}", "Saved as version 1.")
+    return redirect(request, f"/templates/{stored.template_id}", words)
 
 
 @router.post("/~preview")
@@ -157,12 +158,10 @@ async def write(request: Request, engine: EngineDep, visitor: EditorDep, templat
     form = await read_fields(request, verbatim=_VERBATIM)
     newest = await _find_version(engine, visitor, template_id, None)
     try:
-        stored = await _write(engine, visitor, template_id, form)
+        stored, words = await _write(engine, visitor, template_id, form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, engine, visitor, form, template=newest, error=error)
-    return redirect(
-        request, f"/templates/{template_id}?version={stored.version}", f"Saved as version {stored.version}."
-    )
+    return redirect(request, f"/templates/{template_id}?version={stored.version}", words)
 
 
 @router.get("/{template_id}/diff")
@@ -227,12 +226,21 @@ def declared_text(variables: tuple[Variable, ...]) -> str:
     return "\n".join(lines)
 
 
-async def _write(engine: Engine, visitor: Visitor, template_id: str, form: Fields) -> StoredTemplate:
-    request = parse_template(_request(form))
+async def _write(engine: Engine, visitor: Visitor, template_id: str, form: Fields) -> tuple[StoredTemplate, str]:
+    """Save a version, and return it with the words that confirm it."""
+    shared = await _with_shared_links(engine, visitor, form)
+    request = parse_template(_request(shared))
     is_admin = visitor.may(Role.ADMIN)
-    return await engine.templates.write(
+    stored = await engine.templates.write(
         visitor.tenant_id, template_id, request.draft(), actor=visitor.actor, keeps_locked=not is_admin
     )
+    return stored, f"Saved as version {stored.version}." + (f" {LINKS_REPLACED}" if shared != form else "")
+
+
+async def _with_shared_links(engine: Engine, visitor: Visitor, form: Fields) -> Fields:
+    if _format(form) is TemplateFormat.BLOCKS:
+        return form
+    return await with_shared_links(engine, visitor.tenant_id, form, "body", "text")
 
 
 def _request(form: Fields) -> dict[str, Any]:
@@ -256,6 +264,7 @@ def _format(form: Fields) -> TemplateFormat:
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
+    form = await _with_shared_links(engine, visitor, form)
     shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
     tenant_id = visitor.tenant_id

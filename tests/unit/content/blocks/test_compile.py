@@ -83,7 +83,7 @@ def test_chip_without_a_fallback_needs_a_value() -> None:
     assert Template(subject="x", html=document.html, text=None).required_variables == {"city"}
 
 
-@pytest.mark.parametrize("name", ["a b", "1a", "a..b", "ﬁnd", "a" * 101])
+@pytest.mark.parametrize("name", ["a b", "1a", "a..b", "ﬁnd"])
 def test_invalid_variable_name_is_text_with_a_warning(name: str) -> None:
     document = compiled({"type": "text", "html": f'<span data-variable="{name}">shown</span>'})
     assert rendered(document).text == "shown"
