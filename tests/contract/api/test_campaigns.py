@@ -401,7 +401,7 @@ async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api
     await join(api.engine.database, ["late@example.com"])
     planned = (await api.client.get(f"{PATH}/{campaign_id}/extend")).json()
     assert planned["newcomers"] == 1
-    await acted(api, campaign_id, f"extend?reviewed={reviewed}", {}, 409)
+    await acted(api, campaign_id, "extend?reviewed=other", {}, 409)
     extended = await acted(api, campaign_id, f"extend?reviewed={planned['reviewed']}", {})
     assert (extended["newcomers"], extended["status"]) == (1, "SENDING")
 

@@ -188,7 +188,7 @@ async def test_running_campaign_uses_its_image(api: Api, database: Database) -> 
     await api.engine.users.create("ada", PASSWORD, Role.EDITOR, actor="test")
     async with a_visit(api.app) as page:
         await (await page.open("/images")).press("Delete")
-        assert "After 30 days their emails no longer show it: The campaign News" in page.words()
+        assert "After 30 days their emails no longer show it: Campaign News" in page.words()
         await page.press("Delete image")
         assert page.flash.startswith("Deleted hero.png.")
         await page.press("Undo")
