@@ -17,10 +17,11 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy import delete, select, update
 
+from mailwright.access.sign_in_log import SignInMethod, record_failure
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.network import network_of
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import failed_sign_ins, known_networks
 
@@ -98,9 +99,17 @@ class FailedSignIns:
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def check(self, account: str, host: str | None, verify: Callable[[], Awaitable[T | None]]) -> T | None:
+    async def check(
+        self,
+        account: str,
+        host: str | None,
+        verify: Callable[[], Awaitable[T | None]],
+        method: SignInMethod = SignInMethod.PASSWORD,
+        login: str | None = None,
+    ) -> T | None:
         """Return the result of `verify`; None counts as a failure. While a key is blocked, `verify` is not called.
 
+        The audit log records a failure of the user `login`, who is the account if it has no other name.
         A success resets the account but not the address. Otherwise an attacker could sign in to an account of their
         own after every few attempts at another one, and would never be blocked.
         """
@@ -113,7 +122,10 @@ class FailedSignIns:
             has_failures = await self._require_unblocked(keys)
             result = await verify()
             if result is None:
-                await self._count(keys)
+                now = self._clock.now()
+                async with self._database.write() as tx:
+                    await _count(tx, keys, now)
+                    await record_failure(tx, now, login or account, method, network)
                 return None
             if has_failures:
                 await self._reset_accounts(keys)
@@ -140,7 +152,17 @@ class FailedSignIns:
         """Count a request that anybody can make, and raise if there were too many from this network."""
         keys = [LockoutKey(f"{name}:{_network(host)}", ADDRESS_POLICY)]
         await self._require_unblocked(keys)
-        await self._count(keys)
+        async with self._database.write() as tx:
+            await _count(tx, keys, self._clock.now())
+
+    async def record(self, method: SignInMethod, host: str | None, reason: str) -> None:
+        """Record a failed sign-in without a known user, at most a few from one network."""
+        try:
+            await self.limit_requests("sign-in", host)
+        except TooManyFailedSignIns:
+            return
+        async with self._database.write() as tx:
+            await record_failure(tx, self._clock.now(), None, method, _network(host), reason=reason)
 
     async def _remember(self, account: str, network: str) -> None:
         k = known_networks.c
@@ -169,22 +191,21 @@ class FailedSignIns:
             raise TooManyFailedSignIns(-(-(until - now) // SECOND))
         return bool(rows)
 
-    async def _count(self, keys: Sequence[LockoutKey]) -> None:
-        now = self._clock.now()
-        async with self._database.write() as tx:
-            # Update the rows in a fixed order, so that two processes that count the same keys cannot deadlock.
-            for key in sorted(keys, key=lambda key: key.name):
-                before = now - key.policy.forgotten_after
-                [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=key.name, now=now, forgotten_before=before)
-                until = now + key.policy.block_time(row.failures)
-                await tx.execute(
-                    update(failed_sign_ins).where(failed_sign_ins.c.subject == key.name).values(blocked_until=until)
-                )
-
     async def _reset_accounts(self, keys: Sequence[LockoutKey]) -> None:
         names = [key.name for key in keys if key.policy is ACCOUNT_POLICY]
         async with self._database.write() as tx:
             await tx.execute(delete(failed_sign_ins).where(failed_sign_ins.c.subject.in_(names)))
+
+
+async def _count(tx: Transaction, keys: Sequence[LockoutKey], now: Instant) -> None:
+    # Update the rows in a fixed order, so that two processes that count the same keys cannot deadlock.
+    for key in sorted(keys, key=lambda key: key.name):
+        before = now - key.policy.forgotten_after
+        [row] = await tx.run(COUNT_FAILED_SIGN_IN, subject=key.name, now=now, forgotten_before=before)
+        until = now + key.policy.block_time(row.failures)
+        await tx.execute(
+            update(failed_sign_ins).where(failed_sign_ins.c.subject == key.name).values(blocked_until=until)
+        )
 
 
 def _network(host: str | None) -> str:

@@ -4,6 +4,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User, end_sessions, find_user
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotPossibleNow
@@ -30,7 +31,8 @@ class SecondFactors:
                 )
             return is_correct or None
 
-        return await self._failed_sign_ins.check(f"{user.login} (code)", host, verify) is True
+        account, login = f"{user.login} (code)", user.login
+        return await self._failed_sign_ins.check(account, host, verify, SignInMethod.CODE, login) is True
 
     async def begin(self, user: User) -> str:
         """Return a new second-factor secret. It takes effect when the user confirms it with a code."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, case, delete, insert, select, update
 
 from mailwright.access.roles import Role
+from mailwright.access.sign_in_log import SignInMethod, record_sign_in
 from mailwright.access.users import User, has_passkey
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -63,7 +64,15 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    async def open(self, user: User, *, address: str, agent: str, proved_two_factors: bool = False) -> str:
+    async def open(
+        self,
+        user: User,
+        *,
+        address: str,
+        agent: str,
+        method: SignInMethod = SignInMethod.PASSWORD,
+        proved_two_factors: bool = False,
+    ) -> str:
         """Return the token for the cookie. If the user has a second factor, the session only allows entering the code,
         unless the sign-in itself proved two factors.
 
@@ -72,7 +81,13 @@ class Sessions:
         token = secrets.token_urlsafe(32)
         lasts = CODE_TIMEOUT if user.has_second_factor and not proved_two_factors else MAX_SESSION_AGE
         await self._insert(
-            user, token_digest(token), lasts, address=address, agent=agent, proved_two_factors=proved_two_factors
+            user,
+            token_digest(token),
+            lasts,
+            address=address,
+            agent=agent,
+            method=method,
+            proved_two_factors=proved_two_factors,
         )
         return token
 
@@ -111,8 +126,10 @@ class Sessions:
                 update(sessions)
                 .where(*self._is_open_link(link_token))
                 .values(**values, **times, ends_at=ends_at)
-                .returning(sessions.c.awaits_code)
+                .returning(sessions.c.awaits_code, sessions.c.user_key)
             )
+            if rows and not rows[0].awaits_code:
+                await record_sign_in(tx, now, rows[0].user_key, SignInMethod.LINK, address)
         return (token, bool(rows[0].awaits_code)) if rows else None
 
     def _is_open_link(self, token: str) -> tuple[ColumnElement[bool], ...]:
@@ -126,8 +143,10 @@ class Sessions:
         *,
         address: str,
         agent: str,
+        method: SignInMethod | None = None,
         proved_two_factors: bool = False,
     ) -> None:
+        """Store a session, or a link that has no `method` yet. A session that awaits a code is no sign-in yet."""
         now = self._clock.now()
         values = {
             "digest": digest,
@@ -153,6 +172,8 @@ class Sessions:
             await tx.execute(insert(sessions).values(**values, tenant_id=tenant_id))
             await tx.execute(update(users).where(users.c.id == user.id).values(seen_at=now))
             await tx.execute(delete(sessions).where(sessions.c.ends_at < now))
+            if method is not None and not values["awaits_code"]:
+                await record_sign_in(tx, now, user.id, method, address)
 
     async def find(self, token: str | None, *, is_seen: bool = True) -> Session | None:
         """Return the session of a token, or None if it is unknown, expired or revoked.
@@ -197,7 +218,7 @@ class Sessions:
             await self._record_seen(row.id, row.user_key, now)
         return _session(row)
 
-    async def renew(self, session: Session, *, address: str, agent: str) -> str:
+    async def renew(self, session: Session, *, address: str, agent: str, method: SignInMethod) -> str:
         """Replace the token after the user has entered the code, so that the old token is no longer valid."""
         token, now = secrets.token_urlsafe(32), self._clock.now()
         values = {"digest": token_digest(token), "awaits_code": False, "seen_at": now, "ends_at": now + MAX_SESSION_AGE}
@@ -208,6 +229,7 @@ class Sessions:
                 .where(matching)
                 .values(**values, address=address[:100], agent=agent[:300], created_at=now)
             )
+            await record_sign_in(tx, now, session.user.id, method, address)
         return token
 
     async def switch_tenant(self, session: Session, tenant: str) -> None:

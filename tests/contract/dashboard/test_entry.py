@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 import httpx
+import pyotp
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -12,7 +13,7 @@ from sqlalchemy import select
 from mailwright.access.failed_sign_ins import ACCOUNT_POLICY, ADDRESS_POLICY
 from mailwright.access.roles import Role, Scope
 from mailwright.app.wiring import Engine
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
@@ -299,6 +300,44 @@ async def test_too_many_wrong_passwords_block_sign_in_page(site: Site) -> None:
     assert [answer.status_code for answer in answers] == [*[401] * ADDRESS_POLICY.free_failures, 429]
     assert right.status_code == 429
     assert "Try again in" in right.text
+
+
+async def test_sign_ins_and_failures_are_in_the_audit_log(site: Site, clock: ManualClock) -> None:
+    acme = await tenants.create(site.engine.database, clock, "acme", actor="test")
+    user = await site.engine.users.create("eve", PASSWORD, Role.ADMIN, tenant_id=acme.id, actor="test")
+    secret = await site.engine.second_factors.begin(user)
+    await site.engine.second_factors.confirm(user, pyotp.TOTP(secret).at(clock.now() // 1000))
+    async with site.client() as client:
+        for login, password in (("eve", "not her password"), (PASSWORD, "x"), ("eve", PASSWORD)):
+            await client.post("/sign-in", data={"login": login, "password": password})
+        form = {"form_token": token_in((await client.get("/sign-in/code")).text)}
+        await client.post("/sign-in/code", data={**form, "code": "000000"})
+        clock.advance(MINUTE)
+        code = pyotp.TOTP(secret).at(clock.now() // 1000)
+        assert (await client.post("/sign-in/code", data={**form, "code": code})).status_code == 303
+        await client.get("/sign-in/oidc/callback")
+        await client.post("/sign-in/passkey", data={"credential": "{}"})
+        page = await client.get("/settings/audit-log")
+        assert ("identity provider" in page.text, "unknown user" in page.text) == (False, False)  # not of her tenant
+    noted = [
+        each for each in await list_entries(site.engine.database, tenant_id=None, limit=9) if "method" in each.detail
+    ]
+    assert [(each.action, each.subject, each.tenant_id, each.detail["method"]) for each in reversed(noted)] == [
+        ("user_sign_in_failed", "eve", acme.id, "password"),
+        ("user_sign_in_failed", "unknown user", None, "password"),
+        ("user_sign_in_failed", "eve", acme.id, "code"),
+        ("user_sign_in", "eve", acme.id, "code"),
+        ("user_sign_in_failed", "unknown user", None, "passkey"),
+    ]
+    assert PASSWORD not in repr(noted)
+
+
+async def test_failures_without_a_user_cannot_fill_the_audit_log(site: Site) -> None:
+    async with site.client() as client:
+        for _ in range(2 * ADDRESS_POLICY.free_failures):
+            await client.post("/sign-in/passkey", data={"credential": "{}"})
+    noted = await list_entries(site.engine.database, tenant_id=None, limit=99, subject="unknown user")
+    assert len(noted) == ADDRESS_POLICY.free_failures
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ async def test_identity_stays_the_same_user(site: Site, clock: ManualClock) -> N
         page = (await client.get("/account")).text
     assert "countess@example.com" in page
     noted = await list_entries(site.engine.database, tenant_id=None, limit=9, subject=ADA)
-    assert [entry.action for entry in noted] == ["user_identity", "user_create"]
+    found = {entry.detail.get("method", entry.action) for entry in noted}
+    assert found == {"user_identity", "user_create", "identity provider"}
 
 
 # What a token may not say, and the word in the message that names it.
@@ -549,7 +550,8 @@ async def test_user_connects_the_provider_to_their_account(
         assert (await client.post(drop, data={"form_token": token_in(page_text)})).status_code == 303
         assert (await client.post(drop, data={"form_token": token_in(page_text)})).status_code == 404
     noted = await list_entries(database, tenant_id=None, limit=9, subject="boss")
-    assert [entry.action for entry in noted][:2] == ["user_identity_gone", "user_identity"]
+    changes = [entry.action for entry in noted if not entry.action.startswith("user_sign_in")]
+    assert changes[:2] == ["user_identity_gone", "user_identity"]
 
 
 async def test_sign_in_from_a_new_network_is_reported(site: Site, clock: ManualClock) -> None:

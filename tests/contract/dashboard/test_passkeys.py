@@ -100,7 +100,8 @@ async def test_passkey_signs_in_without_password_and_code(site: Site) -> None:
         again = await site.register(client, Authenticator())
         assert again.status_code == 303  # The recovery codes stay.
     noted = await list_entries(site.engine.database, tenant_id=None, limit=9, subject=ADA)
-    assert [entry.action for entry in noted] == ["user_passkey", "user_passkey", "user_create"]
+    found = [entry.detail.get("method", entry.action) for entry in noted]
+    assert found == ["user_passkey", "passkey", "user_passkey", "password", "password", "user_create"]
 
 
 @pytest.mark.promise("second-factor")

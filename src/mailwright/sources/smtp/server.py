@@ -11,6 +11,7 @@ from typing import Any, Final
 from mailwright.access.api_keys import ApiKeys, Caller
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Scope
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import Unauthorized
@@ -149,7 +150,7 @@ class SmtpServer:
         """Accept a valid key even from a blocked address: keys cannot be guessed. Failures count as failed sign-ins."""
         caller = await self._find(user, key)
         if caller is None:
-            await self._sign_ins.check(_ACCOUNT, address, _fail)
+            await self._sign_ins.check(_ACCOUNT, address, _fail, SignInMethod.SMTP)
             log.warning("smtp_sign_in_failed", address=address)
             raise Unauthorized
         caller.require(Scope.SEND)

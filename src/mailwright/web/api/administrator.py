@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from mailwright.access.api_keys import is_api_key
 from mailwright.access.roles import Role
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.domain.errors import Unauthorized
 from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
 from mailwright.web.state import engine_of
@@ -66,7 +67,7 @@ async def _by_secret(request: Request, account: str, shown: str, expected: str |
         is_right = expected is not None and secrets.compare_digest(shown.encode("latin-1"), expected.encode())
         return Administrator(account) if is_right else None
 
-    found = await engine_of(request).failed_sign_ins.check(account, host_of(request), verify)
+    found = await engine_of(request).failed_sign_ins.check(account, host_of(request), verify, SignInMethod.BEARER)
     if found is None:
         raise _unauthorized()
     return found

@@ -28,7 +28,7 @@ _KEY = re.compile(KEY_PATTERN)
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
 EVENTS_PATH = "/v1/events"
 # What only administrators see and change in the dashboard needs their role here too.
-_ADMIN_PATHS = re.compile(r"/v1/(?:domains|retention|webhooks)(?:/.*)?")
+_ADMIN_PATHS = re.compile(r"/v1/journal|/v1/(?:domains|retention|webhooks)(?:/.*)?")
 _ADMIN_CHANGES = re.compile(r"/v1/(?:approvals|brand)")
 # POST requests that change nothing.
 _READ_ONLY = re.compile(

@@ -11,6 +11,7 @@ from mailwright.access.challenges import ChallengeInvalid, ChallengeKind
 from mailwright.access.id_tokens import Person
 from mailwright.access.identities import Identities
 from mailwright.access.roles import Forbidden
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User
 from mailwright.app.oidc import Flow, OidcClient, ProviderUnavailable
 from mailwright.app.wiring import Engine
@@ -84,6 +85,7 @@ async def _sign_in(
         engine,
         user,
         challenge["next"],
+        SignInMethod.IDENTITY_PROVIDER,
         is_new_network=is_new_network,
         proved_two_factors=person.proved_two_factors,
     )
@@ -108,6 +110,7 @@ def _configured(engine: Engine) -> tuple[OidcClient, Identities]:
 async def _failed(request: Request, engine: Engine, error: MailwrightError) -> Response:
     """Show the sign-in page with the reason. Passwords of administrators still work."""
     log.warning("oidc_sign_in_failed", code=error.code, reason=str(error))
+    await engine.failed_sign_ins.record(SignInMethod.IDENTITY_PROVIDER, host_of(request), str(error))
     is_unavailable = isinstance(error, ProviderUnavailable)
     status = HTTPStatus.BAD_GATEWAY if is_unavailable else HTTPStatus.FORBIDDEN
     advice = " Administrators can sign in with their password." if is_unavailable else ""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from mailwright.access.challenges import ChallengeInvalid
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.passkeys import PasskeyRefused, PasskeyRequest
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.web.dashboard.account import account_page, require_password
 from mailwright.web.dashboard.forms import FORM, Errors, read_fields
@@ -58,13 +59,22 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
     try:
         user = await engine.passkeys.sign_in(read_cookie(request, _COOKIE), form["credential"])
     except (PasskeyRefused, ChallengeInvalid, NotPossibleNow) as error:
+        await engine.failed_sign_ins.record(SignInMethod.PASSKEY, host_of(request), str(error))
         status = HTTPStatus.FORBIDDEN
         return await sign_in_page(request, engine, error=str(error), status=status, next_path=form["next"])
     if requires_oidc(engine, user.role):
         return await sign_in_page(request, engine, error=oidc_required_text(engine), status=HTTPStatus.FORBIDDEN)
     is_new_network = await engine.users.is_new_network(user.login, host_of(request))
     await engine.failed_sign_ins.remember(user.login, host_of(request))
-    return await enter(request, engine, user, form["next"], is_new_network=is_new_network, proved_two_factors=True)
+    return await enter(
+        request,
+        engine,
+        user,
+        form["next"],
+        SignInMethod.PASSKEY,
+        is_new_network=is_new_network,
+        proved_two_factors=True,
+    )
 
 
 @requests.post("/sign-in/code/passkey/options")
@@ -90,7 +100,7 @@ async def verify_second_factor(request: Request, engine: EngineDep) -> Response:
     except (PasskeyRefused, ChallengeInvalid, NotPossibleNow) as error:
         errors = Errors({FORM: str(error)})
         return await code_page(request, visitor, form["next"], errors, status=HTTPStatus.FORBIDDEN)
-    return await complete_sign_in(request, engine, visitor, form["next"])
+    return await complete_sign_in(request, engine, visitor, form["next"], SignInMethod.PASSKEY)
 
 
 @requests.post("/account/passkeys/options")

@@ -13,6 +13,7 @@ from mailwright.access.account_links import SignInOrigin
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.initial_setup import SetupLinkInvalid
 from mailwright.access.roles import Role
+from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -70,7 +71,7 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
         return await _refused(request, engine, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
     if requires_oidc(engine, user.role):
         return await _refused(request, engine, form, oidc_required_text(engine), HTTPStatus.FORBIDDEN)
-    return await enter(request, engine, user, form["next"], is_new_network=is_new_network)
+    return await enter(request, engine, user, form["next"], SignInMethod.PASSWORD, is_new_network=is_new_network)
 
 
 async def _notify(engine: Engine, user: User, origin: SessionOrigin) -> None:
@@ -131,12 +132,14 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
         is_right, wrong, status = False, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS
     if not is_right:
         return await code_page(request, visitor, form["next"], Errors(code=wrong), status=status)
-    return await complete_sign_in(request, engine, visitor, form["next"])
+    return await complete_sign_in(request, engine, visitor, form["next"], SignInMethod.CODE)
 
 
-async def complete_sign_in(request: Request, engine: Engine, visitor: Visitor, to: str) -> Response:
+async def complete_sign_in(
+    request: Request, engine: Engine, visitor: Visitor, to: str, method: SignInMethod
+) -> Response:
     """Turn the session of a visitor who proved the second factor into a full one."""
-    token = await engine.sessions.renew(visitor.session, **_session_origin(request))
+    token = await engine.sessions.renew(visitor.session, **_session_origin(request), method=method)
     response = redirect(request, _after_sign_in(to))
     set_session_cookie(request, response, token)
     return response
@@ -205,7 +208,7 @@ async def set_up(request: Request, engine: EngineDep) -> Response:
 async def enter_first(request: Request, engine: Engine, user: User, to: str) -> Response:
     """Sign in a new user. Their network counts as known, so that sign-ins from others are reported."""
     await engine.failed_sign_ins.remember(user.login, host_of(request))
-    return await enter(request, engine, user, to)
+    return await enter(request, engine, user, to, SignInMethod.INVITATION)
 
 
 async def enter(
@@ -213,13 +216,14 @@ async def enter(
     engine: EngineDep,
     user: User,
     to: str,
+    method: SignInMethod,
     *,
     is_new_network: bool = False,
     proved_two_factors: bool = False,
 ) -> Response:
     """Open a new session and redirect to the page `to`, or first to the code of the second factor."""
     origin = _session_origin(request)
-    token = await engine.sessions.open(user, **origin, proved_two_factors=proved_two_factors)
+    token = await engine.sessions.open(user, **origin, method=method, proved_two_factors=proved_two_factors)
     target, awaits_code = _after_sign_in(to), user.has_second_factor and not proved_two_factors
     response = redirect(request, f"/sign-in/code?next={quote(target)}" if awaits_code else target)
     set_session_cookie(request, response, token)
