@@ -1,8 +1,11 @@
-"""Verify DKIM signatures with dkimpy, whose Ed25519 comes from `cryptography` here."""
+"""Verify DKIM signatures with dkimpy, whose Ed25519 comes from `cryptography` here, and with other programs."""
 
+import shutil
+import subprocess
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
+from typing import Final
 from unittest.mock import patch
 
 import dkim
@@ -40,3 +43,44 @@ def is_signed(content: bytes, find_record: Callable[[str], str | None], index: i
             return bool(dkim.DKIM(content).verify(idx=index, dnsfunc=look_up))
         except dkim.DKIMException:
             return False
+
+
+# Each program verifies the email on its standard input, with the TXT records in its first argument, and prints the
+# results as `algorithm=result`. Mail::DKIM is what SpamAssassin uses; its version in Debian does not know Ed25519.
+_PERL = r"""
+use strict; use warnings; use Mail::DKIM::Verifier;
+my %records = map { chomp; split /\t/, $_, 2 } split /^/, $ARGV[0];
+package Record; sub type { 'TXT' } sub txtdata { ${$_[0]} } sub char_str_list { ${$_[0]} }
+package main;
+no warnings 'redefine';
+*Mail::DKIM::DNS::query = sub { my $found = $records{$_[0]}; defined $found ? (bless \$found, 'Record') : () };
+my $verifier = Mail::DKIM::Verifier->new;
+binmode STDIN; local $/; my $email = <STDIN>;
+$verifier->PRINT($email); $verifier->CLOSE;
+print join ' ', map { $_->algorithm . '=' . $_->result } $verifier->signatures;
+"""
+_NODE = r"""
+const { dkimVerify } = require('mailauth/lib/dkim/verify');
+const records = Object.fromEntries(process.argv[1].split('\n').map(line => line.split('\t')));
+const resolver = async name => [[records[name] || '']];
+dkimVerify(require('fs').readFileSync(0), { resolver }).then(({ results }) =>
+  console.log(results.map(each => `${each.algo}=${each.status.result}`).join(' ')));
+"""
+# The program with its arguments, and a command that succeeds if it is installed.
+VERIFIERS: Final = {
+    "Mail::DKIM of Perl": (("perl", "-e", _PERL), ("perl", "-MMail::DKIM::Verifier", "-e", "1")),
+    "mailauth of npm": (("node", "-e", _NODE), ("node", "-e", "require('mailauth/lib/dkim/verify')")),
+}
+
+
+def has_verifier(name: str) -> bool:
+    command = VERIFIERS[name][1]
+    is_there = shutil.which(command[0]) is not None
+    return is_there and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def verify_with(name: str, content: bytes, records: Mapping[str, str]) -> dict[str, str]:
+    """Return the result of each signature by its algorithm, as another program sees it."""
+    lines = "\n".join(f"{record}\t{value}" for record, value in records.items())
+    done = subprocess.run([*VERIFIERS[name][0], lines], input=content, capture_output=True, check=True)
+    return dict(each.split("=") for each in done.stdout.decode().split())

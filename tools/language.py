@@ -55,7 +55,7 @@ BANNED = {
 ALLOWED = re.compile(
     r"journal[_ ]mode|/journal\b|tags=\[.journal.\]|.journal.: .audit-log.|.journal. is .audit|journal(,| =) conn"
     r"|mail (server|client|transfer|transport|program|system|failure|delivery)|junk mail|Apple Mail|e-mail|\*Mail Send"
-    r"|mailto|mail_from|(?-i:\bMAIL\b)|Return-Path|\bmail\.[a-z]*\.?(example|css|send|py|html|gmail|_domainkey|ru)"
+    r"|mailto|mail_from|Mail::DKIM|(?-i:\bMAIL\b)|Return-Path|\bmail\.[a-z]*\.?(example|css|send|py|html|gmail|_domainkey|ru)"
     r"|mail/(progress|send)|[/~]mail\b|hooks/mail|mail-(light|dark)|[\"']mails?[\"']|to view a mail"
     r"|mails=len\(messages\)|mails: list\[Test|TestResponse\(mails=|(SELECTOR|_selector)=.?mail"
     r"|timeouts\.mail|mail: float|mail transaction"

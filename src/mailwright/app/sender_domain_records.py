@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup
 from mailwright.app.sender_dns import LOCAL, dns_tags, spf_record
+from mailwright.domain import address
 from mailwright.domain.dkim_rotation import DomainKey, KeyState
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
 from mailwright.domain.network import is_loopback_address
@@ -44,6 +45,7 @@ def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | No
     """Return the records to publish, the required ones first. A retired key needs its record for some days only."""
     dkim = [_dkim_record(key, domain) for key in domain.keys if key.state is not KeyState.RETIRED]
     spf = spf_record(settings)
+    reports = dmarc_address(settings, domain.domain)
     records = [
         *dkim,
         DnsRecord(RecordPurpose.SPF, "TXT", domain.domain, spf),
@@ -51,8 +53,9 @@ def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | No
             RecordPurpose.DMARC,
             "TXT",
             f"_dmarc.{domain.domain}",
-            f"v=DMARC1; p=none; rua=mailto:{dmarc_address(settings, domain.domain)}",
+            f"v=DMARC1; p=none; rua=mailto:{reports}",
         ),
+        *_report_records(domain.domain, address.domain_of(reports)),
     ]
     if (name := return_path_domain(settings, domain.domain)) is not None:
         records.append(DnsRecord(RecordPurpose.RETURN_PATH, "MX", name, f"10 {settings.return_path_host}"))
@@ -83,6 +86,13 @@ def _dkim_record(key: DomainKey, domain: SenderDomain) -> DnsRecord:
     return DnsRecord(RecordPurpose.DKIM, "TXT", key_name(key, domain.domain), key.record, is_required=True)
 
 
+def _report_records(domain: str, receiver: str) -> list[DnsRecord]:
+    """Return the record with which another domain agrees to receive reports (RFC 7489, section 7.1)."""
+    if is_same_or_below(receiver, domain) or is_same_or_below(domain, receiver):
+        return []
+    return [DnsRecord(RecordPurpose.DMARC_REPORTS, "TXT", f"{domain}._report._dmarc.{receiver}", "v=DMARC1")]
+
+
 def _public_host(url: str) -> str | None:
     host = urlsplit(url).hostname or ""
     is_public = "." in host and not host.endswith(LOCAL) and not host.replace(".", "").isdigit()
@@ -98,6 +108,8 @@ async def _check(record: DnsRecord, look_up: Lookup) -> DnsResult:
         return _unknown(record, str(error))
     if record.purpose is RecordPurpose.DKIM:
         return _check_dkim(record, found)
+    if record.purpose is RecordPurpose.DMARC_REPORTS:
+        return _check_reports(record, found)
     if record.type == "TXT":
         return _check_spf(record, found)
     return _check_target(record, found)
@@ -131,12 +143,24 @@ async def _check_dmarc(record: DnsRecord, look_up: Lookup) -> DnsResult:
     for start in range(min(len(labels) - 1, 4)):
         name = f"_dmarc.{'.'.join(labels[start:])}"
         texts = await look_up(name, "TXT")
-        policies = [text for text in texts if text.lower().replace(" ", "").startswith("v=dmarc1")]
+        policies = _dmarc_records(texts)
         if len(policies) > 1:
             return _wrong(record, f"{name} has {len(policies)} DMARC records, so receivers ignore all. Keep one.")
         if policies:
             return _ok(record, f"{name}: {_shown(policies)}")
     return _missing(record, "DMARC record")
+
+
+def _check_reports(record: DnsRecord, found: Sequence[str]) -> DnsResult:
+    if _dmarc_records(found):
+        return _ok(record, f"{record.name} allows the reports.")
+    if found:
+        return _wrong(record, f"The TXT record {record.name} has another value: {_shown(found)}")
+    return _missing(record)
+
+
+def _dmarc_records(texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if text.lower().replace(" ", "").startswith("v=dmarc1")]
 
 
 def _check_target(record: DnsRecord, found: Sequence[str]) -> DnsResult:

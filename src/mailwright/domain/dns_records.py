@@ -8,6 +8,7 @@ class RecordPurpose(StrEnum):
     DKIM = "dkim"
     SPF = "spf"
     DMARC = "dmarc"
+    DMARC_REPORTS = "dmarc_reports"  # Another domain agrees to receive the reports.
     RETURN_PATH = "return_path"
     TRACKING = "tracking"
 

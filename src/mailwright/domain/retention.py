@@ -20,6 +20,7 @@ class RetentionKind(StrEnum):
     CONTACT_EVENTS = "contact-events"  # what contacts did in the tenant's own systems
     SHADOW = "shadow"  # what is known about email that shadow mode passed on
     DMARC = "dmarc"  # DMARC aggregate reports
+    FORM_SUBMISSIONS = "form-submissions"  # answers of sign-up forms that prove no current subscription
 
 
 # Kinds whose rows are found through the messages that they belong to.
@@ -36,6 +37,7 @@ MIN_DAYS: Final = {
     RetentionKind.CONTACT_EVENTS: 7,
     RetentionKind.SHADOW: 1,
     RetentionKind.DMARC: 30,
+    RetentionKind.FORM_SUBMISSIONS: 30,
 }
 
 

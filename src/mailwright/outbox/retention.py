@@ -68,6 +68,10 @@ _OLD: Final = {
         (_Deletion("contact_events"),),
     ),
     RetentionKind.SHADOW: (statement(__package__, "retention_old_shadow_emails"), (_Deletion("shadow_emails"),)),
+    RetentionKind.FORM_SUBMISSIONS: (
+        statement(__package__, "retention_old_form_submissions"),
+        (_Deletion("form_submissions"),),
+    ),
     RetentionKind.DMARC: (
         statement(__package__, "retention_old_dmarc_reports"),
         (_Deletion("dmarc_sources"), _Deletion("dmarc_reports")),

@@ -22,7 +22,7 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from tests.builders import Bench, a_bench, a_message_with, a_tenant, the_event
 from tests.campaigns import a_definition, join
 from tests.conftest import DatabaseAddress
-from tests.signatures import is_signed
+from tests.signatures import VERIFIERS, has_verifier, is_signed, verify_with
 from tests.standins.dns import DnsServer, a_dns_server
 from tests.standins.provider import ScriptedProvider
 
@@ -133,6 +133,21 @@ async def test_private_keys_are_encrypted_and_signatures_valid(domains: Domains)
     message = await domains.sent(domains.acme, **{"from": f"News <news@{ACME}>"})
     assert domains.signatures(message.content) == [("rsa-sha256", True), ("ed25519-sha256", True)]
     assert f"d={ACME};".encode() in message.content
+
+
+@pytest.mark.parametrize("verifier", VERIFIERS)
+async def test_other_verifiers_accept_the_signatures(domains: Domains, verifier: str) -> None:
+    if not has_verifier(verifier):
+        pytest.skip(f"{verifier} is not installed")
+    await domains.verified(domains.acme, ACME)
+    records = {name: values[0] for (kind, name), values in domains.dns.zone.items() if kind == "TXT"}
+    content = {"from": f"Jürgen <news@{ACME}>", "subject": "Grüße  an alle", "html": "<p>Hello </p>\r\n\r\n \r\n"}
+    message = await domains.sent(domains.acme, **content)
+    found = verify_with(verifier, message.content, records)
+    # A receiver that does not know Ed25519 accepts the other signature.
+    assert (found["rsa-sha256"], found["ed25519-sha256"]) in (("pass", "pass"), ("pass", "invalid"))
+    forged = message.content.replace(b"\r\nSubject: ", b"\r\nSubject: Not ")
+    assert "pass" not in verify_with(verifier, forged, records).values()
 
 
 async def test_tenants_cannot_send_as_each_other(domains: Domains) -> None:

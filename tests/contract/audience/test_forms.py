@@ -13,12 +13,15 @@ from sqlalchemy import select
 
 from mailwright.app.address_checks import AddressChecks
 from mailwright.app.dns_lookup import make_lookup
+from mailwright.app.retention import make_retention
 from mailwright.audience import erasure, lists, personal_data
 from mailwright.audience.double_opt_in import RESEND_INTERVAL
 from mailwright.audience.form_protection import CHALLENGE_LIFETIME, STEP_LIFETIME, has_proof
 from mailwright.audience.sign_up import PER_HOUR
 from mailwright.audience.status import ContactStatusService
-from mailwright.domain.clock import SECOND, ManualClock
+from mailwright.domain.clock import DAY, SECOND, ManualClock
+from mailwright.domain.retention import RetentionKind, RetentionRule
+from mailwright.outbox.retention_rules import set_rule
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, form_submissions, messages, subscriptions
 from tests.api import Api, an_api
@@ -277,3 +280,20 @@ async def test_submissions_are_personal_data(forms: Forms) -> None:
     assert (exported["formId"], exported["attributes"]) == (forms.form_id, {"first_name": "Ada", "vip": False})
     await erasure.erase(engine.database, engine.clock, 1, ADA, actor="console")
     assert await forms.rows(form_submissions) == []
+
+
+async def test_retention_keeps_the_proof_of_subscribers(forms: Forms, clock: ManualClock) -> None:
+    engine = forms.api.engine
+    left = "left@example.com"
+    for email in (ADA, left, "never@example.com"):
+        await forms.post(email)
+    for link in (await forms.links())[:2]:
+        await forms.api.anonymous.post(link)
+    await ContactStatusService(engine.database, clock).unsubscribe(1, left, "news", source="test")
+    clock.advance(40 * DAY)
+    await forms.post("new@example.com")
+    await set_rule(engine.database, clock, 1, RetentionKind.FORM_SUBMISSIONS, days=30, exports=False, actor="console")
+    rule = RetentionRule(1, RetentionKind.FORM_SUBMISSIONS, 30, exports=False)
+    assert (await make_retention(engine.settings, engine.database, clock).run_batch(rule, 100)).rows == 2
+    emails = {each.id: each.email for each in await forms.rows(contacts)}
+    assert [emails[each.contact_key] for each in await forms.rows(form_submissions)] == [ADA, "new@example.com"]

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from mailwright.app.dmarc import require_reported_domain
 from mailwright.app.inbound import make_recorder
 from mailwright.app.retention import make_retention
-from mailwright.app.sender_domain_records import records_of
+from mailwright.app.sender_domain_records import check_records, records_of
 from mailwright.content.dkim_key import new_private_key
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.dkim_rotation import DomainKey
@@ -253,8 +253,20 @@ async def test_dmarc_record_names_the_mailbox_that_is_read(
 ) -> None:
     domain = await receivers.bench.engine.sender_domains.find(receivers.acme, DOMAIN)
     changed = receivers.bench.engine.settings.model_copy(update=settings)
-    [record] = [each for each in records_of(domain, changed) if each.purpose is RecordPurpose.DMARC]
+    records = records_of(domain, changed)
+    [record] = [each for each in records if each.purpose is RecordPurpose.DMARC]
     assert record.value == f"v=DMARC1; p=none; rua=mailto:{address}"
+    allowing = [each for each in records if each.purpose is RecordPurpose.DMARC_REPORTS]
+    is_foreign = address.endswith("@host.example")
+    assert [each.name for each in allowing] == ([f"{DOMAIN}._report._dmarc.host.example"] if is_foreign else [])
+
+    async def look_up(name: str, kind: str) -> list[str]:
+        return answers.get(name, [])
+
+    for found, state in ((["v=DMARC1;"], "ok"), (["v=spf1 -all"], "wrong"), ([], "missing")):
+        answers = {f"{DOMAIN}._report._dmarc.host.example": found}
+        for each in allowing:
+            assert [result.state for result in await check_records([each], look_up)] == [state]
 
 
 async def test_api_imports_and_shows_reports(receivers: Receivers) -> None:

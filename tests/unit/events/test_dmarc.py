@@ -5,6 +5,7 @@ import io
 import tracemalloc
 import zipfile
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -116,6 +117,77 @@ def test_peculiar_rows_are_read() -> None:
     ]
     assert [each.selector for each in rows[1].dkim_results] == ["", "s1"]
     assert (rows[0].disposition, rows[2].disposition) == (Disposition.UNKNOWN, Disposition.NONE)
+
+
+# Rows and metadata as reporters have written them, with an address that is no XML, missing and empty elements, and
+# results that contradict the verdict.
+VENDORS: dict[str, tuple[bytes, tuple[bool, bool], str]] = {
+    "Google": (a_report(begins=BEGINS), (True, True), ""),
+    "Microsoft": (
+        a_report(
+            a_row(envelope_to="hotmail.com", selector=""),
+            begins=BEGINS,
+            ends=BEGINS + 86_400,
+            reporter="Outlook.com",
+            head='<?xml version="1.0"?>\n<feedback xmlns:xsd="http://www.w3.org/2001/XMLSchema" '
+            'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">\n<version>1.0</version>',
+        ),
+        (True, True),
+        "hotmail.com",
+    ),
+    "Yahoo": (
+        a_report(a_row(reasons="<reason><type/><comment></comment></reason>"), begins=BEGINS, reporter="Yahoo! Inc."),
+        (True, True),
+        "",
+    ),
+    "Mail.ru": (
+        a_report(a_row(disposition=""), begins=BEGINS, reporter="Mail.Ru").replace(b"<pct>100</pct>", b"<pct/>"),
+        (True, True),
+        "",
+    ),
+    "Fastmail": (
+        a_report(a_row(spf="fail"), begins=BEGINS, reporter="FastMail Pty Ltd", policy="<p>none</p><fo>0</fo>"),
+        (True, False),
+        "",
+    ),
+    "Zoho": (  # Its verdict differs from the results.
+        a_report(begins=BEGINS, reporter="zoho.com").replace(
+            b"<dkim>pass</dkim><spf>pass</spf>", b"<dkim>fail</dkim><spf>fail</spf>"
+        ),
+        (False, False),
+        "",
+    ),
+    "empty SPF": (
+        a_report(a_row(dkim="fail", spf="none"), begins=BEGINS).replace(
+            b"<spf><domain>acme.example</domain>", b"<spf><domain></domain>"
+        ),
+        (False, False),
+        "",
+    ),
+    "bracketed address": (
+        a_report(begins=BEGINS).replace(b"noreply-dmarc-support@google.com", b"<noreply@google.com>"),
+        (True, True),
+        "",
+    ),
+    "latin-1 comment": (
+        a_report(begins=BEGINS).replace(b"https://support", b"Gr\xfc\xdfe https://support"),
+        (True, True),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize("pack", [bytes, gzipped, zipped], ids=["xml", "gzip", "zip"])
+@pytest.mark.parametrize("kind", ["application/zip", "application/gzip", "text/plain", "application/octet-stream"])
+def test_shapes_of_reporters_are_read(vendor: str, pack: Callable[[bytes], bytes], kind: str) -> None:
+    content, verdict, envelope_to = VENDORS[vendor]
+    found = parse_report_email(an_email([("report", pack(content), kind)], text="See the file."), NOW)
+    assert found is not None
+    [report] = found.results
+    assert isinstance(report, DmarcReport), report
+    [row] = report.rows
+    assert ((row.dkim, row.spf), row.envelope_to or "", row.messages) == (verdict, envelope_to, 10)
 
 
 @pytest.mark.parametrize(

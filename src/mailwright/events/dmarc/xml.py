@@ -12,6 +12,7 @@ MAX_DEPTH: Final = 20
 MAX_ELEMENTS: Final = 500_000
 MAX_TEXT: Final = 1_000  # characters of one element; the rest is ignored
 _DECLARATION: Final = re.compile(rb"^<\?xml[^>]{0,200}encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
+_ADDRESS: Final = re.compile(rb"<([^<>\s/!?@]{1,64}@[^<>\s]{1,255})>")
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -43,7 +44,18 @@ _NOTHING: Final = Element("")
 
 
 def parse_xml(content: bytes) -> Element:
-    """Return the root element, or raise `UnusableFile`."""
+    """Return the root element, or raise `UnusableFile`. Addresses in angle brackets, which are no XML, are text."""
+    text = _as_utf_8(content)
+    try:
+        return _parse(text)
+    except UnusableFile:
+        plain = _ADDRESS.sub(rb"\1", text)
+        if plain == text:
+            raise
+        return _parse(plain)
+
+
+def _parse(text: bytes) -> Element:
     builder = _Builder()
     parser = expat.ParserCreate(encoding="utf-8", namespace_separator="}")
     parser.buffer_text = True
@@ -53,7 +65,7 @@ def parse_xml(content: bytes) -> Element:
     # Without a document type, there are no entities: neither those that grow exponentially nor external ones.
     parser.StartDoctypeDeclHandler = builder.refuse_document_type
     try:
-        parser.Parse(_as_utf_8(content), True)
+        parser.Parse(text, True)
     except expat.ExpatError as error:
         raise UnusableFile(f"it is not valid XML (line {error.lineno})") from error
     if builder.root is None:

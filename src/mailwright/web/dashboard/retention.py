@@ -30,6 +30,7 @@ NAMES: Final = {
     RetentionKind.IMPORTS: "Imports",
     RetentionKind.CONTACT_EVENTS: "Contact events",
     RetentionKind.SHADOW: "Email passed on in shadow mode",
+    RetentionKind.FORM_SUBMISSIONS: "Form submissions without a subscription",
     RetentionKind.DMARC: "DMARC reports",
 }
 EXPORT_FORMATS: Final = {"jsonl": "compressed JSON lines", "parquet": "Parquet"}
