@@ -23,8 +23,10 @@ from mailwright.app.schema import prepare
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.demo.sample import load_sample, settle
 from mailwright.ops.settings import Settings
+from mailwright.outbox import tenants
 from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.outbox.tallies import EventTallier
+from mailwright.sources.send_approvals import PlannedSend, SendKind, find_refusal
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, settings_for
 
@@ -47,6 +49,7 @@ PAGES: Final = {
     "campaign-schedule": "/campaigns/{A/B test of two subjects}/edit/schedule",
     "campaign-approval": "/campaigns/{A/B test of two subjects}/approval",
     "approvals": "/approvals",
+    "approval": "/approvals/1",
     "campaign-recipients": "/campaigns/{Spring catalogue}/recipients",
     "campaign-report": "/campaigns/{Thanks to collectors}/report",
     "reports": "/reports",
@@ -120,7 +123,7 @@ PAGES: Final = {
     "set-up-done": "/set-up/done",
 }
 # Pages without navigation, for visitors who are not signed in.
-STANDALONE_PAGES: Final = {"sign-in": "/sign-in"}
+STANDALONE_PAGES: Final = {"sign-in": "/sign-in", "sign-up-form": "/form/{form Shop window}"}
 
 T = TypeVar("T")
 
@@ -150,6 +153,9 @@ class Dashboard:
                 lambda: search(self.engine.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )
             return message.outbox_id
+        if name.startswith("form "):
+            forms = self.do(lambda: self.engine.forms.list_all(DEFAULT_TENANT))
+            return next(each.form_id for each, _ in forms if each.name == name.removeprefix("form "))
         some = self.do(lambda: self.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
 
@@ -175,6 +181,21 @@ def _settings(folder: Path, address: str, url: str | None, **changes: Any) -> Se
         postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
         **{"tracking": "individual", **changes},
     )
+
+
+async def _request_approval(engine: Engine) -> None:
+    """Let a sequence wait for an approval, while the tenant requires none."""
+    document = {
+        "name": "Welcome",
+        "trigger": {"joinsList": "news"},
+        "steps": [{"id": "hello", "send": {"template": "receipt"}}, {"id": "pause", "wait": {"days": 3}}],
+    }
+    content = {"sequence": "Welcome", "list": "news", "subjects": {"receipt": ["Your receipt"]}, "document": document}
+    send = PlannedSend(DEFAULT_TENANT, SendKind.SEQUENCE, "welcome", "Welcome", 1_240, content)
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=1_000)
+    async with engine.database.write() as tx:
+        assert await find_refusal(tx, engine.clock.now(), send, actor="grace") is not None
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=None)
 
 
 @contextmanager
@@ -205,6 +226,7 @@ def a_dashboard(
             if sample:
                 await settle(engine, sample)
                 await EventTallier(engine.database, engine.clock).add_existing()
+                await _request_approval(engine)
             app = create_app(engine)
             for login, role in people.items():
                 await engine.users.create(login, PASSWORD, role, actor="test")

@@ -20,6 +20,7 @@ MARKDOWN = """# Hello {{ name }}
 
 You are on {{ plan }}, and it is {{ season }}. [Leave]({{ unsubscribe_url }}) {{ postal_address }}
 """
+SEQUENCE = {"name": "Welcome", "trigger": {"manual": True}, "steps": [{"id": "first", "send": {"template": "welcome"}}]}
 CREATE = ("campaign", "create", "--name", "News", "--subject", "For {{ name }}", "--markdown", "news.md")
 
 
@@ -48,6 +49,28 @@ async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) 
     assert (campaign_id in listed, "News" in listed, "mailwright quarantine release" in listed) == (True,) * 3
     released = (await here.ok("quarantine", "release", "--yes")).out
     assert "Messages that will be sent: 1." in released
+
+
+async def test_approval_is_requested_shown_and_withdrawn(here: Commands) -> None:
+    await here.ok("tenant", "edit", "default", "--approval-over", "2")
+    campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()
+    refused = await here.run("campaign", "start", campaign_id)
+    assert (refused.code != 0, "Request approval" in refused.err) == (True, True)
+    assert "more than 2" in (await here.ok("campaign", "plan", campaign_id, COLUMNS="300")).out
+    waiting = (await here.ok("campaign", "request-approval", campaign_id, "--json")).json
+    assert (waiting["approval"]["status"], waiting["approval"]["requestedBy"]) == ("waiting", "console")
+    assert "waits for the approval" in (await here.run("campaign", "start", campaign_id)).err
+    await here.ok("campaign", "withdraw-approval", campaign_id)
+    assert (await here.ok("campaign", "plan", campaign_id, "--json")).json["approval"]["status"] == "withdrawn"
+    assert "Nothing of the tenant default waits" in (await here.ok("approval", "list")).out
+    await here.ok("template", "create", "welcome", "--subject", "Welcome", "--markdown", "news.md")
+    (here.folder / "welcome.json").write_text(json.dumps({**SEQUENCE, "list": "news"}))
+    created = (await here.ok("sequence", "create", "welcome.json", "--json")).json
+    refused = await here.run("sequence", "publish", created["sequenceId"])
+    assert (refused.code != 0, "The approval is requested now" in refused.err) == (True, True)
+    [listed] = (await here.ok("approval", "list", "--json")).json
+    assert (listed["kind"], listed["recipients"], listed["requestedBy"]) == ("sequence", 3, "console")
+    assert "Sequence Welcome, 3 recipients: waiting" in (await here.ok("approval", "show", str(listed["id"]))).out
 
 
 async def test_campaign_runs_from_file_to_report(here: Commands) -> None:

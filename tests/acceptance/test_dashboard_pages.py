@@ -274,7 +274,7 @@ def test_sign_in_page_is_accessible(dashboard: Dashboard, browser: Browser, path
     contexts = [browser.new_context(**look) for look in looks()]
     pages = [context.new_page() for context in contexts]
     look_at(pages, dashboard.url(path))
-    assert all(page.url.endswith(path) for page in pages)
+    assert all(page.url == dashboard.url(path) for page in pages)
     for context in contexts:
         context.close()
 

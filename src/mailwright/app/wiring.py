@@ -114,6 +114,7 @@ from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
+from mailwright.sources.send_approvals import SendApprovals
 from mailwright.sources.sequences.events import SequenceEvents
 from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.sequences import Sequences
@@ -305,6 +306,10 @@ class Engine(EngineSettings):
         rules = self.campaigns.rules
         plans = CampaignPlans(self.database, self.clock, self.templates, rules, self.defaults)
         return CampaignApprovals(self.database, self.clock, plans)
+
+    @property
+    def send_approvals(self) -> SendApprovals:
+        return SendApprovals(self.database, self.clock)
 
     @property
     def list_removal(self) -> ListRemoval:

@@ -55,6 +55,7 @@ COMMANDS: Final = (
     ("Operate", "suppression", "The suppression list."),
     ("Operate", "bounce", "Process a bounce email from standard input."),
     ("Operate", "campaign", "Campaigns: one email for many recipients."),
+    ("Operate", "approval", "Articles, mailouts and sequences that wait for a second person."),
     ("Operate", "sequence", "Sequences: a series of emails for each person."),
     ("Operate", "article", "Articles: one newsletter, assembled per recipient."),
     ("Operate", "mailout", "Mailouts: Notion pages sent to subscribers."),

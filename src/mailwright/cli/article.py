@@ -281,10 +281,12 @@ def _service(part: type[Part], at: Installation) -> Part:
 
 
 def _runs(at: Installation) -> ArticleRuns:
+    from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - as below
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
 
     templates = make_templates(at.settings, at.database, at.clock)
-    return ArticleRuns(at.database, at.clock, templates, make_sender_rules(at.settings))
+    rules = make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
+    return ArticleRuns(at.database, at.clock, templates, rules)
 
 
 def _conditions(given: Sequence[str] | None) -> dict[str, str]:

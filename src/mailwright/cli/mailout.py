@@ -213,10 +213,12 @@ async def _opened(at: Installation) -> AsyncIterator[MailoutSender]:
 
 
 def _service(at: Installation) -> MailoutService:
+    from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - as below
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
 
     templates = make_templates(at.settings, at.database, at.clock)
-    return MailoutService(at.settings, at.database, at.clock, templates, make_sender_rules(at.settings))
+    rules = make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
+    return MailoutService(at.settings, at.database, at.clock, templates, rules)
 
 
 async def _dry_run(mailouts: MailoutSender, page: str) -> tuple[DryRun, RenderedEmail]:

@@ -101,7 +101,7 @@ ApprovalOver = Annotated[
     str | None,
     typer.Option(
         metavar="N|none",
-        help="Campaigns with more recipients need the approval of a second person.",
+        help="What is sent to more recipients needs the approval of a second person.",
         show_default=False,
     ),
 ]
@@ -313,7 +313,7 @@ def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
     made.add_row("replies forwarded to", tenant.reply_forward_to or "the address in the settings")
     made.add_row("two-factor authentication", "required" if tenant.requires_second_factor else "optional")
     over = tenant.approval_over
-    made.add_row("approvals", "none" if over is None else f"campaigns with more than {over:,} recipients")
+    made.add_row("approvals", "none" if over is None else f"sends with more than {over:,} recipients")
     made.add_row("created", zone_time(tenant.created_at))
     out.print(made)
 

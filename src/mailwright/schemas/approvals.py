@@ -17,6 +17,7 @@ from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.campaigns.approval_records import Approval
 from mailwright.sources.campaigns.approvals import MAX_COMMENT, PlanReport, WaitingApproval
 from mailwright.sources.campaigns.plan import PlannedContent
+from mailwright.sources.send_approvals import SendApproval, SendKind
 
 _Digest = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -108,11 +109,32 @@ class WaitingApprovalResponse(ResponseModel):
     approval: ApprovalResponse
 
 
+class SendApprovalResponse(ResponseModel):
+    """`kind`: `article`, `mailout`, `sequence` or `enrolment`. `content`: what the approval covers."""
+
+    id: int
+    kind: SendKind
+    subject: str
+    name: str
+    status: ApprovalStatus
+    digest: str
+    recipients: int
+    content: dict[str, Any]
+    requested_by: str
+    requested_at: Time
+    decided_by: str | None
+    decided_at: Time | None
+    comment: str | None
+
+
 class ApprovalsResponse(ResponseModel):
-    """`over`: campaigns with more recipients need an approval; null for none. `waiting`: oldest request first."""
+    """`over`: what reaches more recipients needs an approval; null for none. `waiting`: campaigns, oldest request
+    first. `sends`: articles, mailouts and sequences that wait.
+    """
 
     over: int | None
     waiting: list[WaitingApprovalResponse]
+    sends: list[SendApprovalResponse]
 
 
 def plan_response(report: PlanReport) -> CampaignPlanResponse:
@@ -143,7 +165,13 @@ def approval_response(approval: Approval) -> ApprovalResponse:
     return ApprovalResponse.model_validate({name: getattr(approval, name) for name in ApprovalResponse.model_fields})
 
 
-def approvals_response(over: int | None, waiting: list[WaitingApproval]) -> ApprovalsResponse:
+def send_approval_response(approval: SendApproval) -> SendApprovalResponse:
+    return SendApprovalResponse.model_validate(approval)
+
+
+def approvals_response(
+    over: int | None, waiting: list[WaitingApproval], sends: list[SendApproval]
+) -> ApprovalsResponse:
     return ApprovalsResponse(
         over=over,
         waiting=[
@@ -152,6 +180,7 @@ def approvals_response(over: int | None, waiting: list[WaitingApproval]) -> Appr
             )
             for each in waiting
         ],
+        sends=[send_approval_response(each) for each in sends],
     )
 
 

@@ -1094,6 +1094,29 @@ campaign_approvals = Table(
     Index("ix_campaign_approvals_tenant_id_status", "tenant_id", "status"),
 )
 
+# Requests that a second person approves a send that is no campaign: see sources/send_approvals.py.
+send_approvals = Table(
+    "send_approvals",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # The same for each attempt of one send.
+    Column("name", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("digest", Text, nullable=False),  # Of the content, which the approver signs.
+    Column("recipients", Integer, nullable=False),
+    Column("content", Text, nullable=False),  # As JSON, as the approver sees it.
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", Timestamp, nullable=False),
+    Column("decided_by", Text),
+    Column("decided_at", Timestamp),
+    Column("comment", Text),
+    Column("notified", Text),  # The last status that emails were sent about.
+    Index("ix_send_approvals_tenant_id_kind_subject", "tenant_id", "kind", "subject"),
+    Index("ix_send_approvals_tenant_id_status", "tenant_id", "status"),
+)
+
 # The messages of campaigns that bounced permanently or were reported as spam, for the guard rails.
 campaign_incidents = Table(
     "campaign_incidents",
@@ -1404,6 +1427,9 @@ campaign_runs = Table(
     Column("hold_reason", Text),
     # The newest message key when the run started, as for campaigns.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
+    Column(
+        "max_recipients", Integer
+    ),  # As many as were approved, or need no approval; None if the tenant requires none.
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
     partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),

@@ -286,6 +286,12 @@ async def test_campaigns_of_other_senders_cannot_be_changed(sending: Sending) ->
         assert await sending.post(f"{campaign}/{action}", {}) == 403, action
 
 
+async def test_sequences_and_forms_need_the_default_sender(sending: Sending) -> None:
+    sequence = "/v1/sequences/018f0000-0000-7000-8000-000000000000"
+    for path in ("/v1/sequences", f"{sequence}/publish", f"{sequence}/enrol", f"{sequence}/resume", "/v1/forms"):
+        assert await sending.post(path, {}) == 403, path
+
+
 async def test_key_without_senders_sends_from_every_address(sending: Sending) -> None:
     unlimited = Sending(sending.drop_in, sending.submission, await sending.drop_in.engine.keys.create_pair(1))
     await a_list(sending.drop_in.engine.database)

@@ -7,8 +7,10 @@ from urllib.parse import quote
 import pytest
 
 from mailwright.domain.clock import ManualClock
-from mailwright.outbox import message_records
+from mailwright.outbox import message_records, tenants
 from mailwright.sources.articles.runs import RunRequest
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.send_approvals import PlannedSend, SendKind, require_approval
 from mailwright.storage.database import Database
 from tests.api import Api, a_request, an_api
 from tests.builders import a_subscriber
@@ -158,6 +160,13 @@ async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> 
     ours["campaignId"] = [(await api.client.post("/v1/campaigns", json=campaign)).json()["campaignId"]]
     sequence = await api.client.post("/v1/sequences", json={"document": {**A_SEQUENCE, "name": OURS}})
     ours["sequenceId"] = [sequence.json()["sequenceId"]]
+    send = PlannedSend(1, SendKind.SEQUENCE, OURS, OURS, 5, {"subject": OURS})
+    await tenants.change(database, tenants.DEFAULT, approval_over=2)
+    with pytest.raises(AwaitsApproval):
+        await require_approval(database, clock, send, actor=OURS)
+    await tenants.change(database, tenants.DEFAULT, approval_over=None)
+    [waiting_send] = await api.engine.send_approvals.list_waiting(1)
+    ours["approvalId"] = [str(waiting_send.id)]
     people = {"content": f"email\n{OURS}\n", "headers": {"Content-Type": "text/csv"}}
     ours["importId"] = [(await api.client.post("/v1/contacts/imports", **people)).json()["importId"]]
     webhook = (await api.client.post("/v1/webhooks", json={"url": "https://ours.example/hook"})).json()

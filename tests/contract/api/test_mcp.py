@@ -14,6 +14,7 @@ from sqlalchemy import text
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import ManualClock
+from mailwright.outbox import tenants
 from mailwright.web.mcp.tools import TOOLS
 from tests.api import Api, an_api, on_a_socket
 from tests.builders import DEFAULT_TENANT, Bench
@@ -78,6 +79,20 @@ async def test_draft_is_created_checked_and_not_sent(agents: Agents, mode: str) 
         result = await client.call_tool("start_campaign", {"campaignId": draft["campaignId"]})
         assert "There is no tool 'start_campaign'" in error_of(result)
     assert (await agents.actions())[0] == ("api:drafter", "campaign.edit")
+
+
+@pytest.mark.promise("second-person")
+async def test_agent_requests_an_approval_and_never_gives_one(agents: Agents) -> None:
+    await tenants.change(agents.api.engine.database, tenants.DEFAULT, approval_over=0)
+    async with agents.agent(Scope.PROPOSE) as client:
+        draft = await call(client, "create_campaign_draft", **CAMPAIGN)
+        named = {"campaignId": draft["campaignId"]}
+        assert (await call(client, "show_campaign_plan", **named))["isApprovalRequired"] is True
+        requested = await call(client, "request_approval", **named)
+        assert requested["approval"]["status"] == "waiting"
+        assert not any("approve" in tool.name for tool in (await client.list_tools()).tools)
+    async with agents.agent(*Scope) as client:
+        assert "waits for the approval" in error_of(await client.call_tool("start_campaign", named))
 
 
 async def test_result_of_a_draft_names_the_page_to_start_it(agents: Agents) -> None:

@@ -17,6 +17,7 @@ from tests.api import an_engine, client_of
 from tests.builders import DEFAULT_TENANT
 from tests.campaigns import a_definition, address_of, join
 from tests.contract.dashboard.test_entry import HOME, PASSWORD, Site
+from tests.sequences import WELCOME, a_document
 
 PEOPLE = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
 
@@ -108,4 +109,38 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
         assert (await editor.put("/v1/approvals", json={"over": None})).status_code == 403
         approved = await editor.post(f"{path}/approve", json=decision)
         assert (approved.json()["status"], approved.json()["decidedBy"]) == ("approved", "grace")
-        assert (await admin.put("/v1/approvals", json={"over": 10})).json() == {"over": 10, "waiting": []}
+        assert (await admin.put("/v1/approvals", json={"over": 10})).json() == {
+            "over": 10,
+            "waiting": [],
+            "sends": [],
+        }
+
+
+async def test_sequence_is_approved_in_dashboard_and_api(site: Site) -> None:
+    engine = site.engine
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
+    await engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Welcome", html="<p>Hello</p>", text=None)
+    made = await engine.sequences.create(DEFAULT_TENANT, a_document(), actor="ada")
+    path = f"/v1/sequences/{made.sequence_id}/publish"
+    async with signed_in(site, "ada") as ada, signed_in(site, "grace") as grace, signed_in(site, "alan") as alan:
+        refused = await ada.post(path, json={})
+        assert (refused.status_code, refused.json()["code"]) == (409, "AWAITS_APPROVAL")
+        [waiting] = (await ada.get("/v1/approvals")).json()["sends"]
+        page = f"/approvals/{waiting['id']}"
+        assert page in (await ada.get("/approvals")).text
+        own = (await ada.get(page)).text
+        assert ("because you requested" in own, 'value="approve"' in own) == (True, False)
+        assert 'class="nav-count">1<' in (await grace.get("/")).text
+        decision = {"digest": waiting["digest"], "decision": "approve"}
+        assert (await alan.post(page, data=decision)).status_code == 403
+        assert (await alan.post(f"/v1{page}/approve", json={"digest": waiting["digest"]})).status_code == 403
+        refused = await grace.post(page, data={**decision, "decision": "reject", "comment": " "})
+        assert (refused.status_code, "say what has to change" in refused.text.lower()) == (422, True)
+        assert "Template welcome" in (await grace.get(page)).text
+        assert (await grace.post(page, data=decision)).is_redirect
+        assert (await grace.post(f"/v1{page}/approve", json={"digest": waiting["digest"]})).status_code == 409
+        assert (await ada.get(f"/v1{page}")).json()["decidedBy"] == "grace"
+        assert (await ada.post(path, json={})).status_code == 200
+    async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
+        rejection = {"digest": waiting["digest"], "comment": "No."}
+        assert (await key.post(f"/v1{page}/reject", json=rejection)).status_code == 403

@@ -45,6 +45,11 @@ BATCH_SIZE = 2_000
 # How often the sender rules are checked again for a run that is on hold.
 RECHECK_EVERY: Instant = 10 * MINUTE
 
+TOO_MANY = (
+    "The audience has grown beyond the {:,} recipients that need no further approval, so the run ended before all of "
+    "them got the article."
+)
+
 log = logger(__name__)
 
 
@@ -100,6 +105,10 @@ class ArticleScheduler:
         select = cache.slices.select
         selected = [(recipient, chosen) for recipient in matching if (chosen := select(recipient.divisions))]
         if await self._is_held(run, len(selected), now):
+            return False
+        if run.max_recipients is not None and run.recipients + len(selected) > run.max_recipients:
+            log.warning("article_run_stopped", run_id=run.run_id, approved=run.max_recipients)
+            await self._fail(run, TOO_MANY.format(run.max_recipients))
             return False
         await self._compose(run, cache, selected)
         is_last = len(candidates) < BATCH_SIZE

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -11,6 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
+from mailwright.content.text import from_html
+from mailwright.domain.approval import max_recipients
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from mailwright.domain.ids import is_uuid, uuid7
@@ -21,9 +23,11 @@ from mailwright.outbox import audit_log
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, published
-from mailwright.sources.articles.compose import compose
+from mailwright.sources.articles.compose import ComposedArticle, compose
 from mailwright.sources.articles.recipients import ArticleAudience
 from mailwright.sources.articles.slices import list_slices, slices_from_json, slices_to_json
+from mailwright.sources.campaigns.digests import hash_value
+from mailwright.sources.send_approvals import PlannedSend, SendKind, find_limit, require_approval
 from mailwright.sources.sender_rules import CODE, NO_SENDER_RULES, SenderRules, SenderRulesDecision, refusal_text
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -34,6 +38,7 @@ RUN_COUNTS = statement(__package__, "run_counts")
 NEWEST = 2**63 - 1
 # Contacts read per query in the search for the first recipient.
 _PAGE_SIZE = 5_000
+MAX_COUNTED = 2**31 - 1
 
 
 class UnknownArticle(InvalidInput):
@@ -104,6 +109,7 @@ class ArticleRun:
     sender_rules: str | None
     hold_reason: str | None
     messages_after_key: int
+    max_recipients: int | None
 
     @property
     def audience(self) -> ArticleAudience:
@@ -148,19 +154,23 @@ class ArticleRuns:
             published_slices = await _published_slices(tx, tenant_id, request.article_key, now)
             audience = await recipients.resolve_audience(tx, tenant_id, request.article_key, request.audience_filter)
             most = self._rules.limit + 1 if self._rules.find_unmet is not None else 1
+            over = await find_limit(tx, tenant_id)
+            most = most if over is None else MAX_COUNTED
             slices = SliceSet(published_slices)
             number = await _count_recipients(tx, tenant_id, audience, slices, now, most=most)
             if not number:
                 raise EmptyAudience(field="audience_filter")
-        await self._check_content(tenant_id, published_slices)
+        composed = await self._check_content(tenant_id, published_slices)
         if (refusal := await self._rules.refusal(tenant_id)) is not None:
             raise SenderRefused(refusal)
         decision = await self._decide(tenant_id, number, overrides_rules=overrides_rules)
+        new = _NewRun(actor, tenant_id, request, audience.list_key, published_slices, decision)
+        await require_approval(self._database, self._clock, new.planned(composed, number), actor=actor)
+        if over is not None:
+            new = replace(new, max_recipients=max(over, max_recipients(number)))
         try:
             async with self._database.write() as tx:
-                return await self._insert(
-                    tx, _NewRun(actor, tenant_id, request, audience.list_key, published_slices, decision)
-                ), False
+                return await self._insert(tx, new), False
         except IntegrityError:  # Another process started the run after our check.
             return await self.find_batch(tenant_id, request), True
 
@@ -238,13 +248,14 @@ class ArticleRuns:
             await _record_override(tx, self._clock.now(), actor, run)
         return await self.find(run.tenant_id, run.run_id)
 
-    async def _check_content(self, tenant_id: int, published_slices: list[Slice]) -> None:
-        """Check that all slices together, the longest possible email, make a valid template."""
+    async def _check_content(self, tenant_id: int, published_slices: list[Slice]) -> ComposedArticle:
+        """Return the longest possible email, of all slices, which must be a valid template."""
         try:
             composed = await compose(self._templates, tenant_id, assemble(published_slices))
             Template(subject=composed.subject, html=composed.html, text=None)
         except InvalidTemplate as error:
             raise InvalidInput(f"the slices of this article cannot be sent: {error}", field="article_key") from error
+        return composed
 
     async def _insert(self, tx: Transaction, new: "_NewRun") -> ArticleRun:
         now, request = self._clock.now(), new.request
@@ -264,6 +275,7 @@ class ArticleRuns:
             "started_at": now,
             "sender_rules": new.sender_rules,
             "messages_after_key": await newest_message_key(tx),
+            "max_recipients": new.max_recipients,
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_from_row(rows[0])
@@ -291,6 +303,23 @@ class _NewRun:
     list_key: str
     published_slices: list[Slice]
     sender_rules: SenderRulesDecision | None = None
+    max_recipients: int | None = None
+
+    def planned(self, composed: ComposedArticle, recipients: int) -> PlannedSend:
+        """Return what a second person approves: the text of all slices, and the audience."""
+        request = self.request
+        content = {
+            "article": request.article_key,
+            "tag": request.campaign_tag,
+            "batch": request.send_batch_id,
+            "list": self.list_key,
+            "filter": dict(request.audience_filter),
+            "subject": composed.subject,
+            "text": from_html(composed.html),
+            "slices": hash_value(slices_to_json(self.published_slices)),
+        }
+        subject = f"{request.campaign_tag}/{request.send_batch_id}"
+        return PlannedSend(self.tenant_id, SendKind.ARTICLE, subject, request.article_key, recipients, content)
 
 
 async def _record_override(tx: Transaction, now: Instant, actor: str, run: ArticleRun) -> None:

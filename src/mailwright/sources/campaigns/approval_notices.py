@@ -18,7 +18,7 @@ from mailwright.outbox.audit_log import describe_actor
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX, RenderSystemEmail, write_system_email
 from mailwright.sources.campaigns.approval_people import names_of, people_behind, possible_approvers
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaign_approvals, campaigns, users
+from mailwright.storage.tables import campaign_approvals, campaigns, send_approvals, users
 
 # Emails about a decision that is older are of no use.
 MAX_AGE: Final[Instant] = 7 * DAY
@@ -29,7 +29,6 @@ _ANNOUNCED: Final = (
     ApprovalStatus.REJECTED,
     ApprovalStatus.VOID,
 )
-_a = campaign_approvals.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class _Notice:
     to: str
     subject: str
     body: str
-    note: str = "You get this email because your tenant uses approvals of campaigns."
+    note: str = "You get this email because your tenant uses approvals."
 
 
 class ApprovalNotices:
@@ -49,19 +48,20 @@ class ApprovalNotices:
 
     async def send(self) -> None:
         """Accept the emails about all changes that were not announced yet."""
-        is_news = (_a.status.in_(_ANNOUNCED), or_(_a.notified.is_(None), _a.notified != _a.status))
-        async with self._database.read() as tx:
-            found = [row.id for row in await tx.execute(select(_a.id).where(*is_news).order_by(_a.id))]
-        for approval_id in found:
-            async with self._database.write() as tx:
-                changed = update(campaign_approvals).where(_a.id == approval_id, *is_news).values(notified=_a.status)
-                for row in await tx.execute(changed.returning(*_a)):
-                    await self._announce(tx, row)
+        for table in (campaign_approvals, send_approvals):
+            a = table.c
+            is_news = (a.status.in_(_ANNOUNCED), or_(a.notified.is_(None), a.notified != a.status))
+            async with self._database.read() as tx:
+                found = [row.id for row in await tx.execute(select(a.id).where(*is_news).order_by(a.id))]
+            for approval_id in found:
+                async with self._database.write() as tx:
+                    changed = update(table).where(a.id == approval_id, *is_news).values(notified=a.status)
+                    for row in await tx.execute(changed.returning(*a)):
+                        await self._announce(tx, row, await _announced(tx, row))
 
-    async def _announce(self, tx: Transaction, row: Any) -> None:
+    async def _announce(self, tx: Transaction, row: Any, announced: "_Announced") -> None:
         now = self._clock.now()
-        [campaign] = await tx.execute(select(campaigns).where(campaigns.c.id == row.campaign_key))
-        link = f"{self._public_url}/campaigns/{campaign.campaign_id}/approval"
+        link = f"{self._public_url}{announced.path}"
         messages = [
             await write_system_email(
                 tx,
@@ -74,40 +74,59 @@ class ApprovalNotices:
                 now=now,
                 expires_at=now + MAX_AGE,
             )
-            for notice in await _notices(tx, row, campaign)
+            for notice in await _notices(tx, row, announced)
         ]
         if messages:
             await accept(tx, messages, now)
 
 
-async def _notices(tx: Transaction, row: Any, campaign: Any) -> list[_Notice]:
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """What an email is about: a campaign, or another send."""
+
+    kind: str
+    name: str
+    path: str
+    changed_by: str | None = None
+
+
+async def _announced(tx: Transaction, row: Any) -> _Announced:
+    if "campaign_key" not in row._mapping:
+        return _Announced(row.kind, row.name, f"/approvals/{row.id}")
+    [campaign] = await tx.execute(select(campaigns).where(campaigns.c.id == row.campaign_key))
+    path = f"/campaigns/{campaign.campaign_id}/approval"
+    return _Announced("campaign", campaign.name, path, campaign.changed_by)
+
+
+async def _notices(tx: Transaction, row: Any, announced: _Announced) -> list[_Notice]:
+    what = f"the {announced.kind} “{announced.name}”"
     if row.status == ApprovalStatus.WAITING:
         requester = describe_actor(row.requested_by)
-        body = f"{requester} asks you to approve the campaign “{campaign.name}” for {row.recipients:,} recipients."
-        subject = f"Approve a campaign: {campaign.name}"
-        return [_Notice(to, subject, f"{body[:1].upper()}{body[1:]}") for to in await _approvers(tx, row, campaign)]
+        body = f"{requester} asks you to approve {what} for {row.recipients:,} recipients."
+        article = "an" if announced.kind[0] in "ae" else "a"
+        subject = f"Approve {article} {announced.kind}: {announced.name}"
+        approvers = await _approvers(tx, row, announced.changed_by)
+        return [_Notice(to, subject, f"{body[:1].upper()}{body[1:]}") for to in approvers]
     to = await _requester(tx, row)
     if to is None:
         return []
     comment = f" Comment: {row.comment}" if row.comment else ""
     texts = {
-        ApprovalStatus.APPROVED: ("Approved", f"{row.decided_by} approved the campaign “{campaign.name}”.{comment}"),
-        ApprovalStatus.REJECTED: ("Rejected", f"{row.decided_by} rejected the campaign “{campaign.name}”.{comment}"),
-        ApprovalStatus.VOID: (
-            "No longer approved",
-            f"The approval of the campaign “{campaign.name}” is void, because something was changed: "
-            f"{row.void_reason}. Request approval again.",
-        ),
+        ApprovalStatus.APPROVED: ("Approved", f"{row.decided_by} approved {what}.{comment}"),
+        ApprovalStatus.REJECTED: ("Rejected", f"{row.decided_by} rejected {what}.{comment}"),
     }
+    if row.status == ApprovalStatus.VOID:
+        reason = f"The approval of {what} is void, because something was changed: {row.void_reason}."
+        texts[ApprovalStatus.VOID] = ("No longer approved", f"{reason} Request approval again.")
     title, body = texts[ApprovalStatus(row.status)]
-    return [_Notice(to, f"{title}: {campaign.name}", body)]
+    return [_Notice(to, f"{title}: {announced.name}", body)]
 
 
-async def _approvers(tx: Transaction, row: Any, campaign: Any) -> list[str]:
+async def _approvers(tx: Transaction, row: Any, changed_by: str | None) -> list[str]:
     """Return the addresses of everyone who can approve, each once."""
     own = await people_behind(tx, row.tenant_id, row.requested_by)
-    if campaign.changed_by is not None:
-        own |= await people_behind(tx, row.tenant_id, campaign.changed_by)
+    if changed_by is not None:
+        own |= await people_behind(tx, row.tenant_id, changed_by)
     people = await possible_approvers(tx, row.tenant_id)
     found = [email_of(login, email) for login, email in people if not own & names_of(login, email)]
     return list(dict.fromkeys(to for to in found if to is not None))[:MAX_APPROVERS]

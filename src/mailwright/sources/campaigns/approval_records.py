@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import case, func, select, update
+from sqlalchemy import case, func, select, union_all, update
 
 from mailwright.domain.approval import BINDING, VOIDABLE, ApprovalStatus
 from mailwright.domain.clock import Instant
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.attachments import list_attachments
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import campaign_approvals, campaigns, tenants
+from mailwright.storage.tables import campaign_approvals, campaigns, send_approvals, tenants
 
 # The actor in the audit log if a check finds that an approval is void.
 ACTOR: Final = "approvals"
@@ -58,10 +58,15 @@ def newest_of(campaign_key: Any) -> Any:
 
 async def count_waiting_for(database: Database, tenant_id: int, actor: str) -> int | None:
     """Count the requests of a tenant by others. None if it requires no approvals and nobody has requested one."""
-    mine = (_a.tenant_id == tenant_id, _a.status == ApprovalStatus.WAITING)
-    by_others = func.coalesce(func.sum(case((_a.requested_by != actor, 1), else_=0)), 0)
+    requests = union_all(
+        *(
+            select(each.c.requested_by).where(each.c.tenant_id == tenant_id, each.c.status == ApprovalStatus.WAITING)
+            for each in (campaign_approvals, send_approvals)
+        )
+    ).subquery()
+    by_others = func.coalesce(func.sum(case((requests.c.requested_by != actor, 1), else_=0)), 0)
     async with database.read() as tx:
-        [found] = await tx.execute(select(func.count().label("all"), by_others.label("others")).where(*mine))
+        [found] = await tx.execute(select(func.count().label("all"), by_others.label("others")).select_from(requests))
         [rule] = await tx.execute(select(tenants.c.approval_over).where(tenants.c.id == tenant_id))
     return int(found.others) if found.all or rule.approval_over is not None else None
 

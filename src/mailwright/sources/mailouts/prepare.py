@@ -16,7 +16,9 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.message import Source
 from mailwright.ops.logs import logger
 from mailwright.sources.campaigns import external
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.campaigns.definition import CampaignLimits
+from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.external import ExternalCampaign, ExternalRecipient
 from mailwright.sources.mailouts.addresses import deduplicate, name_in, parse_test_emails
 from mailwright.sources.mailouts.audience import AudienceMember, MailoutAudience
@@ -36,6 +38,7 @@ from mailwright.sources.mailouts.refusals import (
     CONTENT_INVALID,
     MailoutRefused,
     already_sent,
+    approval_rejected,
     combine,
     empty_body,
     needs_real_trigger,
@@ -52,10 +55,17 @@ from mailwright.sources.mailouts.rendering import ContentIssue, ImageCopier, fra
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import SupabaseRefused
+from mailwright.sources.send_approvals import (
+    ApprovalRejected,
+    PlannedSend,
+    SendKind,
+    is_waiting,
+    require_approval,
+)
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, refusal_text
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import mailout_recipients
+from mailwright.storage.tables import mailout_recipients, templates
 
 STAGE_RECIPIENTS = statement(__package__, "stage_recipients")
 
@@ -249,6 +259,8 @@ class MailoutPreparation:
         mine = mailout_recipients.c.mailout_key == run.key
         async with self._database.write() as tx:
             await lease.renew(tx)
+            if await is_waiting(tx, run.tenant_id, SendKind.MAILOUT, run.mailout_id):
+                raise AwaitsApproval("The mailout waits for the approval of a second person.")
             await tx.execute(delete(mailout_recipients).where(mine))
         if run.is_test:
             await self._stage(lease, [(email, None) for email in self._test_emails()])
@@ -260,6 +272,12 @@ class MailoutPreparation:
         if planned == 0:
             raise no_recipients(self._audience.empty_reason)
         await self._check_sender_rules(run, planned)
+        if not run.is_test and not run.is_local:
+            send = await _planned_send(self._database, self._setup, run, planned)
+            try:
+                await require_approval(self._database, self._clock, send, actor=run.actor)
+            except ApprovalRejected as rejected:
+                raise approval_rejected(str(rejected)) from rejected
         now = self._clock.now()
         async with self._database.write() as tx:
             key = await external.enqueue_external(tx, self._campaign(run, planned), now)
@@ -366,6 +384,17 @@ def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutR
         yield no_footer(missing)
     if setup.is_local and not setup.allows_local and not page.is_test:
         yield only_local_mailbox()
+
+
+async def _planned_send(database: Database, setup: MailoutSetup, run: MailoutRun, planned: int) -> PlannedSend:
+    """Return what a second person approves: the stored email, its sender and the number of recipients."""
+    t = templates.c
+    async with database.read() as tx:
+        [stored] = await tx.execute(select(t.subject, t.html, t.text).where(t.id == run.template_key))
+    content = {"page": run.page_id, "from": f"{setup.from_name} <{setup.from_email}>", "subject": stored.subject}
+    content |= {"text": stored.text, "html": hash_value(stored.html)}
+    name = run.subject or run.page_id
+    return PlannedSend(run.tenant_id, SendKind.MAILOUT, run.mailout_id, name, planned, content)
 
 
 def _unreachable_images(page: MailoutPage) -> ContentIssue:

@@ -18,6 +18,7 @@ CONTENT_INVALID: Final = "content_invalid"
 LIST_NOT_FOUND: Final = "list_not_found"
 SENDER_RULES_UNMET: Final = "sender_rules"
 SENDER_DOMAIN: Final = "sender_domain_not_verified"
+APPROVAL_REJECTED: Final = "approval_rejected"
 NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
@@ -101,6 +102,10 @@ def unknown_list(list_key: str) -> MailoutRefused:
 
 def sender_refused(reason: str) -> MailoutRefused:
     return MailoutRefused(SENDER_DOMAIN, f"{reason} After that, send the page again.")
+
+
+def approval_rejected(reason: str) -> MailoutRefused:
+    return MailoutRefused(APPROVAL_REJECTED, reason)
 
 
 def sender_rules_unmet(reason: str) -> MailoutRefused:

@@ -12,6 +12,7 @@ from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.mailouts.notion import (
     DataSource,
     MailoutPage,
@@ -175,6 +176,8 @@ class MailoutSender:
             await lease.postpone(TIMEOUT, f"No response within {CHECK_SECONDS:.0f} seconds.")
             if is_raised:
                 raise
+        except AwaitsApproval as error:
+            await lease.postpone(error.code, str(error))
         except (NotionError, SupabaseError) as error:
             at_least = error.retry_after if isinstance(error, NotionUnavailable) else None
             await lease.postpone(error.code, str(error), at_least=at_least)

@@ -15,6 +15,7 @@ from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates
+from mailwright.sources.sequences.approval import approved_templates
 from mailwright.sources.sequences.enrolled import Enrolled
 from mailwright.sources.sequences.program import Node, Program
 from mailwright.storage.database import Transaction
@@ -41,10 +42,17 @@ class EmailWriter:
         await self._load_required(templates)
         emails = [person.email for person in people] if templates.segments else []
         members = await load_memberships(tx, sequence.tenant_id, templates.segments, emails, now)
+        approved = await approved_templates(tx, sequence.tenant_id, sequence.sequence_id)
         outbox_ids = uuid7s(now, len(people))
         return {
             person.id: self._message(
-                sequence, program.nodes[person.node], person, outbox_id, templates, members=members
+                sequence,
+                program.nodes[person.node],
+                person,
+                outbox_id,
+                templates,
+                members=members,
+                approved=approved,
             )
             for person, outbox_id in zip(people, outbox_ids, strict=True)
         }
@@ -58,11 +66,15 @@ class EmailWriter:
         templates: RequestedTemplates,
         *,
         members: Mapping[str, Mapping[str, bool]],
+        approved: frozenset[int] | None,
     ) -> NewMessage | StepFailed:
         body = node.body
         template = templates.find(body.template, person.email, person.locale)
         if template is None:
             return StepFailed(f"The template {body.template} does not exist. Create it, then retry the step.")
+        if approved is not None and template.key not in approved:
+            reason = f"The template {body.template} was changed since a second person approved the sequence."
+            return StepFailed(f"{reason} Publish the sequence again, then retry the step.")
         variables = {**orjson.loads(person.attributes), **person.start, **body.variables}
         if lacking := sorted(self._required[template.key] - variables.keys()):
             reason = f"The template {body.template} needs {', '.join(lacking)}, which the contact does not have."

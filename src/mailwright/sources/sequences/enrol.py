@@ -15,6 +15,7 @@ from mailwright.audience.segments import load_filters
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
+from mailwright.sources.send_approvals import PlannedSend, SendKind, end_approvals, find_refusal
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, find_sequence
@@ -81,8 +82,13 @@ class Enrolments:
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
             total = await _count(tx, wanted)
             allowed = await _count(tx, and_(wanted, eligible))
-            enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
-            await _record(tx, now, sequence, actor, "enrol", enrolled=enrolled)
+            planned = _planned(sequence, people, allowed)
+            if (refusal := await find_refusal(tx, now, planned, actor=actor)) is None:
+                enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
+                await end_approvals(tx, tenant_id, SendKind.ENROLMENT, sequence_id)
+                await _record(tx, now, sequence, actor, "enrol", enrolled=enrolled)
+        if refusal is not None:
+            raise refusal  # After the commit, which keeps the request for an approval.
         return EnrolResult(enrolled, allowed - enrolled, total - allowed, unknown)
 
     async def list_page(
@@ -135,6 +141,14 @@ class Enrolments:
                 raise NotFound("This person is not in the sequence.")
             await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
             await _record(tx, now, sequence, actor, "remove")
+
+
+def _planned(sequence: StoredSequence, people: People, recipients: int) -> PlannedSend:
+    """Return what a second person approves before many people enter at once."""
+    content: dict[str, Any] = {"sequence": sequence.name, "version": sequence.version}
+    content |= {"list": people.list_key, "segment": people.segment, "addresses": sorted(people.emails)}
+    subject, name = sequence.sequence_id, f"{sequence.name}: {recipients:,} people"
+    return PlannedSend(sequence.tenant_id, SendKind.ENROLMENT, subject, name, recipients, content)
 
 
 def enrolment_query() -> Select[Any]:

@@ -13,7 +13,9 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
 from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
+from mailwright.sources.send_approvals import SendKind, end_approvals
 from mailwright.sources.sequences import triggers
+from mailwright.sources.sequences.approval import require_publication
 from mailwright.sources.sequences.definition import Definition
 from mailwright.sources.sequences.enrol import Enrolments
 from mailwright.sources.sequences.explain import SequenceExplanations
@@ -159,9 +161,13 @@ class Sequences:
         actor: str,
     ) -> tuple[StoredSequence, MovePlan]:
         """Publish the draft and move everyone to it. The first publication starts the sequence."""
+        await self.preview_publish(tenant_id, sequence_id)  # Raises if nobody could approve the draft anyway.
+        checked, digest = await require_publication(self._database, self._clock, tenant_id, sequence_id, actor=actor)
         now = self._clock.now()
         async with self._database.write() as tx:
             sequence = await self._locked(tx, tenant_id, sequence_id, revision)
+            if sequence.revision != checked:
+                raise SequenceChanged(sequence.revision)
             is_first = sequence.status in (SequenceStatus.DRAFT, SequenceStatus.ARCHIVED)
             mine = select(sequence_enrolments.c.id).where(is_enrolled(sequence.id))
             # The order in which all code locks enrolments.
@@ -174,6 +180,7 @@ class Sequences:
             if is_new:
                 zone = await self._zone_of(tx, tenant_id)
                 await triggers.reset(tx, sequence.id, tenant_id, definition.trigger, now=now, zone=zone)
+            await end_approvals(tx, tenant_id, SendKind.SEQUENCE, sequence_id, but=digest)
             version = (sequence.version or 0) + 1
             await tx.execute(
                 insert(sequence_versions).values(

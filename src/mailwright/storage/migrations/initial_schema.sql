@@ -851,6 +851,27 @@ CREATE TABLE campaign_approvals (
 CREATE INDEX ix_campaign_approvals_campaign_key ON campaign_approvals (campaign_key, id);
 CREATE INDEX ix_campaign_approvals_tenant_id_status ON campaign_approvals (tenant_id, status);
 
+CREATE TABLE send_approvals (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  name TEXT NOT NULL,
+  status TEXT NOT NULL,
+  digest TEXT NOT NULL,
+  recipients INTEGER NOT NULL,
+  content TEXT NOT NULL,
+  requested_by TEXT NOT NULL,
+  requested_at BIGINT NOT NULL,
+  decided_by TEXT,
+  decided_at BIGINT,
+  comment TEXT,
+  notified TEXT,
+  CONSTRAINT pk_send_approvals PRIMARY KEY (id)
+);
+CREATE INDEX ix_send_approvals_tenant_id_kind_subject ON send_approvals (tenant_id, kind, subject);
+CREATE INDEX ix_send_approvals_tenant_id_status ON send_approvals (tenant_id, status);
+
 CREATE TABLE campaign_incidents (
   campaign_key BIGINT NOT NULL,
   kind TEXT NOT NULL,
@@ -1111,6 +1132,7 @@ CREATE TABLE campaign_runs (
   sender_rules TEXT,
   hold_reason TEXT,
   messages_after_key BIGINT DEFAULT 0 NOT NULL,
+  max_recipients INTEGER,
   CONSTRAINT pk_campaign_runs PRIMARY KEY (id),
   CONSTRAINT uq_campaign_runs_run_id UNIQUE (run_id),
   CONSTRAINT uq_campaign_runs_tenant_id_campaign_tag_send_batch_id UNIQUE (tenant_id, campaign_tag, send_batch_id)

@@ -9,6 +9,7 @@ from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Forbidden, Scope
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
+from mailwright.domain.errors import NotFound
 from mailwright.outbox import tenants
 from mailwright.schemas.approvals import (
     ApprovalRequest,
@@ -17,9 +18,11 @@ from mailwright.schemas.approvals import (
     ApprovalsResponse,
     CampaignPlanResponse,
     RejectionRequest,
+    SendApprovalResponse,
     approval_response,
     approvals_response,
     plan_response,
+    send_approval_response,
 )
 from mailwright.schemas.campaigns import CampaignRefused
 from mailwright.sources.api.validation import parse_strict
@@ -36,6 +39,11 @@ router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampai
 _PLAN = describe_responses({HTTPStatus.OK: CampaignPlanResponse}, HTTPStatus.NOT_FOUND)
 _DECISION = describe_responses(
     {HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+)
+
+
+_SEND = describe_responses(
+    {HTTPStatus.OK: SendApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
 )
 
 
@@ -114,9 +122,53 @@ async def change_rule(request: Request, engine: EngineDep, caller: CallerDep) ->
     return json_response(await _approvals(engine, caller))
 
 
+@router.get(
+    "/approvals/{approvalId}",
+    responses=describe_responses({HTTPStatus.OK: SendApprovalResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_send(approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show the request to approve an article, a mailout or a sequence, with what it covers."""
+    return json_response(
+        send_approval_response(await engine.send_approvals.find(caller.tenant_id, _approval_id(approvalId)))
+    )
+
+
+@router.post("/approvals/{approvalId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_SEND)
+async def approve_send(request: Request, approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Approve the content with this digest, as a signed-in user who did not request it."""
+    wanted = parse_strict(ApprovalRequest, await read_json(request))
+    return await _decide(engine, caller, approvalId, wanted, approves=True)
+
+
+@router.post("/approvals/{approvalId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_SEND)
+async def reject_send(request: Request, approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Reject the content with this digest, as a signed-in user. The comment says what has to change."""
+    wanted = parse_strict(RejectionRequest, await read_json(request))
+    return await _decide(engine, caller, approvalId, wanted, approves=False)
+
+
 async def _approvals(engine: Engine, caller: Caller) -> ApprovalsResponse:
     over = (await tenants.find(engine.database, caller.tenant)).approval_over
-    return approvals_response(over, await engine.campaign_approvals.list_waiting(caller.tenant_id))
+    waiting = await engine.campaign_approvals.list_waiting(caller.tenant_id)
+    return approvals_response(over, waiting, await engine.send_approvals.list_waiting(caller.tenant_id))
+
+
+async def _decide(
+    engine: Engine, caller: Caller, approval: str, wanted: ApprovalRequest | RejectionRequest, *, approves: bool
+) -> Response:
+    approval_id = _approval_id(approval)
+    await engine.send_approvals.find(caller.tenant_id, approval_id)
+    user = await _person(engine, caller)
+    decided = await engine.send_approvals.decide(
+        user, caller.tenant_id, approval_id, wanted.digest, approves=approves, comment=wanted.comment
+    )
+    return json_response(send_approval_response(decided))
+
+
+def _approval_id(text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise NotFound("There is no such approval.")
+    return int(text)
 
 
 async def _person(engine: Engine, caller: Caller) -> User:

@@ -11,11 +11,12 @@ from mailwright.audience.forms import FormCounts, SignUpForm
 from mailwright.schemas.forms import FormListResponse, FormRequest, FormResponse, form_response
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireDefaultSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/forms", tags=["forms"])
+router = APIRouter(prefix="/v1/forms", tags=["forms"], dependencies=[RequireDefaultSender])
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: FormListResponse}))

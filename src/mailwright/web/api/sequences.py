@@ -33,11 +33,12 @@ from mailwright.schemas.sequences import (
 )
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireDefaultSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/sequences", tags=["sequences"])
+router = APIRouter(prefix="/v1/sequences", tags=["sequences"], dependencies=[RequireDefaultSender])
 
 _CHANGE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS)
 

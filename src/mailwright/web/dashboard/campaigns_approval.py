@@ -1,9 +1,9 @@
 """The plan of a campaign, and the approval of a second person."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
@@ -23,19 +23,47 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
+ApprovalId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+
 
 @router.get("/approvals")
 async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     """List the campaigns that wait for an approval: first those that the visitor can decide about."""
     waiting = await engine.campaign_approvals.list_waiting(visitor.tenant_id)
     conflicts = await engine.campaign_approvals.find_conflicts(visitor.user, waiting)
+    sends = await engine.send_approvals.list_waiting(visitor.tenant_id)
+    blocked = [(each, await engine.send_approvals.find_conflict(visitor.user, each)) for each in sends]
     values: dict[str, Any] = {
         "own": [(each, None) for each in waiting if conflicts[each.campaign_id] is None],
         "others": [(each, conflicts[each.campaign_id]) for each in waiting if conflicts[each.campaign_id]],
+        "own_sends": [(each, None) for each, conflict in blocked if conflict is None],
+        "other_sends": [(each, conflict) for each, conflict in blocked if conflict is not None],
         "over": (await tenants.find(engine.database, visitor.tenant)).approval_over,
         "describe_actor": describe_actor,
     }
     return await page(request, visitor, "approvals.html", **values)
+
+
+@router.get("/approvals/{approval_id}")
+async def show_send(request: Request, engine: EngineDep, visitor: ViewerDep, approval_id: ApprovalId) -> Response:
+    """Show what an article, a mailout or a sequence sends, for an approver."""
+    return await _send_page(request, engine, visitor, approval_id)
+
+
+@router.post("/approvals/{approval_id}")
+async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, approval_id: ApprovalId) -> Response:
+    """Approve or reject what the page showed."""
+    form = await read_fields(request)
+    approves, to = _approves(form["decision"]), f"/approvals/{approval_id}"
+    try:
+        await engine.send_approvals.decide(
+            visitor.user, visitor.tenant_id, approval_id, form["digest"], approves=approves, comment=form["comment"]
+        )
+    except InvalidInput as error:
+        return await _send_page(request, engine, visitor, approval_id, error=error, comment=form["comment"])
+    except (NotPossibleNow, SecondPersonRequired) as error:
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, "Approved. It can be sent now." if approves else "Rejected.")
 
 
 @router.get("/campaigns/{campaign_id}/approval")
@@ -68,18 +96,45 @@ async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, camp
 async def decide(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     """Approve or reject the plan that the page showed."""
     form = await read_fields(request)
-    decision = form["decision"]
-    if decision not in ("approve", "reject"):
-        raise InvalidInput("choose whether to approve or to reject", field="decision")
-    decides = engine.campaign_approvals.approve if decision == "approve" else engine.campaign_approvals.reject
+    approves = _approves(form["decision"])
+    decides = engine.campaign_approvals.approve if approves else engine.campaign_approvals.reject
     try:
         await decides(visitor.user, visitor.tenant_id, campaign_id, form["digest"], form["comment"])
     except InvalidInput as error:
         return await _page(request, engine, visitor, campaign_id, error=error, comment=form["comment"])
     except (NotPossibleNow, SecondPersonRequired) as error:
         return redirect(request, f"/campaigns/{campaign_id}/approval", str(error), tone="bad")
-    words = "Campaign approved. It can start now." if decision == "approve" else "Campaign rejected."
+    words = "Campaign approved. It can start now." if approves else "Campaign rejected."
     return redirect(request, f"/campaigns/{campaign_id}/approval", words)
+
+
+def _approves(decision: str) -> bool:
+    if decision not in ("approve", "reject"):
+        raise InvalidInput("choose whether to approve or to reject", field="decision")
+    return decision == "approve"
+
+
+async def _send_page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    approval_id: int,
+    *,
+    error: MailwrightError | None = None,
+    comment: str = "",
+) -> Response:
+    approval = await engine.send_approvals.find(visitor.tenant_id, approval_id)
+    values: dict[str, Any] = {
+        "approval": approval,
+        "is_waiting": approval.status is ApprovalStatus.WAITING,
+        "conflict": await engine.send_approvals.find_conflict(visitor.user, approval),
+        "tolerance": TOLERANCE_PERCENT,
+        "describe_actor": describe_actor,
+        "errors": field_errors(error) if error is not None else Errors(),
+        "comment": comment,
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "approval.html", status=status, **values)
 
 
 async def _page(

@@ -1,0 +1,256 @@
+"""Approvals of sends that are not campaigns: article runs, mailouts, and sequences with the people who enter them.
+
+An attempt to send to more recipients than the tenant allows without an approval requests one, and succeeds when it is
+repeated after a second person has approved it. An approval covers exactly the content that it shows, and
+the number of recipients with the tolerance of campaigns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from sqlalchemy import insert, select, update
+
+from mailwright.access.roles import Role
+from mailwright.access.users import User
+from mailwright.domain.approval import ApprovalStatus, max_recipients
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.outbox import audit_log
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.campaigns.approval_people import names_of, people_behind
+from mailwright.sources.campaigns.approvals import MAX_COMMENT, SecondPersonRequired
+from mailwright.sources.campaigns.digests import hash_value
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.tables import send_approvals, tenants
+
+_a = send_approvals.c
+
+
+class ApprovalRejected(AwaitsApproval):
+    """A second person rejected this."""
+
+
+class SendKind(StrEnum):
+    ARTICLE = "article"
+    MAILOUT = "mailout"
+    SEQUENCE = "sequence"  # the publication of a version
+    ENROLMENT = "enrolment"  # of many people in a sequence at once
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSend:
+    """What somebody wants to send. A later attempt with the same subject is the same send."""
+
+    tenant_id: int
+    kind: SendKind
+    subject: str
+    name: str
+    recipients: int
+    content: Mapping[str, Any]  # what the approver sees and signs
+
+    @property
+    def digest(self) -> str:
+        return hash_value([self.kind, self.subject, self.content])
+
+
+@dataclass(frozen=True, slots=True)
+class SendApproval:
+    id: int
+    tenant_id: int
+    kind: SendKind
+    subject: str
+    name: str
+    status: ApprovalStatus
+    digest: str
+    recipients: int
+    content: dict[str, Any]
+    requested_by: str
+    requested_at: Instant
+    decided_by: str | None
+    decided_at: Instant | None
+    comment: str | None
+
+    def covers(self, planned: PlannedSend) -> bool:
+        return self.digest == planned.digest and planned.recipients <= max_recipients(self.recipients)
+
+
+async def find_limit(tx: Transaction, tenant_id: int) -> int | None:
+    """Return the largest number of recipients without an approval; None if none is ever needed."""
+    [row] = await tx.execute(select(tenants.c.approval_over).where(tenants.c.id == tenant_id))
+    return None if row.approval_over is None else int(row.approval_over)
+
+
+async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, actor: str) -> AwaitsApproval | None:
+    """Return the error that says why the send must wait; None if it may begin. If necessary, request the approval.
+
+    Once requested, the same send needs the approval, even if the tenant requires none any more.
+    """
+    newest = await _find_newest(tx, planned)
+    if newest is not None and newest.covers(planned):
+        match newest.status:
+            case ApprovalStatus.APPROVED:
+                return None
+            case ApprovalStatus.REJECTED:
+                why = f": {newest.comment}" if newest.comment else ""
+                text = f"{newest.decided_by} rejected this {planned.kind}{why}. Change it, and send it again."
+                return ApprovalRejected(text)
+            case ApprovalStatus.WAITING:
+                requester = audit_log.describe_actor(newest.requested_by)
+                text = f"This {planned.kind} waits for the approval of a second person, which {requester} requested."
+                return AwaitsApproval(text)
+            case _:
+                pass
+    over = await find_limit(tx, planned.tenant_id)
+    if over is None or planned.recipients <= over:
+        return None
+    await _request(tx, now, planned, actor)
+    return AwaitsApproval(
+        f"This {planned.kind} can reach {planned.recipients:,} people, and a second person must approve what reaches "
+        f"more than {over:,}. The approval is requested now. Try again when it is given."
+    )
+
+
+async def require_approval(database: Database, clock: Clock, planned: PlannedSend, *, actor: str) -> None:
+    """Raise unless the send may begin. The request for its approval is stored nevertheless."""
+    async with database.write() as tx:
+        refusal = await find_refusal(tx, clock.now(), planned, actor=actor)
+    if refusal is not None:
+        raise refusal
+
+
+async def is_waiting(tx: Transaction, tenant_id: int, kind: SendKind, subject: str) -> bool:
+    """Return whether nobody has decided about a send yet."""
+    waiting = (_a.kind == kind, _a.subject == subject, _a.status == ApprovalStatus.WAITING)
+    return bool(await tx.execute(select(_a.id).where(_a.tenant_id == tenant_id, *waiting)))
+
+
+async def find_approved(tx: Transaction, tenant_id: int, kind: SendKind, subject: str) -> SendApproval | None:
+    """Return the approval of a send that was given last."""
+    approved = (_a.kind == kind, _a.subject == subject, _a.status == ApprovalStatus.APPROVED)
+    query = select(send_approvals).where(_a.tenant_id == tenant_id, *approved).order_by(_a.id.desc()).limit(1)
+    rows = await tx.execute(query)
+    return _approval(rows[0]) if rows else None
+
+
+async def end_approvals(tx: Transaction, tenant_id: int, kind: SendKind, subject: str, *, but: str = "") -> None:
+    """End the approvals of a send, but not the one of the digest `but`, so that they allow no second one."""
+    same = (_a.tenant_id == tenant_id, _a.kind == kind, _a.subject == subject)
+    approved = (*same, _a.status == ApprovalStatus.APPROVED, _a.digest != but)
+    await tx.execute(update(send_approvals).where(*approved).values(status=ApprovalStatus.REPLACED))
+
+
+class SendApprovals:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def list_waiting(self, tenant_id: int) -> list[SendApproval]:
+        """Return the sends of a tenant that wait for a decision, oldest request first."""
+        waiting = (_a.tenant_id == tenant_id, _a.status == ApprovalStatus.WAITING)
+        async with self._database.read() as tx:
+            return [_approval(row) for row in await tx.execute(select(send_approvals).where(*waiting).order_by(_a.id))]
+
+    async def find(self, tenant_id: int, approval_id: int) -> SendApproval:
+        async with self._database.read() as tx:
+            return await _find(tx, tenant_id, approval_id)
+
+    async def find_conflict(self, user: User, approval: SendApproval) -> str | None:
+        """Return why a user cannot decide about a send, or None."""
+        async with self._database.read() as tx:
+            return await _conflict(tx, user, approval)
+
+    async def decide(
+        self, user: User, tenant_id: int, approval_id: int, digest: str, *, approves: bool, comment: str = ""
+    ) -> SendApproval:
+        """Approve or reject the send with this digest. A rejection needs a comment."""
+        said = comment.strip()
+        if not approves and not said:
+            raise InvalidInput("say what has to change", field="comment")
+        if len(said) > MAX_COMMENT:
+            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="comment")
+        now = self._clock.now()
+        async with self._database.write() as tx:
+            found = await _find(tx, tenant_id, approval_id, for_update=True)
+            if found.status is not ApprovalStatus.WAITING:
+                raise NotPossibleNow("This does not wait for an approval. Somebody changed it or decided meanwhile.")
+            if found.digest != digest:
+                raise NotPossibleNow("Another plan was requested since you opened this one. Check the new plan.")
+            if approves and (conflict := await _conflict(tx, user, found)):
+                raise SecondPersonRequired(conflict)
+            status = ApprovalStatus.APPROVED if approves else ApprovalStatus.REJECTED
+            await _change(tx, found.id, status=status, decided_by=user.login, decided_at=now, comment=said or None)
+            await _record(tx, now, "approve" if approves else "reject", user.login, found, comment=said or None)
+            return await _find(tx, tenant_id, approval_id)
+
+
+async def _find_newest(tx: Transaction, planned: PlannedSend) -> SendApproval | None:
+    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
+    rows = await tx.execute(select(send_approvals).where(*same).order_by(_a.id.desc()).limit(1))
+    return _approval(rows[0]) if rows else None
+
+
+async def _request(tx: Transaction, now: Instant, planned: PlannedSend, actor: str) -> None:
+    """Store a request, which replaces an earlier one of the same send."""
+    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
+    # One process at a time, so that only one request waits.
+    await tx.execute(select(tenants.c.id).where(tenants.c.id == planned.tenant_id).with_for_update())
+    earlier = (*same, _a.status == ApprovalStatus.WAITING)
+    await tx.execute(update(send_approvals).where(*earlier).values(status=ApprovalStatus.REPLACED))
+    values = {
+        "tenant_id": planned.tenant_id,
+        "kind": planned.kind,
+        "subject": planned.subject,
+        "name": planned.name,
+        "status": ApprovalStatus.WAITING,
+        "digest": planned.digest,
+        "recipients": planned.recipients,
+        "content": orjson.dumps(planned.content).decode(),
+        "requested_by": actor,
+        "requested_at": now,
+    }
+    rows = await tx.execute(insert(send_approvals).values(**values).returning(send_approvals))
+    await _record(tx, now, "request", actor, _approval(rows[0]))
+
+
+async def _find(tx: Transaction, tenant_id: int, approval_id: int, *, for_update: bool = False) -> SendApproval:
+    query = select(send_approvals).where(_a.id == approval_id, _a.tenant_id == tenant_id)
+    rows = await tx.execute(query.with_for_update() if for_update else query)
+    if not rows:
+        raise NotFound("There is no such approval.")
+    return _approval(rows[0])
+
+
+async def _change(tx: Transaction, approval_id: int, **values: Any) -> None:
+    await tx.execute(update(send_approvals).where(_a.id == approval_id).values(**values))
+
+
+async def _conflict(tx: Transaction, user: User, approval: SendApproval) -> str | None:
+    if not user.role.allows(Role.EDITOR):
+        return f"Your role {user.role} cannot approve anything."
+    if names_of(user.login, user.email) & await people_behind(tx, approval.tenant_id, approval.requested_by):
+        return f"Another person must approve this {approval.kind}, because you requested the approval."
+    return None
+
+
+async def _record(
+    tx: Transaction, now: Instant, action: str, actor: str, approval: SendApproval, **detail: Any
+) -> None:
+    shown = {"kind": approval.kind, "name": approval.name, "recipients": approval.recipients, "digest": approval.digest}
+    await audit_log.record(
+        tx,
+        now,
+        actor=actor,
+        action=f"approval.{action}",
+        subject=approval.subject,
+        tenant_id=approval.tenant_id,
+        detail={**shown, **detail},
+    )
+
+
+def _approval(row: Any) -> SendApproval:
+    values = {name: getattr(row, name) for name in SendApproval.__slots__}
+    kinds = {"kind": SendKind(row.kind), "status": ApprovalStatus(row.status)}
+    return SendApproval(**{**values, **kinds, "content": orjson.loads(row.content)})

@@ -1,0 +1,193 @@
+"""Articles, mailouts and sequences that reach many people need the approval of a second person, like campaigns."""
+
+import pytest
+from sqlalchemy import select
+
+from mailwright.access.roles import Role
+from mailwright.access.users import User
+from mailwright.app.system_emails import render_branded
+from mailwright.app.wiring import Engine
+from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.outbox import tenants
+from mailwright.sources.articles.enqueue import ArticleScheduler
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.campaigns.approval_notices import ApprovalNotices
+from mailwright.sources.campaigns.approvals import SecondPersonRequired
+from mailwright.sources.send_approvals import SendApproval
+from mailwright.storage.tables import campaign_runs, messages
+from tests.articles import KEY, US, a_recipient, a_slice, begin, the_slices, two_recipients, write_slices
+from tests.builders import DEFAULT_TENANT, Bench, a_tenant
+from tests.conftest import DatabaseAddress
+from tests.mailouts import a_mailout_bench
+from tests.sequences import WELCOME, SequenceBench, a_document, an_email
+
+PASSWORD = "correct horse battery staple"
+EMAILS = ("ada@example.com", "bob@example.com", "cleo@example.com")
+
+
+async def require(engine: Engine, over: int | None) -> None:
+    await tenants.change(engine.database, tenants.DEFAULT, actor="admin", clock=engine.clock, approval_over=over)
+
+
+async def a_person(engine: Engine, login: str) -> User:
+    return await engine.users.create(login, PASSWORD, Role.EDITOR, tenant_id=DEFAULT_TENANT, actor="admin")
+
+
+async def decide(engine: Engine, user: User, *, approves: bool = True, comment: str = "") -> SendApproval:
+    """Decide about the only send that waits."""
+    [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    return await engine.send_approvals.decide(
+        user, DEFAULT_TENANT, waiting.id, waiting.digest, approves=approves, comment=comment
+    )
+
+
+async def sent_to(engine: Engine) -> list[str]:
+    async with engine.database.read() as tx:
+        rows = await tx.execute(select(messages.c.to_email).order_by(messages.c.to_email))
+    return [row.to_email for row in rows]
+
+
+async def enqueue_article(bench: Bench) -> None:
+    scheduler = ArticleScheduler(bench.database, bench.clock, bench.engine.templates)
+    while await scheduler.tick():
+        pass
+
+
+@pytest.mark.promise("second-person")
+async def test_article_to_many_needs_a_second_person(bench: Bench) -> None:
+    engine = bench.engine
+    await write_slices(bench, *the_slices())
+    await two_recipients(bench)
+    await require(engine, 1)
+    bea = await a_person(engine, "bea")
+    for _ in range(2):  # A repeated attempt does not request it twice.
+        with pytest.raises(AwaitsApproval):
+            await begin(bench)
+    [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    assert (waiting.recipients, waiting.kind) == (2, "article")
+    await require(engine, None)  # A changed rule releases nothing.
+    with pytest.raises(AwaitsApproval):
+        await begin(bench)
+    await require(engine, 1)
+    await decide(engine, bea)
+    assert (await begin(bench)).max_recipients == 2
+    await enqueue_article(bench)
+    assert len(await sent_to(engine)) == 2
+
+
+async def test_changed_article_needs_another_approval(bench: Bench) -> None:
+    engine = bench.engine
+    await write_slices(bench, *the_slices())
+    await two_recipients(bench)
+    await require(engine, 1)
+    bea = await a_person(engine, "bea")
+    with pytest.raises(AwaitsApproval):
+        await begin(bench)
+    await decide(engine, bea, approves=False, comment="Not today")
+    with pytest.raises(AwaitsApproval, match="bea rejected this article: Not today"):
+        await begin(bench)
+    await write_slices(bench, a_slice(body_md="Other words."))
+    with pytest.raises(AwaitsApproval, match="The approval is requested now"):
+        await begin(bench)
+    await decide(engine, bea)
+    assert (await begin(bench)).article_key == KEY
+
+
+async def test_article_ends_when_its_audience_outgrows_the_approval(bench: Bench) -> None:
+    engine = bench.engine
+    await write_slices(bench, *the_slices())
+    await two_recipients(bench)
+    await require(engine, 2)
+    run = await begin(bench)
+    for number in range(3):
+        await a_recipient(bench, f"new{number}@example.com", US)
+    await enqueue_article(bench)
+    async with engine.database.read() as tx:
+        [row] = await tx.execute(select(campaign_runs.c.failure).where(campaign_runs.c.id == run.id))
+    assert "grown beyond the 2 recipients" in row.failure
+    assert await sent_to(engine) == []
+
+
+@pytest.mark.promise("second-person")
+async def test_sequence_for_many_is_published_by_two_people(bench: Bench) -> None:
+    sequences, engine = SequenceBench(bench), bench.engine
+    await sequences.people(*EMAILS)
+    await require(engine, 2)
+    bea = await a_person(engine, "bea")
+    with pytest.raises(AwaitsApproval, match="can reach 3 people"):
+        await sequences.start(an_email(), an_email("second"))
+    [made] = await engine.sequences.list_all(DEFAULT_TENANT)
+    approved = await decide(engine, bea)
+    assert approved.content["subjects"] == {WELCOME: ["Welcome"]}
+    await engine.sequences.edit(DEFAULT_TENANT, made.sequence_id, a_document(an_email()), revision=None, actor="ada")
+    with pytest.raises(AwaitsApproval):  # The approval covers the draft that was shown.
+        await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+    await decide(engine, bea)
+    await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+    with pytest.raises(AwaitsApproval):
+        await sequences.enrol(made.sequence_id, *EMAILS)
+    assert (await sequences.enrol(made.sequence_id, EMAILS[0])).enrolled == 1
+    await engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Buy now", html="<p>Other</p>", text=None)
+    await sequences.run()
+    assert await sent_to(engine) == []  # A changed template is not what was approved.
+    with pytest.raises(AwaitsApproval):
+        await sequences.enrol(made.sequence_id, *EMAILS)
+    await decide(engine, bea)
+    assert (await sequences.enrol(made.sequence_id, *EMAILS)).enrolled == 2
+    with pytest.raises(AwaitsApproval):  # An approval of an enrolment works once.
+        await sequences.enrol(made.sequence_id, *EMAILS)
+    with pytest.raises(AwaitsApproval):
+        await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+
+
+async def test_requester_and_other_tenants_cannot_decide(bench: Bench, clock: ManualClock) -> None:
+    sequences, engine = SequenceBench(bench), bench.engine
+    await sequences.people(*EMAILS)
+    await require(engine, 0)
+    ada, bea = await a_person(engine, "ada"), await a_person(engine, "bea")
+    await engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Welcome", html="<p>Hello</p>", text=None)
+    made = await engine.sequences.create(DEFAULT_TENANT, a_document(), actor="ada")
+    with pytest.raises(AwaitsApproval):
+        await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+    [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    with pytest.raises(SecondPersonRequired):
+        await decide(engine, ada)
+    other = await a_tenant(engine.database, "acme")
+    assert await engine.send_approvals.list_waiting(other) == []
+    with pytest.raises(NotFound):
+        await engine.send_approvals.decide(bea, other, waiting.id, waiting.digest, approves=True)
+    with pytest.raises(NotPossibleNow):
+        await engine.send_approvals.decide(bea, DEFAULT_TENANT, waiting.id, "0" * 24, approves=True)
+    await engine.users.change_email("bea", "bea@example.com", actor="admin")
+    notices = ApprovalNotices(engine.database, clock, public_url="https://mail.example", render=render_branded)
+    for _ in range(2):
+        await notices.send()
+    assert await sent_to(engine) == ["bea@example.com"]
+
+
+@pytest.mark.promise("second-person")
+async def test_mailout_to_many_waits_for_a_second_person(engine: DatabaseAddress) -> None:
+    async with a_mailout_bench(engine.url) as bench:
+        installation = bench.bench.engine
+        await require(installation, 1)
+        bea = await a_person(installation, "bea")
+        bench.subscribe(*EMAILS)
+        run = await bench.send(bench.page())
+        await bench.work()
+        waiting = await bench.find(run)
+        assert waiting.delay is not None
+        assert waiting.delay.code == "AWAITS_APPROVAL"
+        approval = await decide(installation, bea)
+        assert (approval.kind, approval.recipients) == ("mailout", 3)
+        assert "text" in approval.content
+        bench.clock.advance(HOUR)
+        await bench.finish(await bench.find(run))
+        assert bench.reached == sorted(EMAILS)
+        other = await bench.send(bench.page())
+        await bench.work()
+        await decide(installation, bea, approves=False, comment="Wrong week")
+        bench.clock.advance(HOUR)
+        await bench.work()
+        refused = await bench.find(other)
+        assert (refused.status, refused.error_code) == ("refused", "approval_rejected")
