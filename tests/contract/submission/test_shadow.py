@@ -293,6 +293,12 @@ async def test_extensions_are_those_of_the_relay(database: Database, clock: Manu
         await client.reply()
         offered = {line[4:] for line in (await client.ask("EHLO a.example.com\r\n")).splitlines()[1:]}
         writer.close()
+        async with a_dialogue(shadow) as client:
+            await client.say("MAIL FROM:<shop@example.com>", "RCPT TO:<ada@example.com>")
+            # The relay would read the content as commands.
+            assert (await client.ask(b"BDAT 12 LAST\r\nNOOP\r\nNOOP\r\n")).startswith("502 5.5.1")
+            assert (await pass_on(client)).startswith("250")
+    assert [email.data for email in relay.emails] == [EMAIL + b".\r\n"]
     assert offered == {"8BITMIME", "SIZE 1000", "PIPELINING", "AUTH PLAIN LOGIN"}
 
 

@@ -41,6 +41,10 @@ class Relay:
         self._asked_at = self._clock.now()
         return RelaySession(conversation)
 
+    def offers(self, extension: str) -> bool:
+        """Return whether the relay offered an extension when it was last asked."""
+        return self._features is not None and extension in self._features.offered
+
     async def extensions(self, hostname: str, max_bytes: int) -> list[str]:
         """Return the extensions that the client can use, from a recent connection if there was one."""
         if self._features is None or self._clock.now() - self._asked_at >= EXTENSIONS_TIME:

@@ -22,6 +22,7 @@ log = logger(__name__)
 
 _PATH: Final = re.compile(r"(?:FROM|TO):[ \t]*<([^>]*)>.*", re.IGNORECASE)
 _UNREACHABLE: Final = reply(451, "4.4.1", "The relay cannot be reached now; try again in a moment")
+_NO_CHUNKING: Final = reply(502, "5.5.1", "The relay does not support BDAT; use DATA")
 _LOST: Final = reply(421, "4.4.2", "The relay ended the connection; it is not known whether it has the email")
 
 
@@ -98,6 +99,13 @@ class ShadowSession(SubmissionSession):
         step = super()._data(argument)
         return self._passing(self._exchange(SmtpPhase.DATA, b"DATA")) if step.then is Next.DATA else step
 
+    def _chunk(self, argument: str) -> Step:
+        """Refuse chunks that the relay does not support: it would read their content as commands."""
+        step = super()._chunk(argument)
+        if step.then is Next.CHUNK and not self._relay.offers("CHUNKING"):
+            self.draft.chunk_refusal = self.draft.chunk_refusal or _NO_CHUNKING
+        return step
+
     def _abort(self, argument: str) -> Step:
         if argument:
             return Step(replies.NO_ARGUMENT)
@@ -160,6 +168,7 @@ class ShadowSession(SubmissionSession):
         "MAIL": _mail,
         "RCPT": _recipient,
         "DATA": _data,
+        "BDAT": _chunk,
         "RSET": _abort,
         "QUIT": _quit,
     }
