@@ -36,16 +36,16 @@ PHPMAILER = """
 require '/usr/share/php/libphp-phpmailer/autoload.php';
 [$port, $tlsPort, $key] = array_slice($argv, 1);
 foreach ([['', $port], ['tls', $port], ['ssl', $tlsPort]] as [$secure, $at]) {
-  $mail = new PHPMailer\\PHPMailer\\PHPMailer(true);
-  $mail->isSMTP();
-  [$mail->Host, $mail->Port, $mail->SMTPSecure, $mail->SMTPAutoTLS] = ['127.0.0.1', $at, $secure, false];
-  [$mail->SMTPAuth, $mail->Username, $mail->Password] = [true, 'apikey', $key];
-  $mail->SMTPOptions = ['ssl' => ['verify_peer' => false, 'verify_peer_name' => false]];
-  $mail->setFrom('shop@example.com', 'Shop');
-  $mail->addAddress('ada@example.com');
-  $mail->addBCC('bob@example.com');
-  [$mail->Subject, $mail->Body] = ['Hello', ".dot\\n.."];
-  $mail->send();
+  $email = new PHPMailer\\PHPMailer\\PHPMailer(true);
+  $email->isSMTP();
+  [$email->Host, $email->Port, $email->SMTPSecure, $email->SMTPAutoTLS] = ['127.0.0.1', $at, $secure, false];
+  [$email->SMTPAuth, $email->Username, $email->Password] = [true, 'apikey', $key];
+  $email->SMTPOptions = ['ssl' => ['verify_peer' => false, 'verify_peer_name' => false]];
+  $email->setFrom('shop@example.com', 'Shop');
+  $email->addAddress('ada@example.com');
+  $email->addBCC('bob@example.com');
+  [$email->Subject, $email->Body] = ['Hello', ".dot\\n.."];
+  $email->send();
 }
 """
 
