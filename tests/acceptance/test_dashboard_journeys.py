@@ -58,6 +58,7 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("link", name="Campaigns").click()
         page.get_by_role("link", name="Create campaign").click()
         page.get_by_label("Name", exact=True).fill("First newsletter")
+        expect(page.get_by_role("button", name="Insert a variable into the subject").first).to_be_visible()
         page.get_by_role("textbox", name="Subject").fill("News for {{ city }}")
         page.get_by_role("button", name=re.compile("^Newsletter")).click()
         expect(page.locator("#composer")).to_have_attribute("data-ready", "yes")

@@ -16,11 +16,13 @@ function enhance(input) {
   const host = h("div", { class: "c-line-input", "data-placeholder": input.placeholder });
   const add = iconButton("variable", `Insert a variable into the ${label.firstChild.textContent.trim().toLowerCase()}`, pick);
   input.after(h("div", { class: "c-line-field is-field" }, host, add));
+  const isFocused = document.activeElement === input;
   input.hidden = true;
   const line = new Line(host, { label, maxLength: input.maxLength > 0 ? input.maxLength : 2_000, onChange: write, onEnter: () => input.form.querySelector("[type=submit], button:not([type])").click() });
   for (const name of ["aria-describedby", "aria-invalid"]) if (input.hasAttribute(name)) line.view.dom.setAttribute(name, input.getAttribute(name));
   line.show(input.value);
   input.editor = line;
+  if (isFocused) line.focus();
 
   function write(text) {
     input.value = text;

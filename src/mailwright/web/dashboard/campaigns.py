@@ -15,7 +15,7 @@ from mailwright.audience import lists, segments
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
 from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction, CampaignStatus, QueueStatus
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import parse_time
@@ -244,9 +244,11 @@ async def check(
         )
 
     examined, foreseen = await result_cache_of(request).get(("preflight", campaign.key, campaign.updated_at), ask)
+    course = next(each for each in foreseen.campaigns if each.campaign_id == DRAFT_ID)
     values: dict[str, Any] = {
         "examined": examined,
-        "course": next(each for each in foreseen.campaigns if each.campaign_id == DRAFT_ID),
+        "course": course,
+        "ends_soon": course.finishes_at is not None and course.finishes_at < engine.clock.now() + MINUTE,
         "workers": foreseen.workers,
         "fixes": [_fix(campaign, each.field, each.code, each.locale) for each in examined.problems],
         "warning_fixes": [
