@@ -23,6 +23,7 @@ from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
 from mailwright.outbox.recorded_facts import find_backup, growth_per_day, load_sizes
 from mailwright.outbox.retention_rules import list_rules
+from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.sending_hold import SendingHold, find_hold
 from mailwright.outbox.tallies import load_buckets
 from mailwright.outbox.workers import WorkerPresence, list_present
@@ -91,6 +92,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *[each async for each in _rejections(database, now)],
         *_backup(facts, now),
         *[each async for each in _retention(database, now)],
+        *[each async for each in _sender_domains(database)],
     ]
     order = list(Verdict)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
@@ -340,6 +342,19 @@ async def _retention(database: Database, now: Instant) -> AsyncIterator[Finding]
         yield Finding("retention", Verdict.WARNING, f"no complete pass over {kinds} in 2 days", advice, since=since)
     else:
         yield ok("retention", f"{len(rules)} {'rule is' if len(rules) == 1 else 'rules are'} on")
+
+
+async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
+    """Report domains that are signed with keys that receivers cannot find. Nothing if there are no domains."""
+    async with database.read() as tx:
+        verified = [each for each in await list_domains(tx, None) if each.is_verified]
+    lost = [each.domain for each in verified if each.lacks_signing_records]
+    if lost:
+        shown = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+        advice = f"publish the DKIM records again; `mailwright domain check {lost[0]}` names them"
+        yield Finding("domains", Verdict.PROBLEM, f"the DKIM records of {shown} are gone or changed", advice)
+    elif verified:
+        yield ok("domains", f"{len(verified)} verified, and their DKIM records are published")
 
 
 def _day(instant: Instant) -> str:

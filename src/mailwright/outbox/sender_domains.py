@@ -74,6 +74,13 @@ class SenderDomain:
         return self.is_verified and bool(keys_in(self.keys, KeyState.NEW))
 
     @property
+    def lacks_signing_records(self) -> bool:
+        """Whether the last check found that a key that signs is no longer published."""
+        signing = {key.record for key in keys_in(self.keys, KeyState.ACTIVE)}
+        gone = (DnsState.MISSING, DnsState.WRONG)
+        return any(each.record.value in signing and each.state in gone for each in self.results)
+
+    @property
     def missing(self) -> str:
         """What prevents that the domain is verified, as the end of a sentence."""
         unmet = [each for each in self.results if each.record.is_required and each.state is not DnsState.OK]

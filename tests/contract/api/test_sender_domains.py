@@ -8,6 +8,7 @@ import pytest
 
 from mailwright.access.roles import Role
 from mailwright.app.sender_domains import SenderDomainService
+from mailwright.checks.health import check_health
 from mailwright.content.dkim_key import new_private_key
 from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.dkim_rotation import KEPT_FOR, KeyState, keys_in
@@ -223,6 +224,21 @@ async def test_old_keys_sign_until_new_records_are_visible(domains: Domains, clo
     assert [key.selector for key in retired] == old
     assert {key.private_key for key in retired} == {None}
     assert {key.removable_at for key in retired} == {clock.now() + KEPT_FOR}
+
+
+async def test_lost_dkim_records_are_a_problem_of_health(domains: Domains) -> None:
+    await domains.verified(domains.acme, ACME)
+    bench = domains.bench
+
+    async def found() -> str:
+        findings = await check_health(bench.engine.settings, bench.database, bench.clock)
+        [finding] = [each for each in findings if each.name == "domains"]
+        return f"{finding.verdict.value}: {finding.summary}"
+
+    assert await found() == "ok: 1 verified, and their DKIM records are published"
+    domains.dns.zone.clear()
+    assert (await domains.check(domains.acme, ACME)).is_verified
+    assert await found() == f"problem: the DKIM records of {ACME} are gone or changed"
 
 
 async def test_forced_rotation_signs_with_new_keys_at_once(domains: Domains) -> None:
