@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from mailwright.access.roles import Role
 from mailwright.domain.clock import DAY, ManualClock
+from mailwright.domain.retention import RetentionKind
 from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log
 from mailwright.web.session import FORM_HEADER, form_token
@@ -25,9 +26,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 async def test_all_kinds_are_off_at_first(api: Api) -> None:
     rules = (await api.client.get(ROUTE)).json()["rules"]
-    assert {rule["kind"]: rule["days"] for rule in rules} == dict.fromkeys(
-        ("bodies", "events", "messages", "reports", "audit-log", "imports", "contact-events", "shadow", "dmarc")
-    )
+    assert {rule["kind"]: rule["days"] for rule in rules} == dict.fromkeys(kind.value for kind in RetentionKind)
 
 
 async def test_rule_is_set_changed_and_removed(api: Api) -> None:
