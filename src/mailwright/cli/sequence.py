@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
+from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, Yes, confirm, group
 from mailwright.cli.output import clock_time, display, out, print_json, print_rows
@@ -19,6 +20,7 @@ from mailwright.schemas.sequences import (
     SequencePublishResponse,
     enrolment_response,
     publish_response,
+    ready_list_response,
     rehearsal_response,
     run_list_response,
     sequence_detail_response,
@@ -26,6 +28,7 @@ from mailwright.schemas.sequences import (
 )
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
+from mailwright.sources.sequences.ready import ReadySequences, list_ready
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import Sequences
 
@@ -57,8 +60,16 @@ def _run(tenant: str, reference: str, work: Callable[[Sequences, int, str], Awai
 
 
 @app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
+def list_command(
+    *,
+    ready: Annotated[bool, typer.Option("--ready", help="List the ready-made sequences instead.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
     """List a tenant's sequences, newest first."""
+    if ready:
+        _list_ready(as_json=as_json)
+        return
 
     async def work(at: Installation) -> Any:
         return await _sequences(at).list_all((await find_tenant(at, tenant)).id)
@@ -72,12 +83,35 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
 
 @app.command()
-def create(document: Document, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """Create a draft from a document. Nobody enters it before it is published."""
-    given = _parsed(document)
+def create(
+    document: Annotated[
+        typer.FileText | None,
+        typer.Argument(
+            metavar="[FILE]", help="The document as JSON; - reads stdin.", encoding="utf-8", show_default=False
+        ),
+    ] = None,
+    *,
+    ready: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A ready-made sequence with its templates, see list --ready."),
+    ] = None,
+    list_key: Annotated[
+        str | None, typer.Option("--list", metavar="LIST", help="The list of the ready-made sequence.")
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Create a draft from a document or a ready-made sequence. Nobody enters it before it is published."""
+    if (document is None) == (ready is None):
+        raise InvalidInput("Name a FILE or a ready-made sequence with --ready, not both.", field="FILE")
+    given = None if document is None else _parsed(document)
 
     async def work(at: Installation) -> Any:
-        return await _sequences(at).create((await find_tenant(at, tenant)).id, given, actor=CONSOLE)
+        owner, sequences = await find_tenant(at, tenant), _sequences(at)
+        if ready is None:
+            return await sequences.create(owner.id, given, actor=CONSOLE)
+        copies = ReadySequences(at.database, at.clock, make_templates(at.settings, at.database, at.clock), sequences)
+        return await copies.create(owner.id, ready, list_key=list_key, actor=CONSOLE)
 
     created = run(work, creates=True)
     if as_json:
@@ -85,6 +119,14 @@ def create(document: Document, tenant: Tenant = tenants.DEFAULT, as_json: Json =
         return
     out.print(f"Created the draft {created.name} ({created.sequence_id}).", markup=False)
     out.print(f'Publish it with: mailwright sequence publish "{created.name}"', markup=False)
+
+
+def _list_ready(*, as_json: bool) -> None:
+    if as_json:
+        print_json([each.to_dict() for each in ready_list_response().sequences])
+        return
+    rows = ((each.name, each.title, each.description) for each in list_ready())
+    print_rows(("Name!", "Title", "Description"), rows, nothing="")
 
 
 @app.command()

@@ -18,6 +18,7 @@ from mailwright.demo.mailouts import load_mailout
 from mailwright.demo.newsletter import load_newsletter
 from mailwright.demo.notifications import load_notifications, record_notifications
 from mailwright.demo.outcomes import load_outcomes, report_outcomes
+from mailwright.demo.sequences import load_sequence
 from mailwright.domain.clock import DAY, HOUR, Instant, isoformat
 from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.ids import uuid7
@@ -115,6 +116,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
     await load_contact_events(engine, Caller(shop.id, shop.name))
     await load_campaigns(engine, shop.id, moves=moves)
+    await load_sequence(engine, shop.id)
     await load_images(engine, shop.id)
     await load_newsletter(engine, shop.id)
     await load_article(engine, shop.id)

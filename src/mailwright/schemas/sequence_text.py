@@ -65,6 +65,11 @@ def step_text(step: StepRecord) -> str:
     return outcome if step.message_status is None else f"{outcome}, {step.message_status}"
 
 
+def end_reason_text(reason: str | None) -> str:
+    """Return why a run ended, as part of a sentence."""
+    return _END_REASONS.get(reason or "removed", str(reason))
+
+
 def _never_entered(run: RunExplanation) -> str:
     sentences = ["They have not entered this sequence."]
     if run.status is SequenceStatus.DRAFT:
@@ -85,7 +90,7 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
     match run.state:
         case RunState.ENDED:
             at = "an unknown time" if run.ended_at is None else time_text(run.ended_at, now, zone)
-            return f"It ended at {at} because {_END_REASONS[run.end_reason or 'removed']}."
+            return f"It ended at {at} because {end_reason_text(run.end_reason)}."
         case RunState.FAILED:
             return f"The step {step} failed: {run.failure} Retry or skip it."
         case RunState.PAUSED:

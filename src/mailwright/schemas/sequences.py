@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, tzinfo
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mailwright.domain.clock import Instant
 from mailwright.schemas.base import ResponseModel, Time, extend
@@ -15,6 +15,7 @@ from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.explain import RunExplanation
 from mailwright.sources.sequences.overdue import MAX_SPREAD_HOURS, Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import AffectedPerson, MovePlan
+from mailwright.sources.sequences.ready import list_ready
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import SequenceCounts
@@ -24,14 +25,25 @@ MAX_LISTED = 100
 
 
 class SequenceRequest(RequestModel):
-    """The document of a sequence."""
+    """The document of a sequence, or the name of a ready-made one and the list that it is for."""
 
-    document: dict[str, Any]
+    document: dict[str, Any] | None = None
+    ready: Annotated[str | None, Field(max_length=63)] = None
+    list: Annotated[str | None, Field(max_length=63)] = None
+
+    @model_validator(mode="after")
+    def _require_one(self) -> "SequenceRequest":
+        if (self.document is None) == (self.ready is None):
+            raise ValueError("needs exactly one of document and ready")
+        if self.list is not None and self.ready is None:
+            raise ValueError("list belongs to ready; name the list of a document in the document")
+        return self
 
 
-class SequenceUpdateRequest(SequenceRequest):
+class SequenceUpdateRequest(RequestModel):
     """`revision` is the one that you changed; another one means that somebody else changed the sequence meanwhile."""
 
+    document: dict[str, Any]
     revision: Annotated[int, Field(ge=1)]
 
 
@@ -105,6 +117,22 @@ class SequenceResponse(ResponseModel):
     version: int | None
     created_at: Time
     updated_at: Time
+
+
+class ReadySequenceResponse(ResponseModel):
+    """A ready-made sequence. `needsList` means that it starts when people join a list, which you name."""
+
+    name: str
+    title: str
+    description: str
+    needs_list: bool
+    document: dict[str, Any]
+    templates: list[str]
+    segments: list[str]
+
+
+class ReadySequenceListResponse(ResponseModel):
+    sequences: list[ReadySequenceResponse]
 
 
 class SequenceListResponse(ResponseModel):
@@ -287,6 +315,22 @@ def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRu
         excluded_because=run.excluded_because,
         steps=steps,
     )
+
+
+def ready_list_response() -> ReadySequenceListResponse:
+    found = [
+        ReadySequenceResponse(
+            name=each.name,
+            title=each.title,
+            description=each.description,
+            needs_list=each.needs_list,
+            document=each.document,
+            templates=list(each.templates),
+            segments=list(each.segments),
+        )
+        for each in list_ready()
+    ]
+    return ReadySequenceListResponse(sequences=found)
 
 
 def sequence_response(sequence: StoredSequence) -> SequenceResponse:

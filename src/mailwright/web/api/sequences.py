@@ -9,6 +9,7 @@ from starlette.responses import Response
 from mailwright.schemas.sequences import (
     EnrolmentListResponse,
     EnrolmentPage,
+    ReadySequenceListResponse,
     SequenceDetailResponse,
     SequenceEnrolRequest,
     SequenceEnrolResponse,
@@ -27,6 +28,7 @@ from mailwright.schemas.sequences import (
     SequenceUpdateRequest,
     enrolment_response,
     publish_response,
+    ready_list_response,
     rehearsal_response,
     sequence_detail_response,
     sequence_response,
@@ -54,13 +56,24 @@ async def list_sequences(engine: EngineDep, caller: CallerDep) -> Response:
     "",
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(SequenceRequest),
-    responses=describe_responses({HTTPStatus.CREATED: SequenceResponse}, *BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.CREATED: SequenceResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Create a draft of a sequence. Nobody enters it before it is published."""
+    """Create a draft of a sequence, or of a ready-made one with its templates. Nobody enters before it is published."""
     wanted = parse(SequenceRequest, await read_json(request))
-    created = await engine.sequences.create(caller.tenant_id, wanted.document, actor=actor_of(caller))
+    if wanted.ready is not None:
+        created = await engine.ready_sequences.create(
+            caller.tenant_id, wanted.ready, list_key=wanted.list, actor=actor_of(caller)
+        )
+    else:
+        created = await engine.sequences.create(caller.tenant_id, wanted.document, actor=actor_of(caller))
     return json_response(sequence_response(created), HTTPStatus.CREATED)
+
+
+@router.get("/ready", responses=describe_responses({HTTPStatus.OK: ReadySequenceListResponse}))
+async def list_ready_made(caller: CallerDep) -> Response:
+    """List the ready-made sequences, with their documents and the templates and segments that they bring."""
+    return json_response(ready_list_response())
 
 
 @router.get(

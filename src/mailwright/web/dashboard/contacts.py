@@ -36,6 +36,7 @@ from mailwright.domain.states import EventType
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
+from mailwright.schemas.sequence_text import run_text, step_text
 from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard.contact_events import property_texts
 from mailwright.web.dashboard.email_parts import download
@@ -53,6 +54,8 @@ MAX_COUNTED: Final = 100_000
 EVENTS: Final = 10
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
+# The runs through sequences that the page shows, the newest.
+_RUNS: Final = 20
 # Internal events of a message, shown only on its own page.
 _INTERNAL_EVENTS: Final = frozenset({EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT})
 
@@ -267,8 +270,11 @@ async def _page(
     subjects = await render_subjects(engine.database, stored, tenant_id=visitor.tenant_id, at=engine.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(engine.database, visitor.tenant_id)
+    runs = await engine.sequences.explanations.of_person(visitor.tenant_id, email)
     values: dict[str, Any] = {
         "details": known,
+        "runs": [(each, run_text(each, engine.clock.now(), visitor.zone)) for each in runs[:_RUNS]],
+        "step_text": step_text,
         "contact": known.contact,
         "history": [each for each in history if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
         "subjects": subjects,

@@ -27,6 +27,7 @@ NAVIGATION: Final = (
     NavItem("Overview", "/", "overview", ""),
     NavItem("Campaigns", "/campaigns", "campaigns", "Sending"),
     NavItem(APPROVALS, "/approvals", "check", "Sending"),
+    NavItem("Sequences", "/sequences", "sequences", "Sending", section=Section.SEQUENCES),
     NavItem("Reports", "/reports", "chart", "Sending"),
     NavItem("Articles", "/articles", "articles", "Sending", section=Section.ARTICLES),
     NavItem("Mailouts", "/mailouts", "mailouts", "Sending", section=Section.MAILOUTS),
@@ -59,6 +60,7 @@ class Shortcut:
 
 SHORTCUTS: Final = (
     Shortcut("New campaign", "/campaigns/new", words="create compose send newsletter email"),
+    Shortcut("New sequence", "/sequences/~new", words="create series automation welcome drip journey"),
     Shortcut("New template", "/templates/~start", words="create"),
     Shortcut("Add contact", "/contacts/new", words="new create person recipient subscriber"),
     Shortcut("Import contacts", "/imports", "imports", words="upload csv excel file"),

@@ -1,4 +1,4 @@
-"""The global search: messages, contacts, campaigns, templates, lists, segments, pages and actions.
+"""The global search: messages, contacts, campaigns, sequences, templates, lists, segments, pages and actions.
 
 It also answers why a message or campaign has not been sent. Every query is bounded, because it runs while users type.
 """
@@ -94,6 +94,7 @@ async def _groups(engine: Engine, visitor: Visitor, text: str, at: str) -> Async
     yield ResultGroup("Actions", _shortcuts(visitor, text))
     yield ResultGroup("Pages", _pages(visitor, text))
     yield ResultGroup("Campaigns", tuple(await _campaigns(engine, visitor, text)))
+    yield ResultGroup("Sequences", tuple(await _sequences(engine, visitor, text)))
     yield ResultGroup("Contacts", tuple(await _contacts(engine, visitor, text)))
     yield ResultGroup("Lists and segments", tuple(await _lists_and_segments(engine, visitor, text)))
     yield ResultGroup("Templates", tuple(await _templates(engine, visitor, text)))
@@ -174,6 +175,15 @@ async def _campaigns(engine: Engine, visitor: Visitor, text: str) -> list[Search
     found = await find_campaigns(engine.database, visitor.tenant_id, text, limit=_SHOWN)
     return [
         SearchResult(each.name, f"/campaigns/{each.campaign_id}", "campaigns", status=each.status) for each in found
+    ]
+
+
+async def _sequences(engine: Engine, visitor: Visitor, text: str) -> list[SearchResult]:
+    found = await engine.sequences.list_all(visitor.tenant_id)
+    named = [each for each in found if text.lower() in each.name.lower()][:_SHOWN]
+    return [
+        SearchResult(each.name, f"/sequences/{each.sequence_id}", "sequences", status=f"sequence.{each.status}")
+        for each in named
     ]
 
 

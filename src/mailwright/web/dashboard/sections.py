@@ -16,6 +16,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 DESCRIPTIONS: Final = {
     Section.ARTICLES: "One article in many variants, assembled from slices for each recipient.",
+    Section.SEQUENCES: "Series of emails that each person receives in their own time.",
     Section.MAILOUTS: "Pages of Notion, sent as emails to the subscribers in Supabase.",
     Section.NOTIFICATIONS: "Emails for the rows of a notification queue in another database.",
 }

@@ -72,7 +72,7 @@ async def build(request: Request, engine: EngineDep, visitor: EditorDep) -> Resp
     filter_form = apply_action(filter_form_from(form), form["do"])
     if request.headers.get("hx-request") == "true":
         again = fragment(
-            request, visitor, "audience/builder.html", **await _choices(engine, visitor), filter_form=filter_form
+            request, visitor, "audience/builder.html", **await filter_choices(engine, visitor), filter_form=filter_form
         )
         # This event reloads the summary.
         again.headers["HX-Trigger"] = "rebuilt"
@@ -89,7 +89,7 @@ async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) 
     if not form["filter"] and (lacking := missing(filter_form_from(form))):
         return fragment(request, visitor, "audience/segment_summary.html", lacking=lacking, **values)
     try:
-        filter_ = _filter_from(form)
+        filter_ = filter_from(form)
         values["sentence"] = describe(filter_)
         async with engine.database.read() as tx:
             now = engine.clock.now()
@@ -111,7 +111,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
             engine.clock,
             visitor.tenant_id,
             await _key_of(engine, visitor, form),
-            filter_=_filter_from(form),
+            filter_=filter_from(form),
             name=form["name"] or None,
             actor=visitor.actor,
         )
@@ -163,7 +163,7 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, segmen
             engine.clock,
             visitor.tenant_id,
             segment_key,
-            filter_=_filter_from(form),
+            filter_=filter_from(form),
             name=form["name"] or None,
             actor=visitor.actor,
         )
@@ -193,7 +193,7 @@ async def _key_of(engine: Engine, visitor: Visitor, form: Fields) -> str:
     return keys.unused_key(derived, [*segments.RESERVED_KEYS, *(each.segment_key for each in every)])
 
 
-def _filter_from(form: Fields) -> Any:
+def filter_from(form: Fields) -> Any:
     """Return the filter of the editor, or the JSON of a filter that is too complex for it."""
     if not form["filter"]:
         return filter_of(filter_form_from(form))
@@ -203,7 +203,8 @@ def _filter_from(form: Fields) -> Any:
         raise InvalidInput("This is not valid JSON.", field="filter") from error
 
 
-async def _choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
+async def filter_choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
+    """Return what the conditions of the filter editor can name."""
     return {
         "kinds": KINDS,
         "joins": JOINS,
@@ -214,7 +215,7 @@ async def _choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-async def _suggestions(engine: Engine, visitor: Visitor) -> dict[str, list[str]]:
+async def attribute_suggestions(engine: Engine, visitor: Visitor) -> dict[str, list[str]]:
     """Return the names of attributes that contacts have, and values of each, the most common first."""
     found: dict[str, Counter[str]] = {}
     for each in await contacts.list_page(engine.database, visitor.tenant_id, limit=_READ_CONTACTS):
@@ -241,8 +242,8 @@ async def _form(
         "filter_form": filter_form,
         "errors": errors or Errors(),
         "transliteration": keys.TRANSLITERATION,
-        "suggestions": await _suggestions(engine, visitor),
-        **await _choices(engine, visitor),
+        "suggestions": await attribute_suggestions(engine, visitor),
+        **await filter_choices(engine, visitor),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     return await page(request, visitor, "audience/segment_edit.html", status=status, **values)

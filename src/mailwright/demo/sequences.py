@@ -1,0 +1,45 @@
+"""A running sequence of the shop, with people at several of its steps."""
+
+from typing import Final
+
+from mailwright.app.wiring import Engine
+from mailwright.demo.campaigns import NEWS
+from mailwright.domain.clock import DAY, HOUR, ManualClock
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.ready import ReadySequences
+from mailwright.sources.sequences.runner import SequenceRunner
+from mailwright.sources.sequences.sequences import Sequences
+
+# Who entered, and how many days ago.
+_ENTERED: Final = {
+    "mary@example.com": 10,
+    "frances@example.com": 8,
+    "sofja@example.com": 6,
+    "wang@example.com": 4,
+    "karen@example.com": 1,
+    "annie@example.com": 1,
+}
+_BEGAN: Final = 11
+_STEP: Final = 6 * HOUR
+
+
+async def load_sequence(engine: Engine, tenant_id: int) -> None:
+    """Publish the welcome series some days ago, and let people enter and take their steps until now."""
+    end = engine.clock.now()
+    clock = ManualClock(end - _BEGAN * DAY)
+    sequences = Sequences(engine.database, clock, engine.settings.timezone)
+    ready = ReadySequences(engine.database, clock, engine.templates, sequences)
+    runner = SequenceRunner(engine.database, clock, engine.templates, engine.settings.timezone)
+    created = await ready.create(tenant_id, "welcome", list_key=NEWS, actor=CONSOLE)
+    await sequences.publish(tenant_id, created.sequence_id, actor=CONSOLE)
+    entered: set[str] = set()
+    while clock.now() < end:
+        clock.advance(min(_STEP, end - clock.now()))
+        new = {email for email, days in _ENTERED.items() if clock.now() >= end - days * DAY} - entered
+        if new:
+            await sequences.enrolments.enrol(tenant_id, created.sequence_id, People(sorted(new)), actor=CONSOLE)
+            entered |= new
+        while await runner.tick():
+            pass
+    await ready.create(tenant_id, "review-request", list_key=NEWS, actor=CONSOLE)

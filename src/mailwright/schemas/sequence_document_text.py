@@ -1,0 +1,235 @@
+"""Describe the document of a sequence in words: its trigger, its steps and the paths of its branches.
+
+Kinds without a sentence of their own are described by their fields, so that every step of a document can be shown.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mailwright.audience.filters import InvalidFilter
+from mailwright.schemas.filter_text import describe
+from mailwright.schemas.time_text import count_text
+from mailwright.sources.sequences.definition import WEEKDAYS
+
+# The name of each kind of step, and of its icon in the dashboard.
+STEP_TITLES: Final = {
+    "send": ("Send email", "messages"),
+    "wait": ("Wait", "clock"),
+    "waitUntil": ("Wait until", "clock"),
+    "waitFor": ("Wait for", "clock"),
+    "branch": ("Branch", "branch"),
+    "split": ("Split", "split"),
+    "change": ("Change contact", "contacts"),
+    "webhook": ("Call webhook", "webhooks"),
+    "notify": ("Notify team", "notifications"),
+    "goTo": ("Go to step", "loop"),
+    "end": ("End", "slash"),
+}
+TRIGGER_TITLES: Final = {
+    "manual": "Only when enrolled by hand or API",
+    "joinsList": "Joins a list",
+    "entersSegment": "Enters a segment",
+    "leavesSegment": "Leaves a segment",
+    "event": "Event",
+    "dateAttribute": "Date of the contact",
+    "opens": "Opens a campaign",
+    "clicks": "Clicks in a campaign",
+    "rss": "New feed item",
+    "schedule": "Schedule",
+}
+_ALWAYS_NESTED: Final = {"waitFor": ("then", "else"), "branch": ("else",)}
+_DAYS: Final = dict(zip(WEEKDAYS, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), strict=True))
+_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class StepPath:
+    """Nested steps. `key` names the path in its step: `then`, `else`, `branch.0` or `split.1`."""
+
+    key: str
+    label: str
+    outcome: str  # As the history records it.
+    steps: "tuple[StepText, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    id: str
+    kind: str
+    title: str
+    icon: str
+    summary: str
+    paths: tuple[StepPath, ...]
+    reference: str = ""  # The template of an email, or the step to continue at.
+
+
+def kind_of(step: Mapping[str, Any]) -> str:
+    """Return the kind of a step: its first field that is neither its ID nor a path."""
+    return next((name for name in step if name not in ("id", "then", "else")), "")
+
+
+def nested_steps(step: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the nested lists of steps by the keys of their paths. A missing list is an empty one."""
+    kind = kind_of(step)
+    parts = step[kind] if kind and isinstance(step[kind], list) else []
+    found = {f"{kind}.{number}": part["steps"] for number, part in enumerate(parts) if isinstance(part, dict)}
+    return found | {name: step.get(name, []) for name in _ALWAYS_NESTED.get(kind, ())}
+
+
+def describe_steps(steps: Iterable[Mapping[str, Any]]) -> tuple[StepText, ...]:
+    return tuple(_describe_step(step) for step in steps)
+
+
+def walk_steps(steps: Iterable[StepText]) -> Iterable[StepText]:
+    """Return all steps in the order of the document, each before its nested steps."""
+    for step in steps:
+        yield step
+        for path in step.paths:
+            yield from walk_steps(path.steps)
+
+
+def describe_trigger(trigger: Mapping[str, Any], names: Mapping[str, str] | None = None) -> str:  # noqa: PLR0911 - a table
+    """Return, for example, `Joins the list News`. `names` are the names of lists, segments and campaigns by key."""
+    kind = trigger_kind(trigger)
+    value = trigger.get(kind)
+    name = (names or {}).get(str(value), str(value))
+    match kind:
+        case "manual":
+            return TRIGGER_TITLES[kind]
+        case "joinsList":
+            return f"Joins the list {name}"
+        case "entersSegment" | "leavesSegment":
+            return f"{'Enters' if kind == 'entersSegment' else 'Leaves'} the segment {name}"
+        case "opens" | "clicks":
+            url = f" ({trigger['url']})" if trigger.get("url") else ""
+            return f"{'Opens' if kind == 'opens' else 'Clicks in'} the campaign {name}{url}"
+        case "dateAttribute":
+            return _date_text(trigger)
+        case "event":
+            rest = {field: each for field, each in trigger.items() if field != kind}
+            return ", ".join([f"Event {name}", *(_rest(rest) if rest else [])])
+        case _:
+            return ": ".join([TRIGGER_TITLES.get(kind, _words(kind).capitalize()), *_rest(trigger)])
+
+
+def trigger_kind(trigger: Mapping[str, Any]) -> str:
+    return next((kind for kind in TRIGGER_TITLES if kind in trigger), next(iter(trigger), ""))
+
+
+def describe_reentry(reentry: Any) -> str:
+    if reentry == "each":
+        return "Each time the trigger applies"
+    if isinstance(reentry, dict):
+        return f"Again after {count_text(reentry.get('afterDays', 0), 'day')}"
+    return "Once per person"
+
+
+def describe_condition(condition: Any) -> str:
+    """Return a filter as a sentence; as its fields if it is not valid."""
+    try:
+        return describe(condition)
+    except InvalidFilter:
+        return " ".join(_rest(condition))
+
+
+def duration_text(duration: Mapping[str, Any]) -> str:
+    parts = [count_text(duration[f"{unit}s"], unit) for unit in ("day", "hour", "minute") if duration.get(f"{unit}s")]
+    return " ".join(parts)
+
+
+def _date_text(trigger: Mapping[str, Any]) -> str:
+    before, after = trigger.get("daysBefore"), trigger.get("daysAfter")
+    offset = f"{count_text(before, 'day')} before" if before else f"{count_text(after, 'day')} after" if after else "On"
+    yearly = " every year" if trigger.get("yearly") else ""
+    return f"{offset} the date {trigger['dateAttribute']}{yearly} at {trigger.get('at', '09:00')}"
+
+
+def _describe_step(step: Mapping[str, Any]) -> StepText:
+    kind = kind_of(step)
+    body: Any = step.get(kind)
+    title, icon = STEP_TITLES.get(kind, (_words(kind).capitalize(), "ring"))
+    summary = _SUMMARIES[kind](body) if kind in _SUMMARIES else " ".join(_rest(body))
+    paths = [
+        StepPath(key, _path_label(kind, body, key), _outcome(kind, key), describe_steps(steps))
+        for key, steps in nested_steps(step).items()
+    ]
+    reference = str(body["template"]) if kind == "send" else str(body) if kind == "goTo" else ""
+    return StepText(str(step.get("id", "")), kind, title, icon, summary, tuple(paths), reference)
+
+
+def _send_text(body: Mapping[str, Any]) -> str:
+    subject = f" with the subject “{body['subject']}”" if body.get("subject") else ""
+    return f"Template {body['template']}{subject}"
+
+
+def _wait_until_text(body: Mapping[str, Any]) -> str:
+    days = [each for each in WEEKDAYS if each in body.get("weekdays", WEEKDAYS)]
+    if len(days) == len(WEEKDAYS):
+        named = "The next day"
+    elif days == list(WEEKDAYS[:5]):
+        named = "The next working day, Mon–Fri,"
+    else:
+        named = f"The next {' or '.join(_DAYS[each] for each in days)}"
+    return f"{named} at {body['time']} in the contact's time zone"
+
+
+def _wait_for_text(body: Mapping[str, Any]) -> str:
+    wanted = f"The event {body['event']}" if body.get("event") else describe_condition(body.get("filter")).rstrip(".")
+    return f"{wanted}, at most {duration_text(body['timeout'])}"
+
+
+def _change_text(body: Mapping[str, Any]) -> str:
+    parts = []
+    for name, words in (("addTags", "Add the tag"), ("removeTags", "Remove the tag")):
+        parts += [f"{words} {tag}" for tag in body.get(name, ())]
+    for name, value in body.get("attributes", {}).items():
+        parts.append(f"Remove {name}" if value is None else f"Set {name} to {value}")
+    for name, words in (("subscribe", "Subscribe to"), ("unsubscribe", "Unsubscribe from")):
+        parts += [f"{words} {key}" for key in body.get(name, ())]
+    return ". ".join(parts)
+
+
+_SUMMARIES: Final[Mapping[str, Callable[[Any], str]]] = {
+    "send": _send_text,
+    "wait": duration_text,
+    "waitUntil": _wait_until_text,
+    "waitFor": _wait_for_text,
+    "branch": lambda body: f"The first of {count_text(len(body), 'case')} that matches, otherwise the last path",
+    "split": lambda body: "At random: " + ", ".join(f"{part['percent']} %" for part in body),
+    "change": _change_text,
+    "notify": lambda body: f"{body['to']}: {body['subject']}",
+    "goTo": lambda body: f"Continues at {body}",
+    "end": lambda _: "The sequence ends for this person",
+}
+
+
+def _path_label(kind: str, body: Any, key: str) -> str:
+    name, _, number = key.partition(".")
+    if kind == "waitFor":
+        return "It happened" if name == "then" else "Time is over"
+    if kind == "branch" and number:
+        return describe_condition(body[int(number)].get("if")).rstrip(".")
+    if kind == "split":
+        return f"{body[int(number)].get('percent')} % of people"
+    return "Everyone else" if name == "else" else f"{_words(name).capitalize()} {int(number) + 1}" if number else name
+
+
+def _outcome(kind: str, key: str) -> str:
+    """Return what the history records when somebody takes a path."""
+    _, _, number = key.partition(".")
+    return f"{'share' if kind == 'split' else 'case'} {int(number) + 1}" if number else key
+
+
+def _rest(value: Any) -> list[str]:
+    """Return the fields of a value that has no sentence of its own."""
+    if isinstance(value, dict):
+        return [", ".join(f"{_words(name)} {' '.join(_rest(each))}" for name, each in value.items())]
+    if isinstance(value, list):
+        return [", ".join(" ".join(_rest(each)) for each in value)]
+    return [] if value is True else [str(value)]
+
+
+def _words(name: str) -> str:
+    return _WORD_START.sub(" ", name).lower()

@@ -1,0 +1,160 @@
+"""Sequences in the dashboard, on both engines."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mailwright.access.roles import Role
+from mailwright.app.wiring import Engine
+from mailwright.domain.clock import DAY, ManualClock
+from mailwright.sources.sequences.ready import READY_NAMES
+from mailwright.web.app import create_app
+from tests.api import an_engine
+from tests.builders import DEFAULT_TENANT, Bench
+from tests.campaigns import a_list
+from tests.pages import HOME, PASSWORD, Visit, a_visit, actions_on
+from tests.sequences import SequenceBench, a_wait, an_email
+
+
+@pytest.fixture
+def web_engine(bench: Bench, clock: ManualClock) -> Engine:
+    return an_engine(bench.database, clock, base_url=HOME)
+
+
+@pytest.fixture
+async def ada(web_engine: Engine) -> AsyncIterator[Visit]:
+    await web_engine.users.create("ada", PASSWORD, Role.EDITOR, actor="test")
+    async with a_visit(create_app(web_engine)) as visit:
+        yield visit
+
+
+@pytest.fixture
+def sequences(bench: Bench) -> SequenceBench:
+    return SequenceBench(bench)
+
+
+async def sign_in_again(visit: Visit) -> None:
+    """Sign in after the clock moved, because the session has ended."""
+    await visit.client.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+
+
+async def draft_of(engine: Engine, sequence_id: str) -> Any:
+    return (await engine.sequences.find(DEFAULT_TENANT, sequence_id)).draft
+
+
+def step_ids(draft: Any) -> list[str]:
+    return [step["id"] for step in draft["steps"]]
+
+
+@pytest.mark.parametrize("name", READY_NAMES)
+async def test_ready_made_sequence_is_created_and_published(
+    ada: Visit, web_engine: Engine, bench: Bench, name: str
+) -> None:
+    await a_list(bench.database, "news")
+    await ada.open("/sequences")
+    assert "No sequences yet" in ada.words()
+    await ada.open(f"/sequences/~new?ready={name}")
+    await ada.press("Create draft", ready=name, list="news")
+    [sequence] = await web_engine.sequences.list_all(DEFAULT_TENANT)
+    assert ada.path == f"/sequences/{sequence.sequence_id}"
+    await ada.open(f"{ada.path}/publish")
+    await ada.press("Publish")
+    assert ada.flash == "Version 1 is published."
+    assert await actions_on(web_engine, sequence.sequence_id) == ["sequence.create", "sequence.publish"]
+
+
+async def test_pause_and_publish_ask_about_overdue_people(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench, clock: ManualClock
+) -> None:
+    await sequences.people("ada@example.com", "grace@example.com")
+    sequence_id = await sequences.start(a_wait(days=3), an_email())
+    await sequences.enrol(sequence_id, "ada@example.com", "grace@example.com")
+    await sequences.run()
+    await ada.open(f"/sequences/{sequence_id}")
+    await ada.press("Pause")
+    assert "keeps their place" in ada.flash
+    clock.advance(4 * DAY)
+    await sign_in_again(ada)
+    await ada.open(f"/sequences/{sequence_id}/resume")
+    assert "2 people became due during the pause" in ada.words()
+    await ada.press("Resume", 422)
+    await ada.press("Resume", overdue="spread", hours="12")
+    assert ada.flash == "Sequence resumed."
+    due = [each.due_at or 0 for each in await sequences.enrolments(sequence_id)]
+    assert all(clock.now() <= each < clock.now() + DAY / 2 for each in due)
+
+
+async def test_publish_shows_who_moves_and_is_overdue(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench, clock: ManualClock
+) -> None:
+    await sequences.people("ada@example.com")
+    sequence_id = await sequences.start(a_wait(days=3), an_email())
+    await sequences.enrol(sequence_id, "ada@example.com")
+    await sequences.run()
+    clock.advance(2 * DAY)
+    await sign_in_again(ada)
+    await ada.open(f"/sequences/{sequence_id}/steps/pause/edit")
+    await ada.press("Save step", days="1")
+    assert "changes that are not published" in ada.words()
+    await ada.open(f"/sequences/{sequence_id}/publish")
+    assert "ada@example.com" in ada.words()
+    await ada.press("Publish", 422)
+    assert "overdue" in ada.words()
+    await ada.press("Publish", overdue="skip")
+    assert ada.flash == "Version 2 is published."
+    await sequences.run()
+    assert await sequences.recipients() == []
+
+
+async def test_editor_adds_moves_deletes_and_undoes(ada: Visit, web_engine: Engine, sequences: SequenceBench) -> None:
+    sequence_id = await sequences.start(an_email())
+    home = f"/sequences/{sequence_id}"
+    await ada.open(f"{home}/steps/~new?kind=wait&index=1")
+    await ada.press("Add step", 422)
+    assert "needs days, hours or minutes" in ada.words()
+    await ada.press("Add step", days="2")
+    await ada.open(f"{home}/steps/~new?kind=branch&index=2")
+    await ada.press("Add step", **{"id": "plan", "0.0.name": "plan", "0.0.op": "is", "0.0.value": "pro"})
+    await ada.open(f"{home}/steps/~new?kind=notify&parent=plan&path=branch.0&index=0")
+    await ada.press("Add step", id="tell", to="team@example.com", subject="A pro", text="Look")
+    draft = await draft_of(web_engine, sequence_id)
+    assert step_ids(draft) == ["first", "wait", "plan"]
+    [case] = draft["steps"][2]["branch"]
+    assert case["if"] == {"all": [{"attribute": "plan", "is": "pro"}]}
+    assert [step["id"] for step in case["steps"]] == ["tell"]
+    await ada.open(f"{home}/steps/tell/move")
+    await ada.press("Move step", place="//0")
+    assert step_ids(await draft_of(web_engine, sequence_id)) == ["tell", "first", "wait", "plan"]
+    token = {"form_token": ada.forms()[0].filled({})["form_token"]}
+    ada.answer = await ada.client.post(f"{home}/steps/first/delete", data=token)
+    assert step_ids(await draft_of(web_engine, sequence_id)) == ["tell", "wait", "plan"]
+    await ada.press("Undo")
+    assert step_ids(await draft_of(web_engine, sequence_id)) == ["tell", "first", "wait", "plan"]
+
+
+async def test_change_of_an_older_revision_is_refused(ada: Visit, web_engine: Engine, sequences: SequenceBench) -> None:
+    sequence_id = await sequences.start(an_email(), a_wait())
+    await ada.open(f"/sequences/{sequence_id}/steps/pause/edit")
+    draft = await draft_of(web_engine, sequence_id)
+    await web_engine.sequences.edit(DEFAULT_TENANT, sequence_id, draft, revision=None, actor="grace")
+    await ada.press("Save step", 409, days="5")
+    assert "Somebody else changed the sequence" in ada.words()
+    assert await draft_of(web_engine, sequence_id) == draft
+
+
+async def test_failed_step_is_listed_and_skipped(ada: Visit, web_engine: Engine, sequences: SequenceBench) -> None:
+    await sequences.people("ada@example.com")
+    sequence_id = await sequences.start(an_email(), a_wait())
+    html = "<p>{{ order_number }}</p>"
+    await web_engine.templates.put(DEFAULT_TENANT, "welcome", subject="Hello", html=html, text=None)
+    await sequences.enrol(sequence_id, "ada@example.com")
+    await sequences.run()
+    await ada.open(f"/sequences/{sequence_id}/people?state=failed")
+    assert "needs order_number" in ada.words()
+    await ada.press("Skip")
+    await sequences.run()
+    assert (await sequences.enrolment(sequence_id)).node == "pause"
+    await ada.open(f"/sequences/{sequence_id}/counts")
+    await ada.open("/sequences/figures")
+    await ada.open(f"/sequences/{sequence_id}/source")
