@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.audience.filters import InvalidFilter
+from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.schemas.filter_text import describe
 from mailwright.schemas.time_text import count_text
-from mailwright.sources.sequences.definition import WEEKDAYS
 
 # The name of each kind of step, and of its icon in the dashboard.
 STEP_TITLES: Final = {
@@ -108,8 +108,11 @@ def describe_trigger(trigger: Mapping[str, Any], names: Mapping[str, str] | None
         case "dateAttribute":
             return _date_text(trigger)
         case "event":
-            rest = {field: each for field, each in trigger.items() if field != kind}
-            return ", ".join([f"Event {name}", *(_rest(rest) if rest else [])])
+            return _event_text(trigger)
+        case "schedule":
+            return f"{_schedule_text(trigger[kind])}, {_group_text(trigger, names)}"
+        case "rss":
+            return f"New item in {value}, {_group_text(trigger, names)}"
         case _:
             return ": ".join([TRIGGER_TITLES.get(kind, _words(kind).capitalize()), *_rest(trigger)])
 
@@ -127,7 +130,9 @@ def describe_reentry(reentry: Any) -> str:
 
 
 def describe_condition(condition: Any) -> str:
-    """Return a filter as a sentence; as its fields if it is not valid."""
+    """Return a filter as a sentence; an event that ends the sequence, and what is not valid, as its fields."""
+    if isinstance(condition, dict) and isinstance(condition.get("event"), str):
+        return f"{_event_text(condition)} after they entered."
     try:
         return describe(condition)
     except InvalidFilter:
@@ -137,6 +142,28 @@ def describe_condition(condition: Any) -> str:
 def duration_text(duration: Mapping[str, Any]) -> str:
     parts = [count_text(duration[f"{unit}s"], unit) for unit in ("day", "hour", "minute") if duration.get(f"{unit}s")]
     return " ".join(parts)
+
+
+def _event_text(part: Mapping[str, Any]) -> str:
+    where = part.get("where")
+    return f"Event {part['event']}" + (f" where {', '.join(_rest(where))}" if where else "")
+
+
+def _schedule_text(schedule: Mapping[str, Any]) -> str:
+    if schedule.get("monthDays"):
+        days = f"On day {', '.join(str(day) for day in schedule['monthDays'])} of each month"
+    else:
+        wanted = schedule.get("weekdays", WEEKDAYS)
+        named = ", ".join(_DAYS[each] for each in WEEKDAYS if each in wanted)
+        days = "Every day" if len(wanted) == len(WEEKDAYS) else f"Every {named}"
+    zone = f" {schedule['timezone']}" if schedule.get("timezone") else ""
+    return f"{days} at {schedule['time']}{zone}"
+
+
+def _group_text(trigger: Mapping[str, Any], names: Mapping[str, str] | None) -> str:
+    kind = "segment" if trigger.get("segment") else "list"
+    key = str(trigger.get(kind))
+    return f"everyone {'in the segment' if kind == 'segment' else 'on the list'} {(names or {}).get(key, key)}"
 
 
 def _date_text(trigger: Mapping[str, Any]) -> str:
@@ -176,7 +203,7 @@ def _wait_until_text(body: Mapping[str, Any]) -> str:
 
 
 def _wait_for_text(body: Mapping[str, Any]) -> str:
-    wanted = f"The event {body['event']}" if body.get("event") else describe_condition(body.get("filter")).rstrip(".")
+    wanted = _event_text(body) if body.get("event") else describe_condition(body.get("filter")).rstrip(".")
     return f"{wanted}, at most {duration_text(body['timeout'])}"
 
 

@@ -50,6 +50,8 @@ PEOPLE_PAGE: Final = 50
 # At most this many people are listed by name before publishing; the totals count everyone.
 AFFECTED_SHOWN: Final = 100
 _NEWEST: Final = 2**63 - 1
+# Triggers whose next time or last reading is shown.
+_REPEATED: Final = (TriggerKind.SCHEDULE.value, TriggerKind.RSS.value)
 _STEP_KINDS: Final = frozenset(StepKind)
 _TRIGGER_KINDS: Final = frozenset(TriggerKind)
 _STATES: Final = {"": "All", "active": "In it now", "failed": "Failed", "ended": "Ended"}
@@ -116,6 +118,7 @@ async def show_counts(request: Request, engine: EngineDep, visitor: ViewerDep, s
         "nobody": StepFigures(),
         "figures": figures,
         "steps": steps,
+        "counts": await engine.sequences.counts(sequence) if sequence.trigger_kind in _REPEATED else None,
         "funnel": _funnel(steps, report, figures, has_goal=bool(sequence.draft.get("goal"))),
         "to_goal": None if report.median_to_goal is None else duration(report.median_to_goal),
     }

@@ -15,9 +15,10 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience.event_schema import load_schema
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.schemas.sequence_document_text import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
 from mailwright.sources.api.validation import RequestInvalid
-from mailwright.sources.sequences.definition import WEEKDAYS, StepKind, TriggerKind
+from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
@@ -36,6 +37,7 @@ from mailwright.web.dashboard.sequences_forms import (
     settings_fields,
     step_fields,
     step_from,
+    stop_from,
     trigger_fields,
     trigger_from,
 )
@@ -54,6 +56,8 @@ _FILTER_TITLES: Final = {
     "goal": ("Goal", "People who match it leave the sequence, and count as a success."),
     "exit": ("Exit", "People who match it leave the sequence."),
 }
+# How often people enter if they may enter only once so far, for triggers that apply to them again and again.
+_REPEATING: Final[dict[str, Any]] = {"schedule": "each", "rss": "each"}
 _REENTRIES: Final = (
     ("never", "Once per person"),
     ("after", "Again after some days"),
@@ -290,6 +294,8 @@ async def save_trigger(request: Request, engine: EngineDep, visitor: EditorDep, 
         changed = {**sequence.draft, "trigger": trigger}
         if trigger.get("yearly") and changed.get("reentry", "never") == "never":
             changed["reentry"] = {"afterDays": 300}
+        if changed.get("reentry", "never") == "never" and (reentry := _REPEATING.get(form["kind"])):
+            changed["reentry"] = reentry
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         return await _trigger_page(request, engine, visitor, sequence, form, error)
@@ -312,13 +318,17 @@ async def save_filter(request: Request, engine: EngineDep, visitor: EditorDep, s
         saved = await _save(engine, visitor, sequence, form, _with_filter(sequence.draft, name, None))
         return _saved(request, saved, "Removed.")
     if "do" in form:
-        return await _filter_page(request, engine, visitor, sequence, name, filter_form=_acted(form))
+        return await _filter_page(request, engine, visitor, sequence, name, filter_form=_acted(form), form=form)
     try:
-        changed = _with_filter(sequence.draft, name, read_filter(form))
+        before = _filter_at(sequence.draft, name)
+        condition = read_filter(form) if name == "entry" else stop_from(form, before)
+        changed = _with_filter(sequence.draft, name, condition)
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         filter_form = filter_form_from(form)
-        return await _filter_page(request, engine, visitor, sequence, name, filter_form=filter_form, error=error)
+        return await _filter_page(
+            request, engine, visitor, sequence, name, filter_form=filter_form, form=form, error=error
+        )
     return _saved(request, saved, f"{_FILTER_TITLES[name.partition('-')[0]][0]} saved.")
 
 
@@ -474,6 +484,9 @@ async def _step_page(
         values["templates"] = await _template_options(engine, visitor, form["template"])
     if kind == "change":
         values["lists"] = (await list_options(engine, visitor))[1:]
+    if kind == "webhook":
+        found = await engine.webhook_endpoints.list_all(visitor.tenant_id)
+        values["webhooks"] = [(each.webhook_id, each.url) for each in found]
     if kind == "goTo":
         values["targets"] = [(each, each) for each in documents.step_ids(sequence.draft) if each != step_id]
     if kind in _WITH_FILTER:
@@ -518,6 +531,7 @@ async def _filter_page(
     *,
     condition: Any = None,
     filter_form: FilterForm | None = None,
+    form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
     return await _condition_page(
@@ -530,6 +544,8 @@ async def _filter_page(
         condition=condition,
         filter_form=filter_form,
         is_removable=_filter_at(sequence.draft, name) is not None,
+        may_be_event=name != "entry",
+        form=form,
         error=error,
     )
 
@@ -545,13 +561,18 @@ async def _condition_page(
     condition: Any,
     filter_form: FilterForm | None,
     is_removable: bool,
+    may_be_event: bool = False,
+    form: Fields | None = None,
     error: MailwrightError | None,
 ) -> Response:
     """Show one filter. A stored one that is too complex for the filter editor is edited as JSON."""
-    form = Fields()
+    form = form if form is not None else Fields({"for": "event"})
+    if condition is not None and isinstance(condition.get("event"), str):
+        form["event"], condition = condition["event"], None
     if filter_form is None:
         filter_form = FilterForm() if condition is None else filter_form_of(condition)
-        form["filter"] = "" if condition is None else json_text(condition)
+        if condition is not None:
+            form["filter"], form["for"] = json_text(condition), "filter"
     values: dict[str, Any] = {
         "sequence": sequence,
         "to": f"/sequences/{sequence.sequence_id}",
@@ -561,6 +582,7 @@ async def _condition_page(
         "form": form,
         "filter_form": filter_form,
         "is_removable": is_removable,
+        "may_be_event": may_be_event,
         "errors": _errors(error, form),
         **await _filter_values(engine, visitor, action),
     }
@@ -585,6 +607,9 @@ async def _trigger_page(
         "form": form,
         "errors": _errors(error, form, {kind: "value"}),
         "options": await _trigger_options(engine, visitor, kind),
+        "weekdays": WEEKDAYS,
+        "lists": await list_options(engine, visitor),
+        "segments": await segment_options(engine, visitor),
         "event_names": [each.name for each in await load_schema(engine.database, visitor.tenant_id)],
         "suggestions": await attribute_suggestions(engine, visitor) if kind == "dateAttribute" else {},
     }

@@ -9,8 +9,8 @@ from typing import Any, Final
 import orjson
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
-from mailwright.sources.sequences.definition import WEEKDAYS
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.segments import filter_from
@@ -19,6 +19,11 @@ from mailwright.web.dashboard.segments_forms import filter_form_from, missing
 _UNITS: Final = ("days", "hours", "minutes")
 _LISTS: Final = ("subscribe", "unsubscribe")
 _TAGS: Final = ("addTags", "removeTags")
+# Triggers of everyone on a list or in a segment.
+_GROUPED: Final = ("schedule", "rss")
+_KNOWN_TRIGGERS: Final = frozenset(
+    {"manual", "joinsList", "entersSegment", "leavesSegment", "event", "dateAttribute", "opens", "clicks", *_GROUPED}
+)
 # The IDs that new steps get.
 NEW_IDS: Final = {
     "send": "email",
@@ -95,6 +100,21 @@ def _wait_for(form: Fields, before: Any) -> dict[str, Any]:
     return {"event": form["event"], **kept, **timeout}
 
 
+def stop_from(form: Fields, before: Any) -> Any:
+    """Return the goal or an exit: a filter, or an event that is reported after the person entered."""
+    if form["for"] != "event":
+        return read_filter(form)
+    if not form["event"]:
+        raise InvalidInput("Enter the name of the event.", field="event")
+    where = before.get("where") if isinstance(before, dict) and isinstance(before.get("event"), str) else None
+    return {"event": form["event"], **({"where": where} if where else {})}
+
+
+def _webhook(form: Fields, _before: Any) -> dict[str, Any]:
+    data = variables_of(form["data"])
+    return {"to": form["to"], **({"data": data} if data else {})}
+
+
 def _branch(form: Fields, before: Any) -> Any:
     return before if before else [{"if": read_filter(form), "steps": []}]
 
@@ -133,6 +153,7 @@ _FROM_FIELDS: Final[Mapping[str, Callable[[Fields, Any], Any]]] = {
     "split": _split,
     "change": _change,
     "notify": lambda form, _: {name: form[name] for name in ("to", "subject", "text")},
+    "webhook": _webhook,
     "goTo": lambda form, _: form["target"],
     "end": lambda _form, _before: True,
 }
@@ -160,6 +181,7 @@ _TO_FIELDS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "split": lambda body: {"shares": ", ".join(str(part["percent"]) for part in body)},
     "change": _change_fields,
     "notify": lambda body: body,
+    "webhook": lambda body: {"to": body["to"], "data": variables_text(body.get("data", {}))},
     "goTo": lambda body: {"target": body},
     "end": lambda _: {},
 }
@@ -175,10 +197,20 @@ def trigger_fields(trigger: Mapping[str, Any]) -> Fields:
         before, after = trigger.get("daysBefore"), trigger.get("daysAfter")
         fields |= {"days": before or after or 0, "side": "after" if after else "before", "at": trigger.get("at")}
         fields["yearly"] = "yes" if trigger.get("yearly") else None
+    if kind in _GROUPED:
+        fields |= {name: trigger.get(name) for name in ("list", "segment")}
+    if kind == "schedule":
+        schedule = trigger[kind]
+        days = schedule.get("weekdays", () if schedule.get("monthDays") else WEEKDAYS)
+        fields |= {"time": schedule["time"], "timezone": schedule.get("timezone")}
+        fields |= {f"weekday.{day}": "yes" for day in days}
+        fields["monthDays"] = ", ".join(str(day) for day in schedule.get("monthDays", ()))
     return Fields({name: str(value) for name, value in fields.items() if value is not None})
 
 
-def trigger_from(kind: str, form: Fields, before: Mapping[str, Any]) -> dict[str, Any]:
+def trigger_from(  # noqa: PLR0911 - a table
+    kind: str, form: Fields, before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a trigger from its form."""
     match kind:
         case "manual":
@@ -193,6 +225,10 @@ def trigger_from(kind: str, form: Fields, before: Mapping[str, Any]) -> dict[str
             # Conditions on the properties of the event are kept; they are edited as source.
             kept = {name: value for name, value in before.items() if name != kind} if kind in before else {}
             return {"event": form["value"], **kept}
+        case "schedule":
+            return {kind: _schedule(form), **_group(form)}
+        case "rss":
+            return {kind: form["value"], **_group(form)}
         case _ if is_known_trigger(kind):
             return {kind: form["value"]}
         case _:
@@ -202,17 +238,22 @@ def trigger_from(kind: str, form: Fields, before: Mapping[str, Any]) -> dict[str
             return found
 
 
+def _group(form: Fields) -> dict[str, str]:
+    return {name: form[name] for name in ("list", "segment") if form[name]}
+
+
+def _schedule(form: Fields) -> dict[str, Any]:
+    month_days = [each for each in form["monthDays"].replace(",", " ").split() if each]
+    if not all(each.isdecimal() and len(each) <= 2 for each in month_days):
+        raise InvalidInput("Enter days of the month from 1 to 31, for example 1, 15.", field="monthDays")
+    weekdays = [day for day in WEEKDAYS if form[f"weekday.{day}"]]
+    days = {"monthDays": [int(each) for each in month_days]} if month_days else {"weekdays": weekdays}
+    zone = {"timezone": form["timezone"]} if form["timezone"] else {}
+    return {**days, "time": form["time"], **zone}
+
+
 def is_known_trigger(kind: str) -> bool:
-    return kind in (
-        "manual",
-        "joinsList",
-        "entersSegment",
-        "leavesSegment",
-        "event",
-        "dateAttribute",
-        "opens",
-        "clicks",
-    )
+    return kind in _KNOWN_TRIGGERS
 
 
 def reentry_from(form: Fields) -> Any:
