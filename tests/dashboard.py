@@ -38,7 +38,7 @@ PHONE: Final = {"width": 375, "height": 780}
 DESK: Final = {"width": 1440, "height": 900}
 
 # Every page of an administrator by the name of its screenshot. `{Name}` is a campaign of the sample,
-# `{email to …}` the latest message to that address, `{sequence …}` a sequence.
+# `{email to …}` the latest message to that address.
 PAGES: Final = {
     "overview": "/",
     "campaigns": "/campaigns",
@@ -163,5 +163,127 @@ class Dashboard:
                 lambda: search(self.engine.database, DEFAULT_TENANT, MessageSearch(to_email=address), limit=1)
             )
             return message.outbox_id
+        if name.startswith("form "):
+            forms = self.do(lambda: self.engine.forms.list_all(DEFAULT_TENANT))
+            return next(each.form_id for each, _ in forms if each.name == name.removeprefix("form "))
         if name.startswith("sequence "):
             return self.do(lambda: self.engine.sequences.resolve(DEFAULT_TENANT, name.removeprefix("sequence ")))
+        some = self.do(lambda: self.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
+        return next(each.campaign_id for each in some if each.name == name)
+
+    def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
+        page = context.new_page()
+        page.goto(f"{self.address}/sign-in")
+        page.get_by_label("User name").fill(login)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        page.wait_for_load_state()
+        return page
+
+
+def _settings(folder: Path, address: str, url: str | None, **changes: Any) -> Settings:
+    return settings_for(
+        url or f"sqlite:///{folder / 'mailwright.db'}",
+        base_url=address,
+        mailbox=folder / "mailbox",
+        images=folder / "images",
+        imports=folder / "imports",
+        notify_database_url=f"sqlite:///{folder / 'seats.db'}",
+        sender="Analytical Engines <shop@example.com>",
+        postal_address="Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
+        **{"tracking": "individual", **changes},
+    )
+
+
+async def _request_approval(engine: Engine) -> None:
+    """Let a sequence wait for an approval, while the tenant requires none."""
+    document = {
+        "name": "Welcome",
+        "trigger": {"joinsList": "news"},
+        "steps": [{"id": "hello", "send": {"template": "receipt"}}, {"id": "pause", "wait": {"days": 3}}],
+    }
+    content = {"sequence": "Welcome", "list": "news", "subjects": {"receipt": ["Your receipt"]}, "document": document}
+    send = PlannedSend(DEFAULT_TENANT, SendKind.SEQUENCE, "welcome", "Welcome", 1_240, content)
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=1_000)
+    async with engine.database.write() as tx:
+        assert await find_refusal(tx, engine.clock.now(), send, actor="grace") is not None
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=None)
+
+
+@contextmanager
+def a_dashboard(
+    folder: Path,
+    *,
+    with_sample: bool = True,
+    moves: bool = False,
+    url: str | None = None,
+    people: Mapping[str, Role] = PEOPLE,
+    host: str = "127.0.0.1",
+    **changes: Any,
+) -> Iterator[Dashboard]:
+    """Serve a dashboard. `moves` adds a campaign that is being sent continuously. A worker runs if there is a sample
+    or a database `url`. Browsers offer passkeys only if the `host` is a name."""
+    ready: dict[str, Any] = {}
+    is_ready = threading.Event()
+
+    async def serve() -> None:
+        listener = listen("127.0.0.1", 0)
+        address = address_of(listener).replace("127.0.0.1", host)
+        settings = _settings(folder, address, url, demo=with_sample, **changes)
+        async with open_engine(settings) as engine:
+            await prepare(engine.database)
+            sample = await load_sample(engine, moves=moves) if with_sample else None
+            worker = await make_worker(engine)
+            working = asyncio.create_task(worker.run()) if sample or url else None
+            if sample:
+                await settle(engine, sample)
+                await EventTallier(engine.database, engine.clock).add_existing()
+                await _request_approval(engine)
+            app = create_app(engine)
+            for login, role in people.items():
+                await engine.users.create(login, PASSWORD, role, actor="test")
+            server = _Server(uvicorn.Config(app, lifespan="off", log_config=None, ws="none"))
+            ready.update(
+                dashboard=Dashboard(address, engine, asyncio.get_running_loop()), server=server, stop=app.state.stop
+            )
+            is_ready.set()
+            await server.serve(sockets=[listener])
+            await app.state.finish()
+            if working is not None:
+                worker.stop()
+                await working
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            ready["error"] = error
+            raise
+        finally:
+            is_ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert is_ready.wait(60)
+    if "error" in ready:
+        raise ready["error"]
+    try:
+        yield ready["dashboard"]
+    finally:
+        ready["dashboard"].loop.call_soon_threadsafe(ready["stop"])
+        ready["server"].should_exit = True
+        thread.join()
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        expect.set_options(timeout=30_000)  # A long limit, because the machine may be busy.
+        yield browser
+        browser.close()
+
+
+class _Server(uvicorn.Server):
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()

@@ -158,3 +158,43 @@ async def test_failed_step_is_listed_and_skipped(ada: Visit, web_engine: Engine,
     await ada.open(f"/sequences/{sequence_id}/counts")
     await ada.open("/sequences/figures")
     await ada.open(f"/sequences/{sequence_id}/source")
+
+
+async def test_trigger_and_goal_are_edited_in_forms(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench, bench: Bench
+) -> None:
+    await a_list(bench.database, "news")
+    sequence_id = await sequences.start(an_email())
+    home = f"/sequences/{sequence_id}"
+    await ada.open(f"{home}/trigger?kind=schedule")
+    await ada.press("Save", 422)
+    assert "needs exactly one of list and segment" in ada.words()
+    await ada.press("Save", list="news")
+    await ada.open(f"{home}/filters/goal")
+    await ada.press("Save", 422)
+    assert "Enter the name of the event." in ada.words()
+    await ada.press("Save", event="order.placed")
+    await ada.open(f"{home}/filters/exit-0")
+    await ada.press("Save", **{"for": "filter", "0.0.kind": "tag", "0.0.op": "yes", "0.0.value": "vip"})
+    draft = await draft_of(web_engine, sequence_id)
+    assert draft["trigger"] == {"schedule": {"weekdays": ["mon"], "time": "09:00"}, "list": "news"}
+    assert (draft["reentry"], draft["goal"]) == ("each", {"event": "order.placed"})
+    assert draft["exits"] == [{"all": [{"tag": "vip"}]}]
+    assert "every Mon at 09:00, everyone on the list" in (await ada.open(home)).words()
+    await ada.open(f"{home}/filters/exit-0")
+    await ada.press("Remove")
+    assert (await draft_of(web_engine, sequence_id))["exits"] == []
+
+
+async def test_simulation_and_contact_show_what_comes_next(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    await sequences.people("ada@example.com")
+    sequence_id = await sequences.start(a_wait(days=3), an_email())
+    await sequences.enrol(sequence_id, "ada@example.com")
+    await sequences.run()
+    await ada.open(f"/sequences/{sequence_id}/simulation")
+    assert "Emails in 30 days 1" in ada.words()
+    await ada.open("/contacts/ada@example.com")
+    assert "They wait at pause until" in ada.words()
+    assert "Welcome" in (await ada.open("/search?q=welc")).words()

@@ -25,6 +25,7 @@ from mailwright.schemas.sequence_document_text import (
 )
 from mailwright.schemas.time_text import duration
 from mailwright.sources.api.validation import RequestInvalid
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.figures import (
@@ -322,6 +323,7 @@ async def _publish_page(
         "plan": plan,
         "shown": plan.affected[:AFFECTED_SHOWN] if plan is not None else (),
         "problems": problems_of(sequence, problem) if problem is not None else [],
+        "awaits_approval": isinstance(error, AwaitsApproval),
         "form": form,
         "choices": _OVERDUE_CHOICES,
         "trigger": describe_trigger(sequence.draft["trigger"], await names_of(engine, visitor)),

@@ -278,9 +278,8 @@ async def show_trigger(
     current = trigger_kind(trigger)
     if kind and kind not in list(TriggerKind):
         raise NotFound("There is no such trigger.")
-    form = (
-        trigger_fields(trigger) if kind in ("", current) else Fields({"json": json_text({kind: {}}), "side": "before"})
-    )
+    new = Fields({"json": json_text({kind: {}}), "side": "before", "time": "09:00", "weekday.mon": "yes"})
+    form = trigger_fields(trigger) if kind in ("", current) else new
     form["kind"] = kind or current
     return await _trigger_page(request, engine, visitor, sequence, form)
 
