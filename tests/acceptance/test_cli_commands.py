@@ -535,7 +535,7 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
         "5 of 5 sent",
         "Hourly limit reached until",
         "Scheduled for",
-        "69 accepted = ",
+        "81 accepted = ",
         "curl http://127.0.0.1:",
     ):
         assert words in shown.out
@@ -546,7 +546,7 @@ async def test_demo_shows_every_state_and_uses_its_own_folder(nowhere: Commands)
     assert audit["ok"]
     started = Commands(nowhere.folder, {"PATH": "/usr/bin:/bin"}, STARTED)
     kept = await started.ok("demo", "--once", "--keep", "--port", "0")
-    assert "69 accepted = " in kept.out
+    assert "81 accepted = " in kept.out
     here = {"MAILWRIGHT_CONFIG": "var/demo/mailwright.toml"}
     assert "messages are written to var/demo/mailbox/new" in (await nowhere.run("check", **here)).out
     listed = (await nowhere.ok("message", "list", "--status", "SUPPRESSED", **here)).out

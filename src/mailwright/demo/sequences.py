@@ -11,16 +11,17 @@ from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.sequences import Sequences
 
-# Who entered, and how many days ago.
+# Who entered, and how many days ago, so that the number of emails does not depend on the weekday of today: emails wait
+# for the morning of a working day.
 _ENTERED: Final = {
-    "mary@example.com": 10,
-    "frances@example.com": 8,
+    "mary@example.com": 14,
+    "frances@example.com": 14,
     "sofja@example.com": 6,
-    "wang@example.com": 4,
+    "wang@example.com": 6,
     "karen@example.com": 1,
     "annie@example.com": 1,
 }
-_BEGAN: Final = 11
+_BEGAN: Final = 15
 _STEP: Final = 6 * HOUR
 
 
