@@ -33,6 +33,7 @@ from tests.faults import (
     poison,
     provider_changes,
     same_key,
+    sequences,
     smtp_fuzz,
     submissions,
     supervised,
@@ -149,6 +150,13 @@ RUNS = (
         staged(campaigns.run),
         long={"kills": 40, "readers": 30_000},
         quick={"kills": 4, "readers": 1_500},
+    ),
+    Run(
+        "sequences",
+        "kill -9 amid a sequence",
+        staged(sequences.run),
+        long={"kills": 100, "people": 20_000},
+        quick={"kills": 5, "people": 1_000},
     ),
     Run(
         "provider-changes",

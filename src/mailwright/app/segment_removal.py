@@ -1,4 +1,4 @@
-"""Delete a segment unless a draft campaign or a template names it."""
+"""Delete a segment unless a draft campaign, a template or a sequence names it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
+from mailwright.outbox.sequence_uses import SEGMENTS, SequenceUse, find_sequence_uses
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates
 
@@ -28,17 +29,20 @@ class TemplateUse:
         return self.template_id
 
 
+SegmentUser = CampaignUse | TemplateUse | SequenceUse
+
+
 class SegmentInUse(NotPossibleNow):
-    """A draft campaign or a template uses this segment."""
+    """A draft campaign, a template or a sequence uses this segment."""
 
     code = "SEGMENT_IN_USE"
 
-    def __init__(self, name: str, uses: tuple[CampaignUse | TemplateUse, ...]) -> None:
+    def __init__(self, name: str, uses: tuple["SegmentUser", ...]) -> None:
         first = uses[0]
-        if isinstance(first, CampaignUse):
-            reason = f"{first.sentence}. {first.remedy}"
-        else:
+        if isinstance(first, TemplateUse):
             reason = f"the template {first.name} has a condition on it. Change or delete the template first."
+        else:
+            reason = f"{first.sentence}. {first.remedy}"
         super().__init__(f"The segment {name} cannot be deleted because {reason}")
         self.uses = uses
 
@@ -48,7 +52,9 @@ async def delete_segment(database: Database, clock: Clock, tenant_id: int, segme
     found = await segments.find(database, tenant_id, segment_key)
     async with database.read() as tx:
         drafts = await _drafts(tx, tenant_id, segment_key)
-        uses: tuple[CampaignUse | TemplateUse, ...] = (*drafts, *await _templates(tx, tenant_id, segment_key))
+        in_templates = await _templates(tx, tenant_id, segment_key)
+        in_sequences = await find_sequence_uses(tx, tenant_id, SEGMENTS, segment_key)
+    uses: tuple[SegmentUser, ...] = (*drafts, *in_templates, *in_sequences)
     if uses:
         raise SegmentInUse(found.name, uses)
     await segments.delete_segment(database, tenant_id, segment_key, actor=actor, clock=clock)

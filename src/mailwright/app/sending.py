@@ -4,10 +4,11 @@ from sqlalchemy import select, update
 
 from mailwright.domain.campaign import INDEFINITELY, PAUSED, CampaignStatus
 from mailwright.domain.clock import Clock
+from mailwright.outbox import audit_log
 from mailwright.outbox.defer import record_lane_deferral
 from mailwright.outbox.sending_hold import DueMessages, release_hold
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaign_runs, campaigns, queue_entries
+from mailwright.storage.tables import campaign_runs, campaigns, queue_entries, sequences
 
 _RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
 
@@ -16,9 +17,10 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
     """Resume sending; return the numbers of messages put in doubt and of campaigns paused.
 
     All running and scheduled campaigns are paused first: recipients who have no message yet may have received them
-    after the backup.
+    after the backup. Running sequences are paused for the same reason.
     """
     paused = await _pause_campaigns(database, clock)
+    await _pause_sequences(database, clock, actor)
     return await release_hold(database, clock, actor=actor, due=due), paused
 
 
@@ -35,6 +37,24 @@ async def stop_article_runs(database: Database, clock: Clock) -> None:
     async with database.write() as tx:
         is_open = campaign_runs.c.enqueue_ended_at.is_(None)
         await tx.execute(update(campaign_runs).where(is_open).values(enqueue_ended_at=clock.now(), failure=failure))
+
+
+async def _pause_sequences(database: Database, clock: Clock, actor: str) -> None:
+    """Pause the sequences: steps that are due may have happened after the backup, so resuming asks what to do."""
+    now = clock.now()
+    q = sequences.c
+    running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
+    async with database.write() as tx:
+        for row in await tx.execute(running.returning(q.sequence_id, q.tenant_id)):
+            await audit_log.record(
+                tx,
+                now,
+                actor=actor,
+                action="sequence.pause",
+                subject=row.sequence_id,
+                tenant_id=row.tenant_id,
+                detail={"because": "the database was restored"},
+            )
 
 
 async def _pause_campaigns(database: Database, clock: Clock) -> int:

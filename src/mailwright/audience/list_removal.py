@@ -17,6 +17,7 @@ from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
+from mailwright.outbox.sequence_uses import LISTS, SequenceUse, find_sequence_uses
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import (
     campaign_runs,
@@ -34,13 +35,21 @@ _NAMED: Final = 5
 _KEPT: Final = ("contact_key", "subscribed_at", "source", "is_pending", "confirmed_at", "requested_consent")
 
 
+ListUser = CampaignUse | SegmentUse | SequenceUse
+
+
 class ListInUse(NotPossibleNow):
-    """A campaign, an article or a segment uses this list."""
+    """A campaign, an article, a segment or a sequence uses this list."""
 
     code = "LIST_IN_USE"
 
     def __init__(
-        self, name: str, what: str, user: str, remedy: str, uses: tuple[CampaignUse | SegmentUse, ...] = ()
+        self,
+        name: str,
+        what: str,
+        user: str,
+        remedy: str,
+        uses: tuple["ListUser", ...] = (),
     ) -> None:
         super().__init__(f"The list {name} cannot be {what} because {user}. {remedy}")
         self.uses = uses
@@ -71,7 +80,7 @@ class ListRemoval:
         return replace(found, archived_at=found.archived_at or now)
 
     async def delete(self, tenant_id: int, list_key: str, *, actor: str) -> None:
-        """Delete a list and its subscriptions. Raise `ListInUse` if a campaign, an article or a segment uses it."""
+        """Delete a list and its subscriptions, or raise `ListInUse`."""
         if list_key == GENERAL:
             raise NotPossibleNow("The list general stands for all bulk email and cannot be deleted.")
         now = self._clock.now()
@@ -79,6 +88,9 @@ class ListRemoval:
             found = await _lock(tx, tenant_id, list_key)
             await _require_unused(tx, tenant_id, found, "deleted")
             await _require_no_segment(tx, tenant_id, found)
+            if in_sequences := await find_sequence_uses(tx, tenant_id, LISTS, list_key):
+                use = in_sequences[0]
+                raise ListInUse(found.name, "deleted", use.sentence, use.remedy, in_sequences)
             await _remove_permanently(tx, tenant_id, list_key, now)
             values = {name: getattr(found, name) for name in List.__slots__}
             rows = await tx.execute(

@@ -12,6 +12,7 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
+from mailwright.outbox.sequence_uses import TEMPLATES, SequenceUse, find_sequence_uses
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import template_drafts, templates
 
@@ -20,19 +21,19 @@ FindNotificationTypes = Callable[[int, str], Awaitable[Sequence[str]]]
 
 
 class TemplateInUse(NotPossibleNow):
-    """An unfinished campaign or a notification type uses this template."""
+    """An unfinished campaign, a sequence or a notification type uses this template."""
 
     code = "TEMPLATE_IN_USE"
 
     def __init__(
-        self, template_id: str, campaigns: tuple[CampaignUse, ...], notification_types: Sequence[str] = ()
+        self, template_id: str, uses: tuple[CampaignUse | SequenceUse, ...], notification_types: Sequence[str] = ()
     ) -> None:
-        if campaigns:
-            reason = f"{campaigns[0].sentence}. {campaigns[0].remedy}"
+        if uses:
+            reason = f"{uses[0].sentence}. {uses[0].remedy}"
         else:
             reason = f"notifications of the type {notification_types[0]} use it. Give the type another template first."
         super().__init__(f"The template {template_id} cannot be deleted because {reason}")
-        self.campaigns = campaigns
+        self.uses = uses
 
 
 class TemplateLocked(NotPossibleNow):
@@ -84,9 +85,10 @@ class TemplateRemoval:
             if keeps_locked and await _has_locks(tx, tenant_id, template_id):
                 raise TemplateLocked(template_id)
             if action == "delete":
-                uses = await find_uses(
+                uses: tuple[CampaignUse | SequenceUse, ...] = await find_uses(
                     tx, tenant_id, lambda definition: definition.get("content", {}).get("templateId") == template_id
                 )
+                uses = (*uses, *await find_sequence_uses(tx, tenant_id, TEMPLATES, template_id))
                 if uses:
                     raise TemplateInUse(template_id, uses)
                 await _end_drafts(tx, tenant_id, template_id)

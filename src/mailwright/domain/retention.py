@@ -21,6 +21,7 @@ class RetentionKind(StrEnum):
     SHADOW = "shadow"  # what is known about email that shadow mode passed on
     DMARC = "dmarc"  # DMARC aggregate reports
     FORM_SUBMISSIONS = "form-submissions"  # answers of sign-up forms that prove no current subscription
+    SEQUENCES = "sequences"  # ended runs through sequences, with their steps
 
 
 # Kinds whose rows are found through the messages that they belong to.
@@ -38,6 +39,7 @@ MIN_DAYS: Final = {
     RetentionKind.SHADOW: 1,
     RetentionKind.DMARC: 30,
     RetentionKind.FORM_SUBMISSIONS: 30,
+    RetentionKind.SEQUENCES: 30,
 }
 
 

@@ -76,6 +76,10 @@ _OLD: Final = {
         statement(__package__, "retention_old_dmarc_reports"),
         (_Deletion("dmarc_sources"), _Deletion("dmarc_reports")),
     ),
+    RetentionKind.SEQUENCES: (
+        statement(__package__, "retention_old_sequence_runs"),
+        (_Deletion("sequence_steps"), _Deletion("sequence_enrolments")),
+    ),
 }
 _COUNT_CANDIDATES: Final = _counting(CANDIDATES)
 _COUNT_OLD: Final = {kind: _counting(old) for kind, (old, _) in _OLD.items()}

@@ -11,6 +11,7 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import EventType
 from mailwright.outbox import defer
+from mailwright.outbox.sequence_uses import CAMPAIGNS, find_sequence_uses
 from mailwright.sources.campaigns.announce import announce
 from mailwright.sources.campaigns.records import (
     Actor,
@@ -71,6 +72,10 @@ class CampaignRemoval:
                 raise NotPossibleNow(
                     "The campaign was started, so its messages and its report are kept. Archive it instead."
                 )
+            uses = await find_sequence_uses(tx, campaign.tenant_id, CAMPAIGNS, campaign_id)
+            if uses:
+                reason = f"{uses[0].sentence}. {uses[0].remedy}"
+                raise NotPossibleNow(f"The campaign {campaign.name} cannot be deleted because {reason}")
             # Without `resend_of`, the campaign that this one sends again can be sent again by another draft.
             await self._changes.change(tx, campaign, deleted_at=self._clock.now(), resend_of=None)
             await self._changes.record(tx, actor, CampaignAction.DELETE, campaign)

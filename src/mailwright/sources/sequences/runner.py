@@ -18,6 +18,7 @@ from mailwright.domain.message import Event, NewMessage, Source
 from mailwright.domain.states import EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept, count_accepted
+from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.outbox.webhook_requests import DirectRequest, NoReceiver, request_deliveries, wanted_types
 from mailwright.sources.sequences.changes import apply_changes
@@ -99,7 +100,8 @@ class SequenceRunner:
     async def tick(self) -> bool:
         """Run one batch of each sequence. Return true if there may be more to do."""
         async with self._database.read() as tx:
-            due = await tx.run(DUE_SEQUENCES, now=self._clock.now())
+            # A restored database does not know which steps happened after the backup.
+            due = () if await is_held(tx) else await tx.run(DUE_SEQUENCES, now=self._clock.now())
         has_worked = False
         for row in due:
             try:

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
-from mailwright.audience.filter_references import SegmentUse
-from mailwright.audience.list_removal import ListInUse
+from mailwright.audience.list_removal import ListInUse, ListUser
 from mailwright.audience.lists import List, ListExists
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
 from mailwright.audience.status import ContactStatusService
@@ -19,7 +18,6 @@ from mailwright.domain import keys
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
-from mailwright.outbox.campaign_uses import CampaignUse
 from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
@@ -247,7 +245,7 @@ async def _show(
     form: Fields,
     errors: Errors,
     cursor: str = "",
-    uses: tuple[CampaignUse | SegmentUse, ...] = (),
+    uses: tuple[ListUser, ...] = (),
 ) -> Response:
     after = decode_cursor("member", cursor)[0] if cursor else None
     members = await search_contacts(

@@ -32,6 +32,7 @@ NAMES: Final = {
     RetentionKind.SHADOW: "Email passed on in shadow mode",
     RetentionKind.FORM_SUBMISSIONS: "Form submissions without a subscription",
     RetentionKind.DMARC: "DMARC reports",
+    RetentionKind.SEQUENCES: "Ended runs through sequences",
 }
 EXPORT_FORMATS: Final = {"jsonl": "compressed JSON lines", "parquet": "Parquet"}
 

@@ -31,7 +31,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, templa
     except TemplateLocked as error:
         return redirect(request, f"/templates/{template_id}", str(error), tone="bad")
     except TemplateInUse as error:
-        values: dict[str, Any] = {"title": "Template in use", "text": str(error), "uses": error.campaigns}
+        values: dict[str, Any] = {"title": "Template in use", "text": str(error), "uses": error.uses}
         back = (f"/templates/{template_id}", template_id)
         return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
     return redirect(request, "/templates", f"Deleted {template_id}.", undo=f"/templates/{template_id}/restore")

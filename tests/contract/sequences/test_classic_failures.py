@@ -1,0 +1,142 @@
+"""The classic failures of automation tools, each with its name, and that they do not happen."""
+
+import pytest
+
+from mailwright.app.segment_removal import SegmentInUse, delete_segment
+from mailwright.app.sending import release_sending
+from mailwright.app.template_removal import make_template_removal
+from mailwright.audience import contacts, segments
+from mailwright.audience.list_removal import ListInUse, ListRemoval
+from mailwright.content.template_removal import TemplateInUse
+from mailwright.domain.clock import DAY, HOUR
+from mailwright.domain.retention import RetentionKind, RetentionRule
+from mailwright.outbox.retention import Retention, RetentionServices
+from mailwright.outbox.retention_rules import set_rule
+from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
+from mailwright.schemas.sequence_text import run_text
+from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
+from mailwright.sources.sequences.records import SequenceStatus
+from tests.builders import DEFAULT_TENANT
+from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
+
+ANN = "ann@example.com"
+PEOPLE = tuple(f"person{number}@example.com" for number in range(20))
+
+
+@pytest.mark.promise("sequence-versions")
+async def test_editing_floods_nobody(sequences: SequenceBench) -> None:
+    await sequences.people(*PEOPLE)
+    key = await sequences.start(an_email("one"), a_wait(days=10), an_email("two"))
+    await sequences.enrol(key, *PEOPLE)
+    await sequences.run_for(5 * DAY, DAY)
+    shorter = (an_email("one"), an_email("new"), a_wait(days=2), an_email("two"))
+    with pytest.raises(OverdueUndecided):
+        await sequences.publish(key, *shorter)
+    await sequences.run()
+    assert len(await sequences.recipients()) == len(PEOPLE)  # Nothing was published.
+    await sequences.publish(key, *shorter, overdue=OverdueChoice(Overdue.SPREAD, hours=20))
+    await sequences.run()
+    assert len(await sequences.recipients()) < len(PEOPLE) + 5
+    await sequences.run_for(20 * HOUR, HOUR)
+    sent = [node for _, node, outcome, _ in await sequences.history() if outcome == "sent"]
+    # The step that was added before their place is not sent to them.
+    assert sorted(sent) == ["one"] * len(PEOPLE) + ["two"] * len(PEOPLE)
+
+
+@pytest.mark.promise("sequence-pause")
+async def test_pause_drops_nobody(sequences: SequenceBench) -> None:
+    await sequences.people(*PEOPLE)
+    key = await sequences.start(an_email("one"), a_wait(days=1), an_email("two"))
+    await sequences.enrol(key, *PEOPLE[:10])
+    await sequences.run()
+    await sequences.engine.sequences.pause(DEFAULT_TENANT, key, actor=ACTOR)
+    await sequences.enrol(key, *PEOPLE[10:])
+    await sequences.run_for(3 * DAY, DAY)
+    assert len(await sequences.recipients()) == 10
+    choice = OverdueChoice(Overdue.SEND)
+    await sequences.engine.sequences.resume(DEFAULT_TENANT, key, overdue=choice, actor=ACTOR)
+    await sequences.run_for(2 * DAY, DAY)
+    assert sorted(await sequences.recipients()) == sorted(PEOPLE * 2)
+
+
+async def test_reentry_doubles_no_email(sequences: SequenceBench) -> None:
+    await sequences.people(*PEOPLE)
+    key = await sequences.start(an_email("one"), a_wait(days=1), an_email("two"), reentry="each")
+    for _ in range(3):
+        await sequences.enrol(key, *PEOPLE)
+        await sequences.run()
+    await sequences.run_for(2 * DAY, DAY)
+    assert sorted(await sequences.recipients()) == sorted(PEOPLE * 2)
+
+
+async def test_everyone_can_be_told_why_they_got_nothing(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await sequences.people("in@example.com", "exit@example.com", list_key="news")
+    await sequences.people("other@example.com")
+    key = await sequences.start(a_wait(), an_email(), list="news", exits=[{"attribute": "plan", "is": "pro"}])
+    await sequences.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, People(list_key="news"), actor=ACTOR)
+    change = contacts.ContactChange(attributes={"plan": "pro"})
+    await contacts.put(sequences.database, sequences.clock, DEFAULT_TENANT, "exit@example.com", change)
+    await sequences.run()
+    answers = {}
+    for email in ("in@example.com", "exit@example.com", "other@example.com"):
+        [run] = await sequences.engine.sequences.explanations.of_sequence(DEFAULT_TENANT, key, email)
+        answers[email] = run_text(run, sequences.clock.now())
+    assert "They wait at pause until" in answers["in@example.com"]
+    assert "they matched an exit condition" in answers["exit@example.com"]
+    assert "they are not subscribed to its list" in answers["other@example.com"]
+
+
+async def test_restored_backup_sends_nothing_silently(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(a_wait(), an_email())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    hold = SendingHold(HoldReason.RESTORED, sequences.clock.now(), "an older state")
+    assert await hold_sending(sequences.database, hold)
+    await sequences.run_for(2 * DAY, DAY)
+    assert await sequences.recipients() == []
+    await release_sending(sequences.database, sequences.clock, actor=ACTOR, due=DueMessages.IN_DOUBT)
+    found = await sequences.engine.sequences.find(DEFAULT_TENANT, key)
+    assert found.status is SequenceStatus.PAUSED
+    await sequences.run()
+    assert await sequences.recipients() == []
+    with pytest.raises(OverdueUndecided):
+        await sequences.engine.sequences.resume(DEFAULT_TENANT, key, actor=ACTOR)
+
+
+async def test_what_a_sequence_uses_is_not_deleted(sequences: SequenceBench) -> None:
+    database, clock = sequences.database, sequences.clock
+    await lists(sequences, "news")
+    await segments.create(database, clock, DEFAULT_TENANT, "pros", filter_={"attribute": "plan", "is": "pro"})
+    key = await sequences.start(trigger={"entersSegment": "pros"}, list="news")
+    removal = make_template_removal(sequences.engine.settings, database, clock)
+    with pytest.raises(TemplateInUse, match="the sequence Welcome uses it"):
+        await removal.delete(DEFAULT_TENANT, WELCOME, actor=ACTOR)
+    with pytest.raises(ListInUse, match="the sequence Welcome uses it"):
+        await ListRemoval(database, clock).delete(DEFAULT_TENANT, "news", actor=ACTOR)
+    with pytest.raises(SegmentInUse, match="the sequence Welcome uses it"):
+        await delete_segment(database, clock, DEFAULT_TENANT, "pros", actor=ACTOR)
+    await sequences.engine.sequences.remove(DEFAULT_TENANT, key, actor=ACTOR)
+    await removal.delete(DEFAULT_TENANT, WELCOME, actor=ACTOR)
+    await ListRemoval(database, clock).delete(DEFAULT_TENANT, "news", actor=ACTOR)
+    await delete_segment(database, clock, DEFAULT_TENANT, "pros", actor=ACTOR)
+
+
+@pytest.mark.parametrize(("reentry", "runs"), [("never", 1), ("each", 0)])
+async def test_retention_keeps_what_reentry_needs(sequences: SequenceBench, reentry: str, runs: int) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email(), reentry=reentry)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    sequences.clock.advance(31 * DAY)
+    database, clock, kind = sequences.database, sequences.clock, RetentionKind.SEQUENCES
+    retention = Retention(RetentionServices(database, clock, 30))
+    await set_rule(database, clock, DEFAULT_TENANT, kind, days=30, exports=False, actor=ACTOR)
+    assert (await retention.preview(DEFAULT_TENANT, kind, 30)).rows == 2
+    rule = await retention.run_batch(RetentionRule(DEFAULT_TENANT, kind, 30, exports=False), 100)
+    assert rule.rows == 2 - runs
+    assert await sequences.history() == []
+    assert len(await sequences.enrolments(key)) == runs
+    assert (await sequences.enrol(key, ANN)).enrolled == 1 - runs
