@@ -8,7 +8,7 @@ from mailwright.outbox import audit_log
 from mailwright.outbox.defer import record_lane_deferral
 from mailwright.outbox.sending_hold import DueMessages, release_hold
 from mailwright.storage.database import Database
-from mailwright.storage.tables import campaign_runs, campaigns, queue_entries, sequences
+from mailwright.storage.tables import campaign_repeats, campaign_runs, campaigns, queue_entries, sequences
 
 _RUNNING = (CampaignStatus.READY.value, CampaignStatus.SENDING.value)
 
@@ -17,10 +17,10 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
     """Resume sending; return the numbers of messages put in doubt and of campaigns paused.
 
     All running and scheduled campaigns are paused first: recipients who have no message yet may have received them
-    after the backup. Running sequences are paused for the same reason.
+    after the backup. Running sequences and recurring campaigns are paused for the same reason.
     """
     paused = await _pause_campaigns(database, clock)
-    await _pause_sequences(database, clock, actor)
+    await _pause_repeats(database, clock, actor)
     return await release_hold(database, clock, actor=actor, due=due), paused
 
 
@@ -39,12 +39,13 @@ async def stop_article_runs(database: Database, clock: Clock) -> None:
         await tx.execute(update(campaign_runs).where(is_open).values(enqueue_ended_at=clock.now(), failure=failure))
 
 
-async def _pause_sequences(database: Database, clock: Clock, actor: str) -> None:
-    """Pause the sequences: steps that are due may have happened after the backup, so resuming asks what to do."""
+async def _pause_repeats(database: Database, clock: Clock, actor: str) -> None:
+    """Pause sequences and recurring campaigns: what is due may have happened after the backup, so a person decides."""
     now = clock.now()
     q = sequences.c
     running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
     async with database.write() as tx:
+        await tx.execute(update(campaign_repeats).values(paused_at=now, starting_key=None))
         for row in await tx.execute(running.returning(q.sequence_id, q.tenant_id)):
             await audit_log.record(
                 tx,

@@ -109,6 +109,7 @@ from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.removal import CampaignRemoval
+from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
@@ -305,6 +306,10 @@ class Engine(EngineSettings):
     @property
     def campaign_removal(self) -> CampaignRemoval:
         return CampaignRemoval(self.database, self.clock)
+
+    @property
+    def campaign_repeats(self) -> CampaignRepeats:
+        return CampaignRepeats(self.database, self.clock, self.campaigns, self.settings.timezone)
 
     @property
     def campaign_approvals(self) -> CampaignApprovals:
@@ -575,6 +580,7 @@ async def make_worker(
         route=route,
         maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
+            engine.campaign_repeats,
             _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
             SequenceWatch(database, clock, settings.timezone),

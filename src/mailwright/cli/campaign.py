@@ -62,6 +62,7 @@ from mailwright.cli.campaign_output import (
     status,
     waiting,
 )
+from mailwright.cli.campaign_repeats import repeat_command
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant, group
@@ -743,6 +744,7 @@ app.command("figures")(campaign_reports.figures_command)
 app.command("history")(campaign_reports.history_command)
 app.command("segment")(campaign_reports.segment_command)
 app.command("resend")(campaign_reports.resend_command)
+app.command("repeat")(repeat_command)
 
 
 @in_doubt.command("list")

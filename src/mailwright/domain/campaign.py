@@ -44,6 +44,8 @@ class CampaignAction(StrEnum):
     ACCEPT_INCIDENTS = "accept_incidents"
     OPEN_WAVE = "open_wave"
     RESEND = "resend"
+    REPEAT = "repeat"
+    STOP_REPEAT = "stop_repeat"
     WITHDRAW = "withdraw"
     ARCHIVE = "archive"
     DELETE = "delete"
@@ -76,6 +78,8 @@ ALLOWED_STATUSES = {
     CampaignAction.ACCEPT_INCIDENTS: frozenset({CampaignStatus.READY, CampaignStatus.SENDING}),
     CampaignAction.OPEN_WAVE: frozenset({CampaignStatus.SENDING}),
     CampaignAction.RESEND: frozenset({CampaignStatus.SENT}),
+    CampaignAction.REPEAT: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.STOP_REPEAT: frozenset(CampaignStatus),
     CampaignAction.WITHDRAW: frozenset({CampaignStatus.READY, CampaignStatus.PAUSED}),
     CampaignAction.ARCHIVE: frozenset({CampaignStatus.DRAFT, CampaignStatus.SENT, CampaignStatus.CANCELLED}),
     CampaignAction.DELETE: frozenset({CampaignStatus.DRAFT, CampaignStatus.CANCELLED}),

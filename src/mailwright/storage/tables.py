@@ -1026,6 +1026,25 @@ campaigns = Table(
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
 )
 
+# Drafts of which a campaign is made and started again and again.
+campaign_repeats = Table(
+    "campaign_repeats",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("campaign_key", BigInteger, nullable=False, unique=True),
+    Column("schedule", Text, nullable=False),  # As JSON.
+    Column("feed", Text),  # The feed whose new items the campaign contains.
+    Column("next_at", Timestamp, nullable=False),
+    Column("starting_key", BigInteger),  # A campaign that was made and is not started yet.
+    Column("last_at", Timestamp),
+    Column("last_campaign_key", BigInteger),
+    Column("last_result", Text),
+    Column("paused_at", Timestamp),
+    Column("updated_at", Timestamp, nullable=False),
+    Index("ix_campaign_repeats_next_at", "next_at"),
+)
+
 # The files that every message of a campaign carries. A row never changes; a draft adds and removes rows.
 campaign_attachments = Table(
     "campaign_attachments",

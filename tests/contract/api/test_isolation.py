@@ -42,6 +42,7 @@ BODIES: dict[str, Any] = {
     "CampaignResendRequest": {"subject": "Theirs again"},
     "CampaignScheduleRequest": {"scheduledAt": None},
     "CampaignMoveRequest": {"position": 1},
+    "CampaignRepeatRequest": {"time": "09:00"},
     "ApprovalRequest": {"digest": "theirs"},
     "RejectionRequest": {"digest": "theirs", "comment": "Theirs"},
     "ApprovalRuleRequest": {"over": 10},

@@ -102,14 +102,10 @@ class Campaigns:
         copy_of: Campaign | None = None,
     ) -> Campaign:
         """Create a draft with new attachments, or with those of another campaign."""
-        now = self._clock.now()
         async with self._database.write() as tx:
-            campaign = await _insert_draft(tx, actor, tenant_id, definition, now)
-            await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
-            if copy_of is not None:
-                await copy_attachments(tx, copy_of.key, campaign.key, now)
-            await self._changes.record(tx, actor, "create", campaign)
-            return replace(campaign, attachments=await list_attachments(tx, campaign.key))
+            return await create_draft(
+                tx, self._clock, actor, tenant_id, definition, attachments=attachments, copy_of=copy_of
+            )
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> Campaign:
         async with self._database.read() as tx:
@@ -433,6 +429,26 @@ def with_send_time(
     if not send_now and send_at is None:
         return definition
     return definition.model_copy(update={"scheduled_at": None if send_now else send_at})
+
+
+async def create_draft(
+    tx: Transaction,
+    clock: Clock,
+    actor: Actor,
+    tenant_id: int,
+    definition: CampaignDefinition,
+    *,
+    attachments: Sequence[EmailAttachment] = (),
+    copy_of: Campaign | None = None,
+) -> Campaign:
+    """Create a draft in the caller's transaction, with new attachments or with those of another campaign."""
+    now = clock.now()
+    campaign = await _insert_draft(tx, actor, tenant_id, definition, now)
+    await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
+    if copy_of is not None:
+        await copy_attachments(tx, copy_of.key, campaign.key, now)
+    await CampaignChanges(clock).record(tx, actor, "create", campaign)
+    return replace(campaign, attachments=await list_attachments(tx, campaign.key))
 
 
 async def _insert_draft(

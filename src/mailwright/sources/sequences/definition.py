@@ -18,8 +18,8 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.recurrence import WEEKDAYS, Recurrence
 from mailwright.domain.validation_text import validation_sentence
-from mailwright.policies.hours import is_zone
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.sources.recurrence_fields import ClockTime, FeedUrl, ScheduleFields, Weekday
 
 MAX_STEPS: Final = 200
 MAX_DEPTH: Final = 6
@@ -27,7 +27,6 @@ MAX_PATHS: Final = 20
 MAX_EXITS: Final = 10
 MAX_EVENT_NAME: Final = 200
 MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
-MAX_FEED_URL: Final = 2_000
 # A shorter wait in a cycle would send somebody many emails within an hour.
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
 
@@ -102,28 +101,10 @@ def _one_line(text: str) -> str:
     return text
 
 
-def _clock_time(text: str) -> str:
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
-        raise ValueError("must be a time such as 09:00")
-    return text
-
-
 def _webhook_id(text: str) -> str:
     if not is_uuid(text):
         raise ValueError("must be the ID of a webhook, from `mailwright webhook list`")
     return text
-
-
-def _web_address(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/]+\S*", text):
-        raise ValueError("must be the web address of a feed such as https://example.com/feed.xml")
-    return text
-
-
-def _zone(name: str) -> str:
-    if not is_zone(name):
-        raise ValueError("is not an IANA time zone, for example Europe/Lisbon or UTC")
-    return name
 
 
 Key = Annotated[str, AfterValidator(_key)]
@@ -131,12 +112,9 @@ Tag = Annotated[str, AfterValidator(_tag)]
 AttributeName = Annotated[str, AfterValidator(_attribute)]
 Email = Annotated[str, AfterValidator(_email)]
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
-ClockTime = Annotated[str, AfterValidator(_clock_time)]
 WebhookId = Annotated[str, AfterValidator(_webhook_id)]
-FeedUrl = Annotated[str, Field(max_length=MAX_FEED_URL), AfterValidator(_web_address)]
 TemplateId = Annotated[str, Field(min_length=1, max_length=200)]
 EventName = Annotated[str, Field(min_length=1, max_length=MAX_EVENT_NAME), AfterValidator(_one_line)]
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 # What the properties of an event must be.
 PropertyConditions = Annotated[
     dict[filters.PropertyName, filters.PropertyComparison], Field(min_length=1, max_length=20)
@@ -299,25 +277,8 @@ class _Group(_Body):
         return self
 
 
-class ScheduleBody(_Body):
-    weekdays: Annotated[tuple[Weekday, ...], Field(min_length=1)] = WEEKDAYS
-    month_days: Annotated[tuple[Annotated[int, Field(ge=1, le=31)], ...], Field(max_length=31)] = ()
-    time: ClockTime
-    timezone: Annotated[str, AfterValidator(_zone)] | None = None  # None: the tenant's.
-
-    @model_validator(mode="after")
-    def _require_one_kind(self) -> "ScheduleBody":
-        if {"weekdays", "month_days"} <= self.model_fields_set:
-            raise ValueError("has weekdays and monthDays; keep one of them")
-        return self
-
-    @property
-    def recurrence(self) -> Recurrence:
-        return Recurrence(self.time, self.weekdays, self.month_days)
-
-
 class ScheduleTrigger(_Group):
-    schedule: ScheduleBody
+    schedule: ScheduleFields
 
 
 class RssTrigger(_Group):

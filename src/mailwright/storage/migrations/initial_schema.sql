@@ -789,6 +789,24 @@ CREATE INDEX ix_campaigns_tenant_id_id ON campaigns (tenant_id, id);
 CREATE UNIQUE INDEX uq_campaigns_resend_of ON campaigns (resend_of)
   WHERE resend_of IS NOT NULL AND (status <> 'CANCELLED' OR started_at IS NOT NULL);
 
+CREATE TABLE campaign_repeats (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  campaign_key BIGINT NOT NULL,
+  schedule TEXT NOT NULL,
+  feed TEXT,
+  next_at BIGINT NOT NULL,
+  starting_key BIGINT,
+  last_at BIGINT,
+  last_campaign_key BIGINT,
+  last_result TEXT,
+  paused_at BIGINT,
+  updated_at BIGINT NOT NULL,
+  CONSTRAINT pk_campaign_repeats PRIMARY KEY (id),
+  CONSTRAINT uq_campaign_repeats_campaign_key UNIQUE (campaign_key)
+);
+CREATE INDEX ix_campaign_repeats_next_at ON campaign_repeats (next_at);
+
 CREATE TABLE campaign_attachments (
   id $identity NOT NULL,
   attachment_id TEXT NOT NULL,

@@ -1,0 +1,57 @@
+"""HTTP routes of campaigns that repeat."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.schemas.campaign_repeats import (
+    CampaignRepeatRequest,
+    CampaignRepeatResponse,
+    campaign_repeat_response,
+)
+from mailwright.sources.api.validation import parse_strict
+from mailwright.sources.campaigns.records import Actor
+from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireCampaignSender
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
+
+
+@router.get(
+    "/{campaignId}/repeat",
+    responses=describe_responses({HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Show when a draft is sent again, and what happened last."""
+    found = await engine.campaign_repeats.find(campaignId, tenant_id=caller.tenant_id)
+    return json_response(campaign_repeat_response(found))
+
+
+@router.put(
+    "/{campaignId}/repeat",
+    openapi_extra=describe_body(CampaignRepeatRequest),
+    responses=describe_responses(
+        {HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
+)
+async def set_repeat(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Make and start a campaign from the draft at each time of a schedule."""
+    wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
+    actor = Actor(actor_of(caller), caller.tenant_id)
+    saved = await engine.campaign_repeats.set(actor, campaignId, wanted.schedule, feed=wanted.feed)
+    return json_response(campaign_repeat_response(saved))
+
+
+@router.delete(
+    "/{campaignId}/repeat",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+)
+async def stop_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
+    """Stop repeating. Campaigns that were made already are not affected."""
+    await engine.campaign_repeats.stop(Actor(actor_of(caller), caller.tenant_id), campaignId)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
