@@ -308,10 +308,6 @@ class Engine(EngineSettings):
         return CampaignRemoval(self.database, self.clock)
 
     @property
-    def campaign_repeats(self) -> CampaignRepeats:
-        return CampaignRepeats(self.database, self.clock, self.campaigns, self.settings.timezone)
-
-    @property
     def campaign_approvals(self) -> CampaignApprovals:
         rules = self.campaigns.rules
         plans = CampaignPlans(self.database, self.clock, self.templates, rules, self.defaults)
@@ -580,7 +576,7 @@ async def make_worker(
         route=route,
         maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
-            engine.campaign_repeats,
+            make_campaign_repeats(engine),
             _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
             SequenceWatch(database, clock, settings.timezone),
@@ -617,6 +613,10 @@ def _reporting_providers(engine: Engine, route: Route) -> dict[str, bool]:
     installed = {name: reports_events(name, engine.settings) for name in providers_of(engine.settings)}
     named = {each.name: reports_events(each.kind, each.settings) for each in engine.named.by_name.values()}
     return installed | named | {member.name: member.provider.reports_events for member in route.members}
+
+
+def make_campaign_repeats(engine: Engine) -> CampaignRepeats:
+    return CampaignRepeats(engine.database, engine.clock, engine.campaigns, engine.settings.timezone)
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

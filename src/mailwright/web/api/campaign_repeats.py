@@ -5,6 +5,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.app.wiring import make_campaign_repeats
 from mailwright.schemas.campaign_repeats import (
     CampaignRepeatRequest,
     CampaignRepeatResponse,
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[Req
 )
 async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show when a draft is sent again, and what happened last."""
-    found = await engine.campaign_repeats.find(campaignId, tenant_id=caller.tenant_id)
+    found = await make_campaign_repeats(engine).find(campaignId, tenant_id=caller.tenant_id)
     return json_response(campaign_repeat_response(found))
 
 
@@ -42,7 +43,7 @@ async def set_repeat(request: Request, campaignId: str, engine: EngineDep, calle
     """Make and start a campaign from the draft at each time of a schedule."""
     wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)
-    saved = await engine.campaign_repeats.set(actor, campaignId, wanted.schedule, feed=wanted.feed)
+    saved = await make_campaign_repeats(engine).set(actor, campaignId, wanted.schedule, feed=wanted.feed)
     return json_response(campaign_repeat_response(saved))
 
 
@@ -53,5 +54,5 @@ async def set_repeat(request: Request, campaignId: str, engine: EngineDep, calle
 )
 async def stop_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Stop repeating. Campaigns that were made already are not affected."""
-    await engine.campaign_repeats.stop(Actor(actor_of(caller), caller.tenant_id), campaignId)
+    await make_campaign_repeats(engine).stop(Actor(actor_of(caller), caller.tenant_id), campaignId)
     return Response(status_code=HTTPStatus.NO_CONTENT)
