@@ -182,7 +182,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     versions = ("--variant", "plain", "--variant", "bold=News! News!", "--test-percent", "100")
     campaign_id = (await here.ok(*create, *versions)).out.strip()
     started = await here.ok("campaign", "start", campaign_id)
-    assert "3 recipients; Scheduled for 2099-01-15 07:00 UTC" in started.out
+    assert "3 recipients; Scheduled for 15 Jan 2099, 07:00 UTC" in started.out
     await here.ok("tenant", "edit", "default", "--timezone", "Asia/Tokyo")
     moved = await here.ok("campaign", "reschedule", campaign_id, "2099-01-16T09:30")
     assert moved.out == "News: scheduled for 2099-01-16 09:30:00 Asia/Tokyo.\n"

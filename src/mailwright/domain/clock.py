@@ -54,8 +54,9 @@ def isoformat(instant: Instant | None) -> str | None:
 
 
 def utc_text(instant: Instant) -> str:
-    """Format an instant as `2027-01-15 08:00 UTC`, for sentences that are stored or have no time zone of a tenant."""
-    return f"{datetime.fromtimestamp(instant / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    """Format an instant as `15 Jan 2027, 08:00 UTC`, for sentences that are stored or have no tenant's time zone."""
+    then = datetime.fromtimestamp(instant / 1000, UTC)
+    return f"{then.day} {then:%b %Y, %H:%M} UTC"
 
 
 def to_instant(value: datetime) -> Instant:

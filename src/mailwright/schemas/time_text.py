@@ -17,7 +17,7 @@ _UNITS = (
 def time_text(instant: Instant, now: Instant, zone: tzinfo = UTC) -> str:
     """Return `15:00 Europe/Lisbon (in 12 minutes)`, with the date if it is not today."""
     then, today = (datetime.fromtimestamp(each / 1000, zone) for each in (instant, now))
-    date = "" if then.date() == today.date() else f"{then:%Y-%m-%d} "
+    date = "" if then.date() == today.date() else f"{then.day} {then:%b %Y}, "
     time = f"{then:%H:%M:%S}" if then.second else f"{then:%H:%M}"
     return f"{date}{time} {zone} ({distance(instant, now)})"
 

@@ -108,7 +108,7 @@ async def test_check_names_the_hold_and_its_end(bench: Bench) -> None:
     await hold(bench)
     settings = settings_for(bench.database.url.render_as_string(hide_password=False))
     [found] = [each async for each in check(settings) if each.name == "sending"]
-    assert "on hold since 2027-01-15 08:00 UTC (database_restored)" in found.summary
+    assert "on hold since 15 Jan 2027, 08:00 UTC (database_restored)" in found.summary
     assert "mailwright quarantine release" in (found.advice or "")
 
 

@@ -41,7 +41,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     due = f"{ENTERED} The step (start) is due now and runs within seconds if a worker runs. The email first is next."
     assert await sentence(sequences, key) == due
     await sequences.run()
-    waits = "They wait at pause until 2027-01-16 08:00 UTC (in 24 hours). The email second is next."
+    waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
     assert await sentence(sequences, key) == f"{ENTERED} {waits}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     assert "The sequence is paused; they keep their place at pause, due at" in await sentence(sequences, key)
@@ -52,7 +52,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     assert "The step second failed: The template welcome needs plan" in await sentence(sequences, key)
     await service.enrolments.retry(DEFAULT_TENANT, key, email=None, skips=True, actor=ACTOR)
     await sequences.run()
-    assert "They wait at pro until they match its filter, at the latest until" in await sentence(sequences, key)
+    assert "They wait at pro for its filter or event, at the latest until" in await sentence(sequences, key)
     await ContactStatusService(sequences.database, sequences.clock).unsubscribe_by_link(
         DEFAULT_TENANT, ANN, source="link"
     )

@@ -324,7 +324,7 @@ async def _hours_warnings(
         return []
     opens = datetime.fromtimestamp(deferral.until / 1000, ZoneInfo(tenant.timezone))
     what = "Its send time is" if definition.scheduled_at is not None else "It is now"
-    sentence = f"{what} outside working hours. Sending begins at {opens:%Y-%m-%d %H:%M} {tenant.timezone}."
+    sentence = f"{what} outside working hours. Sending begins at {opens.day} {opens:%b %Y, %H:%M} {tenant.timezone}."
     return [PresendIssue(IssueLevel.WARNING, "OUTSIDE_HOURS", sentence, "scheduledAt")]
 
 
