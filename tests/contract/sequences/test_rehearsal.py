@@ -82,8 +82,9 @@ def nested(steps: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             paths,
         ),
         st.builds(
-            lambda c, a, b: {"waitFor": {"filter": c, "timeout": {"hours": 30}}, "then": a, "else": b},
-            conditions,
+            lambda wanted, a, b: {"waitFor": {**wanted, "timeout": {"hours": 30}}, "then": a, "else": b},
+            conditions.map(lambda condition: {"filter": condition})
+            | st.just({"event": "never", "where": {"total": 5}}),
             paths,
             paths,
         ),
@@ -116,7 +117,7 @@ documents = st.builds(
     ),
     st.lists(steps_of, min_size=1, max_size=5),
     st.booleans(),
-    st.lists(conditions, max_size=1),
+    st.lists(conditions | st.just({"event": "never"}), max_size=1),
     st.none() | conditions,
 )
 
