@@ -49,6 +49,8 @@ class DnsServer:
 
 
 def _texts(kind: str, values: Sequence[str]) -> list[str]:
+    if kind in ("A", "AAAA"):
+        return list(values)
     if kind != "TXT":
         return [f"{value}." for value in values]
     escaped = [[_escape(value[start : start + 200]) for start in range(0, len(value), 200)] or [""] for value in values]

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 import httpx
-import pytest
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import Scope
@@ -29,14 +28,13 @@ def first_match(routes: Sequence[BaseRoute], method: str, path: str) -> BaseRout
     return next((route for route in routes if route.matches(dict(scope))[0] is Match.FULL), None)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_index_finds_the_first_matching_route(method: str) -> None:
+def test_index_finds_the_first_matching_route() -> None:
     index = RouteIndex(APIRouter(routes=ALL_ROUTES))
-    # The words in a path have the same effect for each method.
-    paths = paths_with(WORDS if method == "GET" else ("send",))
-    found = {path: first_match(index.candidates(path).routes, method, path) for path in paths}
-    assert found == {path: first_match(ALL_ROUTES, method, path) for path in paths}
-    assert any(found.values())
+    for path in paths_with(WORDS):
+        of_path = [route for route in ALL_ROUTES if route.path_regex.match(path)]
+        found = {method: first_match(index.candidates(path).routes, method, path) for method in METHODS}
+        assert found == {method: first_match(of_path, method, path) for method in METHODS}, path
+    assert index.candidates("/v1/email/send").routes
 
 
 async def test_parameters_of_any_length_and_mounts_are_found() -> None:

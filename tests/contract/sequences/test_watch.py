@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import pytest
 
 from mailwright.audience import contacts, segments
@@ -42,29 +43,30 @@ async def test_segment_starts_the_sequence_for_changes_only(sequences: SequenceB
     assert await sequences.recipients() == [BOB if trigger == "entersSegment" else ANN]
 
 
-@pytest.mark.parametrize(
-    ("trigger", "birthday", "starts"),
-    [
-        ({"daysBefore": 3, "yearly": True}, "1990-01-20", "2027-01-17T09:00"),
-        ({"daysAfter": 0, "yearly": True}, "1992-02-29", "2027-02-28T09:00"),
-        ({"daysAfter": 10}, "2027-01-10", "2027-01-20T09:00"),
-        ({"daysAfter": 10}, "1990-01-10", None),
-        ({}, "soon", None),
-    ],
-)
-async def test_date_starts_the_sequence_on_its_day(
-    sequences: SequenceBench, trigger: dict[str, Any], birthday: str, starts: str | None
-) -> None:
+DATES: list[tuple[str, dict[str, Any], str, list[str]]] = [
+    ("birthday", {"daysBefore": 3, "yearly": True}, "1990-01-20", ["2027-01-17"]),
+    ("leap_day", {"daysAfter": 0, "yearly": True}, "1992-02-29", ["2027-02-28"]),
+    ("renewal", {"daysAfter": 10}, "2027-01-10", ["2027-01-20"]),
+    ("joined", {"daysAfter": 10}, "1990-01-10", []),
+    ("unknown", {}, "soon", []),
+]
+
+
+async def test_date_starts_the_sequence_on_its_day(sequences: SequenceBench) -> None:
     await change_tenant(sequences.database, timezone="Europe/Lisbon")
-    await sequences.people(ANN, attributes=f'{{"birthday": "{birthday}"}}')
+    await sequences.people(ANN, attributes=orjson.dumps({name: date for name, _, date, _ in DATES}).decode())
     await sequences.people(BOB)
-    key = await sequences.start(trigger={"dateAttribute": "birthday", **trigger}, reentry="each")
+    keys = {
+        name: await sequences.start(name=name, trigger={"dateAttribute": name, **trigger}, reentry="each")
+        for name, trigger, _, _ in DATES
+    }
     for _ in range(50 * 4):
         sequences.clock.advance(6 * HOUR)
         await sequences.watch()
-    found = await sequences.enrolments(key)
-    days = [f"{datetime.fromtimestamp(each.entered_at / 1000, UTC):%Y-%m-%d}" for each in found]
-    assert days == ([] if starts is None else [starts[:10]])
+    for name, _, _, expected in DATES:
+        found = await sequences.enrolments(keys[name])
+        days = [f"{datetime.fromtimestamp(each.entered_at / 1000, UTC):%Y-%m-%d}" for each in found]
+        assert days == expected, name
 
 
 async def test_date_missed_for_days_is_made_up_for(sequences: SequenceBench) -> None:
