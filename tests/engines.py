@@ -64,6 +64,7 @@ class PostgresServer:
         self._admin = self._server.get_uri().replace("postgresql+psycopg", "postgresql")
         self._has_template = False
         self._free: list[str] = []
+        self._free_without_tables: list[str] = []
         # Each test has its own event loop. The connections that empty databases stay open in this one, because a new
         # connection takes five times as long.
         self._loop = asyncio.new_event_loop()
@@ -87,23 +88,33 @@ class PostgresServer:
 
     async def create_empty(self) -> str:
         """Return the URL of a database without tables."""
+        if self._free_without_tables:
+            return self._free_without_tables.pop()
         name = f"empty_{uuid.uuid4().hex[:12]}"
         await self._command(f"CREATE DATABASE {name}")
         return self.url(name)
 
     async def drop(self, url: str) -> None:
         """Empty a database for the next test, which is faster than another copy."""
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._empty(url), self._loop))
+        await self._clean(url, _EMPTY)
         self._free.append(url)
 
-    async def _empty(self, url: str) -> None:
+    async def drop_empty(self, url: str) -> None:
+        """Delete the tables that a test created in a database of `create_empty`, for the next test."""
+        await self._clean(url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        self._free_without_tables.append(url)
+
+    async def _clean(self, url: str, sql: str) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run_alone(url, sql), self._loop))
+
+    async def _run_alone(self, url: str, sql: str) -> None:
         try:
             await self._cleaners[url].execute(_END_OTHERS)
         except (KeyError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
             # The test was the first with this database, or ended all connections.
             self._cleaners[url] = await asyncpg.connect(url)
             await self._cleaners[url].execute(_END_OTHERS)
-        await self._cleaners[url].execute(_EMPTY)
+        await self._cleaners[url].execute(sql)
 
     async def _make_template(self) -> None:
         # Only a power failure needs these; a killed process loses nothing without them.

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -63,6 +64,9 @@ def ddl(dialect: str, schema: str | None = None) -> list[str]:
     return [statement for statement in script.split(";") if statement.strip()]
 
 
+_contract_tables = cache(contract_tables)
+
+
 @dataclass
 class QueueOwner:
     """The program that owns the queue, with a connection of its own."""
@@ -73,7 +77,7 @@ class QueueOwner:
     _numbers: count = field(default_factory=lambda: count(1))
 
     def table(self, name: str) -> Table:
-        metadata = contract_tables(self.schema)
+        metadata = _contract_tables(self.schema)
         return metadata.tables[f"{self.schema}.{name}" if self.schema else name]
 
     @property
@@ -270,6 +274,7 @@ async def a_queue_setup_at(
         await make_tables(theirs)
         async with a_queue_setup(url, theirs, None, clock) as setup:
             yield setup
+        await server.drop_empty(theirs)
     else:
         await make_tables(url, "seats")
         async with a_queue_setup(url, url, "seats", clock) as setup:

@@ -92,6 +92,8 @@ async def application(
     async with open_relay(engine) as relay:
         yield Application(url, engine, relay)
     await engine.close()
+    if request.param == "postgresql":
+        await server.drop_empty(url)
 
 
 async def test_committed_email_is_accepted_and_rollback_leaves_nothing(application: Application) -> None:
