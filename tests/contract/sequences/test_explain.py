@@ -96,3 +96,16 @@ async def test_sequence_is_managed_over_http(api: Api) -> None:
     assert (await api.client.post(f"{path}/remove", json={"email": ANN})).status_code == 204
     assert (await api.client.delete(path)).status_code == 204
     assert (await api.client.get(path)).json()["status"] == "archived"
+
+
+async def test_ready_made_sequence_is_created_over_http(api: Api) -> None:
+    listed = (await api.client.get("/v1/sequences/ready")).json()["sequences"]
+    assert [each["name"] for each in listed if each["needsList"]] == ["welcome"]
+    both = await api.client.post("/v1/sequences", json={"ready": "welcome", "document": {}})
+    without_list = await api.client.post("/v1/sequences", json={"ready": "welcome"})
+    unknown = await api.client.post("/v1/sequences", json={"ready": "nothing"})
+    assert [each.status_code for each in (both, without_list, unknown)] == [422, 422, 404]
+    await api.client.post("/v1/lists", json={"listKey": "news"})
+    created = await api.client.post("/v1/sequences", json={"ready": "welcome", "list": "news"})
+    published = await api.client.post(f"/v1/sequences/{created.json()['sequenceId']}/publish", json={})
+    assert (created.status_code, published.json()["version"]) == (201, 1)
