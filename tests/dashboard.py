@@ -117,6 +117,8 @@ PAGES: Final = {
     "settings-limits": "/settings/limits",
     "settings-tracking": "/settings/tracking",
     "settings-providers": "/settings/providers",
+    "settings-named-providers": "/settings/named-providers",
+    "settings-named-provider-new": "/settings/named-providers/~new?kind=postmark",
     "settings-domain": "/settings/domain",
     "settings-domains": "/settings/domains",
     "settings-dmarc": "/settings/domains/example.com/dmarc",

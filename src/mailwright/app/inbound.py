@@ -31,8 +31,8 @@ from mailwright.storage.database import Database
 
 if TYPE_CHECKING:
     from mailwright.events.bounce_mail import BounceMailRecorder
+    from mailwright.events.bounces.mailbox import BounceMailbox
     from mailwright.events.sendgrid_signature import SendGridSignature
-    from mailwright.providers.tokens import TokenSource
 
 # The pause after a failed poll.
 RETRY_SECONDS = 15.0
@@ -186,9 +186,8 @@ def _make_sources(
         sources.append(SqsEventSource(queue, reports, clock, settings.sns_topic_arns))
     if settings.bounce_mailbox is not None:
         from mailwright.events.bounce_mail import BounceMailboxReader  # noqa: PLC0415
-        from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
-        mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value(), _mailbox_tokens(settings, clock, closing))
+        mailbox = open_bounce_mailbox(settings.bounce_mailbox.get_secret_value(), settings, clock, closing)
         recorder = make_recorder(settings, database, clock, reports, acceptor)
         sources.append(BounceMailboxReader(mailbox, recorder))
     for source in sources:
@@ -196,16 +195,23 @@ def _make_sources(
     return sources
 
 
-def _mailbox_tokens(settings: Settings, clock: Clock, closing: AsyncExitStack) -> "TokenSource | None":
-    oauth = oauth_settings(settings)
+def open_bounce_mailbox(url: str, settings: Settings, clock: Clock, closing: AsyncExitStack) -> "BounceMailbox":
+    """Create the bounce mailbox, with access tokens of its user if it needs them."""
+    from mailwright.events.bounces.imap import ImapMailbox  # noqa: PLC0415
+    from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
+
+    mailbox = open_mailbox(url)
+    if not isinstance(mailbox, ImapMailbox) or not mailbox.needs_token:
+        return mailbox
+    oauth = oauth_settings(settings, mailbox.user)
     if oauth is None:
-        return None
+        return mailbox
     from mailwright.providers.http import HttpClient  # noqa: PLC0415
     from mailwright.providers.oauth import OAuthTokens  # noqa: PLC0415
 
     http = HttpClient(connections=1)
     closing.push_async_callback(http.close)
-    return OAuthTokens(oauth, http, clock)
+    return open_mailbox(url, OAuthTokens(oauth, http, clock))
 
 
 def _check_folder(settings: Settings) -> None:
@@ -226,8 +232,11 @@ def _check_mailbox(settings: Settings) -> None:
         from mailwright.events.bounces.mailbox_url import open_mailbox  # noqa: PLC0415
 
         mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
-        if isinstance(mailbox, ImapMailbox) and mailbox.needs_token and oauth_settings(settings) is None:
-            raise ConfigurationInvalid("auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL and MAILWRIGHT_OAUTH_CLIENT_ID")
+        if isinstance(mailbox, ImapMailbox) and mailbox.needs_token and oauth_settings(settings, mailbox.user) is None:
+            raise ConfigurationInvalid(
+                "auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL and MAILWRIGHT_OAUTH_CLIENT_ID, or "
+                "MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+            )
 
 
 def _check_address(text: str | None) -> None:

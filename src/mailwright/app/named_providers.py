@@ -27,7 +27,7 @@ KINDS: Final[tuple[str, ...]] = get_args(ProviderName)
 _SETTINGS: Final[Mapping[str, str]] = {
     "mailbox": "|",
     "smtp": "smtp_url | smtp_connections oauth_token_url oauth_client_id oauth_client_secret oauth_refresh_token"
-    " oauth_scope",
+    " oauth_service_account oauth_scope",
     "ses": "aws_region aws_access_key_id aws_secret_access_key | ses_configuration_set sns_topic_arns",
     "sendgrid": "sendgrid_api_key | sendgrid_url sendgrid_webhook_public_key",
     "smtpbz": "smtpbz_smtp_url | smtpbz_api_key smtp_connections",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def make_route(settings: Settings, clock: Clock, own_name: str | None = None) -> Route:
     """Build the route. `own_name` is the name of a provider that is configured for some tenants only."""
     weights = providers_of(settings)
-    needs_http = settings.oauth_token_url is not None or not weights.keys() <= {"mailbox", "smtp", "brevo"}
+    needs_http = _has_oauth(settings) or not weights.keys() <= {"mailbox", "smtp", "brevo"}
     http = _http(settings) if needs_http else None
     members = [
         RouteMember(make_provider(name, settings, clock, http), CircuitBreaker(clock), weight, own_name)
@@ -126,16 +126,22 @@ def verify_providers(settings: Settings) -> None:
 
 def smtp_settings(settings: Settings) -> SmtpSettings:
     found = _smtp("smtp", "MAILWRIGHT_SMTP_URL", settings.smtp_url, settings)
-    if found.auth is SmtpAuth.XOAUTH2 and oauth_settings(settings) is None:
+    if found.auth is SmtpAuth.XOAUTH2 and oauth_settings(settings, found.user or "") is None:
         raise ConfigurationInvalid(
             "MAILWRIGHT_OAUTH_TOKEN_URL: is required when MAILWRIGHT_SMTP_URL has auth=xoauth2, together with "
-            "MAILWRIGHT_OAUTH_CLIENT_ID"
+            "MAILWRIGHT_OAUTH_CLIENT_ID; or set MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
         )
     return found
 
 
-def oauth_settings(settings: Settings) -> "OAuthSettings | None":
-    """Return where access tokens for SMTP and IMAP come from; None if it is not configured."""
+def _has_oauth(settings: Settings) -> bool:
+    return settings.oauth_token_url is not None or settings.oauth_service_account is not None
+
+
+def oauth_settings(settings: Settings, user: str) -> "OAuthSettings | None":
+    """Return where access tokens of this user of SMTP or IMAP come from; None if it is not configured."""
+    if settings.oauth_service_account is not None:
+        return _service_account(settings.oauth_service_account.get_secret_value(), settings, user)
     if settings.oauth_token_url is None or settings.oauth_client_id is None:
         return None
     from mailwright.providers.oauth import OAuthSettings  # noqa: PLC0415 - see above
@@ -151,8 +157,16 @@ def oauth_settings(settings: Settings) -> "OAuthSettings | None":
         )
 
 
+def _service_account(text: str, settings: Settings, user: str) -> "OAuthSettings":
+    from mailwright.providers.oauth import OAuthSettings, ServiceAccount  # noqa: PLC0415 - see above
+
+    with _about("MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"):
+        account = ServiceAccount.parse(text, user)
+        return OAuthSettings(account.token_url, account.email, scope=settings.oauth_scope, service_account=account)
+
+
 def _with_tokens(smtp: SmtpSettings, settings: Settings, clock: Clock, http: "HttpClient | None") -> SmtpSettings:
-    oauth = oauth_settings(settings) if smtp.auth is SmtpAuth.XOAUTH2 else None
+    oauth = oauth_settings(settings, smtp.user or "") if smtp.auth is SmtpAuth.XOAUTH2 else None
     if oauth is None:
         return smtp
     from mailwright.providers.oauth import OAuthTokens  # noqa: PLC0415 - see above

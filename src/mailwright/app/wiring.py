@@ -72,6 +72,7 @@ from mailwright.events.dmarc.recorder import DmarcRecorder
 from mailwright.events.inbound_webhooks import InboundWebhooks
 from mailwright.events.outbound.endpoints import WebhookEndpoints
 from mailwright.events.rejections import SmtpRejections
+from mailwright.events.report_sources import ReportSources
 from mailwright.events.reports import Reports
 from mailwright.events.retractions import Retractions
 from mailwright.events.tracking.redirects import Redirects
@@ -265,6 +266,10 @@ class Engine(EngineSettings):
     @property
     def providers(self) -> ProviderService:
         return ProviderService(self.settings, self.database, self.clock)
+
+    @property
+    def report_sources(self) -> ReportSources:
+        return ReportSources(self.database, self.clock)
 
     @property
     def sequences(self) -> Sequences:

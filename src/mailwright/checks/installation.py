@@ -1,11 +1,14 @@
 """Check the installation: settings, database, workers, Valkey, providers, DNS and mailouts. Sends nothing."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mailwright.app.databases import open_database
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.inbound import open_bounce_mailbox
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.stored_settings import load_effective
@@ -30,6 +33,7 @@ from mailwright.storage.server_settings import find_unsafe_settings
 
 # How long the check warns about the latest report of an unknown message.
 UNKNOWN_SENDS_SHOWN = 7 * DAY
+IMAP_SECONDS = 30.0
 
 
 async def check(settings: Settings) -> AsyncIterator[Finding]:
@@ -47,6 +51,8 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     if settings.redis_url is not None:
         yield await _valkey(settings.redis_url)
     async for finding in _providers(settings, clock):
+        yield finding
+    async for finding in _bounce_mailbox(settings, clock):
         yield finding
     async for finding in check_images(settings, clock):
         yield finding
@@ -209,6 +215,27 @@ async def _providers(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
     for name, probe in probes:
         summary = f"{name}: {probe.summary}"
         yield ok("provider", summary) if probe.is_ok else problem("provider", summary, advice)
+
+
+async def _bounce_mailbox(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    """Sign in to the bounce mailbox over IMAP, also with an access token, without reading anything."""
+    if settings.bounce_mailbox is None:
+        return
+    from mailwright.events.bounces import MailboxUnavailable  # noqa: PLC0415 - needed only with a mailbox
+    from mailwright.events.bounces.imap import ImapMailbox  # noqa: PLC0415
+
+    name = "bounce mailbox"
+    async with AsyncExitStack() as closing:
+        try:
+            mailbox = open_bounce_mailbox(settings.bounce_mailbox.get_secret_value(), settings, clock, closing)
+            if not isinstance(mailbox, ImapMailbox):
+                return
+            async with asyncio.timeout(IMAP_SECONDS):
+                yield ok(name, await mailbox.check())
+        except TimeoutError:
+            yield problem(name, f"no response within {IMAP_SECONDS:g} seconds", "check the host, port and firewall")
+        except (MailboxUnavailable, ConfigurationInvalid) as error:
+            yield problem(name, str(error), "correct MAILWRIGHT_BOUNCE_MAILBOX or the OAuth settings")
 
 
 def _unused_credentials(settings: Settings) -> list[str]:

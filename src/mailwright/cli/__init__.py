@@ -29,6 +29,7 @@ COMMANDS: Final = (
     ("Set up", "setup", "Set up a new installation: administrator, sender, provider, DNS, API key, test email."),
     ("Set up", "setting", "Settings that the dashboard can change: list, set, unset."),
     ("Set up", "provider", "Providers of their own for tenants: credentials, connection test, routes."),
+    ("Set up", "report-source", "Systems that report what happened to messages."),
     ("Set up", "check", "Check settings, database, providers, DNS and workers."),
     ("Set up", "db", "Upgrade the database schema, or show its version."),
     ("Set up", "upgrade", "Show what an update would change, before it happens."),

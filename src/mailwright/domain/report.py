@@ -46,3 +46,8 @@ class Report:
     bounce_subtype: str | None = None  # The reporter's own subtype, for example General.
     metadata: Mapping[str, Any] = field(default_factory=dict)
     scope: ReportScope | None = None  # None if the reporter may report about every message.
+
+    @property
+    def provider(self) -> str:
+        """The provider whose message ID the report contains."""
+        return self.source if self.scope is None or self.scope.provider is None else self.scope.provider

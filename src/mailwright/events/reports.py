@@ -339,7 +339,7 @@ async def _by_outbox_id(
 
 
 async def _by_provider_id(tx: Runner, reports: Mapping[str, Report]) -> dict[str, ReportedMessage]:
-    wanted = {key: (report.source, _plain(report.provider_message_id)) for key, report in reports.items()}
+    wanted = {key: (report.provider, _plain(report.provider_message_id)) for key, report in reports.items()}
     wanted = {key: name for key, name in wanted.items() if name[1]}
     candidates = await reported.find_by_provider_id(tx, set(wanted.values()))
     return {

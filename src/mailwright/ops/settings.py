@@ -418,6 +418,14 @@ class Settings(BaseSettings):
             description="Refresh token of the mailbox's user. Without it, the application signs in as itself.",
         ),
     ] = None
+    oauth_service_account: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_OAUTH_SERVICE_ACCOUNT",
+            description="Key of a Google service account, the content of its JSON file, for Gmail with domain-wide "
+            "delegation. It replaces the other OAuth settings.",
+        ),
+    ] = None
     oauth_scope: Annotated[
         str | None,
         Field(

@@ -40,6 +40,7 @@ STORABLE: Final = (
     "oauth_client_id",
     "oauth_client_secret",
     "oauth_refresh_token",
+    "oauth_service_account",
     "oauth_scope",
     "mailgun_api_key",
     "mailgun_domain",

@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, ProviderRoutes
 from mailwright.outbox.audit_log import record
@@ -23,13 +23,13 @@ from mailwright.storage.tables import provider_configurations, provider_routes, 
 STORE_PROVIDER_ROUTE = statement(__package__, "store_provider_route")
 
 
-class ProviderExists(MailwrightError):
+class ProviderExists(NotPossibleNow):
     """A provider with this name already exists."""
 
     code = "PROVIDER_EXISTS"
 
 
-class ProviderInUse(MailwrightError):
+class ProviderInUse(NotPossibleNow):
     """Routes or report sources name this provider."""
 
     code = "PROVIDER_IN_USE"

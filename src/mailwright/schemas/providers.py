@@ -122,6 +122,10 @@ class NamedProviderResponse(ResponseModel):
     updated_by: str
 
 
+class ProviderRouteListResponse(ResponseModel):
+    routes: list[ProviderRouteResponse]
+
+
 class ProviderListResponse(ResponseModel):
     providers: list[ProviderResponse]
 

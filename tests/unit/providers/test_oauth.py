@@ -1,20 +1,28 @@
 """Access tokens for SMTP and IMAP: aiosmtpd and an IMAP server accept them, and a token endpoint issues them."""
 
 import asyncio
-from base64 import b64decode
+import json
+from base64 import b64decode, urlsafe_b64decode
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from aiosmtpd.handlers import Sink
 from aiosmtpd.smtp import SMTP, AuthResult
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from structlog.testing import capture_logs
 
+from mailwright.app.findings import Finding
 from mailwright.app.provider_test import check_providers
+from mailwright.checks.installation import check
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.results import ErrorCategory, ResultKind
@@ -225,3 +233,68 @@ def test_contradictory_settings_are_refused(parse: Any, url: str) -> None:
     with pytest.raises(ConfigurationInvalid) as refusal:
         parse(url)
     assert "secret@" not in str(refusal.value)
+
+
+# Service accounts, and the check of the installation.
+
+
+class GoogleEndpoint(HttpStandIn):
+    """Issues `token-1` for a JWT that the service account has signed for Ada."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.refuses = False
+
+    @property
+    def key_file(self) -> str:
+        encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        pem = self.key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain).decode()
+        account = {"type": "service_account", "client_email": "mail@project.example.com", "private_key_id": "k1"}
+        return json.dumps({**account, "private_key": pem, "token_uri": f"{self.url}/token"})
+
+    def usual(self, request: Request) -> Answer:
+        form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+        assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+        signed, _, signature = form["assertion"].rpartition(".")
+        self.key.public_key().verify(_decoded(signature), signed.encode(), PKCS1v15(), SHA256())
+        claims = json.loads(_decoded(signed.partition(".")[2]))
+        assert (claims["iss"], claims["sub"]) == ("mail@project.example.com", USER)
+        assert (claims["aud"], claims["scope"]) == (f"{self.url}/token", "https://mail.google.com/")
+        assert 0 < claims["exp"] - claims["iat"] <= 3600
+        if self.refuses:
+            return json_answer(401, {"error": "unauthorized_client", "error_description": "not delegated"})
+        return json_answer(200, {"token_type": "Bearer", "expires_in": 3600, "access_token": "token-1"})
+
+
+def _decoded(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+async def test_check_signs_in_to_imap_with_service_account(tmp_path: Path) -> None:
+    capabilities = "IMAP4rev1 AUTH=XOAUTH2"
+    async with GoogleEndpoint() as google, ImapServer(is_encrypted=False, capabilities=capabilities) as server:
+        server.token = "token-1"
+        settings = load(
+            database_url=f"sqlite:///{tmp_path}/none.db",
+            bounce_mailbox=f"imap://{USER}@127.0.0.1:{server.port}/INBOX?auth=xoauth2",
+            oauth_service_account=google.key_file,
+        )
+
+        async def found() -> Finding:
+            [finding] = [each async for each in check(settings) if each.name == "bounce mailbox"]
+            return finding
+
+        assert "accepts an access token of this user" in (await found()).summary
+        server.token = "another"
+        assert "does not accept the access token" in (await found()).summary
+        google.refuses = True
+        assert "domain-wide delegation" in (await found()).summary
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no json", '{"client_email": "a@b.c", "private_key": "secret-text"}'])
+async def test_invalid_service_account_is_refused_without_quoting_it(text: str) -> None:
+    settings = load(provider="smtp", smtp_url="smtp://a%40b.org@127.0.0.1?auth=xoauth2", oauth_service_account=text)
+    [problem] = [each.summary for each in await check_providers(settings, SystemClock())]
+    assert "MAILWRIGHT_OAUTH" in problem
+    assert "secret-text" not in problem

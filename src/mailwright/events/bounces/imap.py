@@ -44,14 +44,25 @@ class ImapMailbox:
     def needs_token(self) -> bool:
         return self._settings.password is None
 
+    @property
+    def user(self) -> str:
+        return self._settings.user
+
+    async def check(self) -> str:
+        """Connect, sign in and open the folder without reading anything. Raise `MailboxUnavailable` if that fails."""
+        session = _ImapSession(self._settings)
+        try:
+            session = await self._opened(session)
+        finally:
+            await asyncio.to_thread(session.close)
+        how = "an access token" if self.needs_token else "a password"
+        return f"{self._settings.host} accepts {how} of this user, and {self._settings.folder} can be opened"
+
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         session = _ImapSession(self._settings)
         lock = asyncio.Lock()  # Allows one command at a time, because `mark_done` may be called concurrently.
         try:
-            if self._settings.password is None:
-                session = await self._open_with_token(session)
-            else:
-                await asyncio.to_thread(session.open)
+            session = await self._opened(session)
             for uid in await asyncio.to_thread(session.unseen):
                 async with lock:
                     content = await asyncio.to_thread(session.fetch, uid)
@@ -64,11 +75,17 @@ class ImapMailbox:
         finally:
             await asyncio.to_thread(session.close)
 
+    async def _opened(self, session: "_ImapSession") -> "_ImapSession":
+        if self.needs_token:
+            return await self._open_with_token(session)
+        await asyncio.to_thread(session.open)
+        return session
+
     async def _open_with_token(self, session: "_ImapSession") -> "_ImapSession":
         """Open a session with an access token. A rejected token is replaced once, for a second session."""
         tokens = self._settings.tokens
         if tokens is None:
-            raise MailboxUnavailable("auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL")
+            raise MailboxUnavailable("auth=xoauth2 needs the OAuth settings, MAILWRIGHT_OAUTH_TOKEN_URL and so on")
         for is_last in (False, True):
             try:
                 token = await tokens.token()

@@ -111,7 +111,7 @@ async def forecast(
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
     shares = []
-    # Each provider has its own workers, quota and rate, so its campaigns are simulated by themselves.
+    # Each provider has its own workers, quota and rate, so its campaigns are simulated separately.
     for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
         share = [queued for queued in queue if queued.provider == name]
         own = defaults if name is None else replace(defaults, providers={name: None})

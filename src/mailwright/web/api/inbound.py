@@ -106,7 +106,11 @@ async def _receive(
     try:
         received = await receive(webhooks, request.headers, await read_bytes(request, max_bytes))
     except tuple(STATUSES) as error:
-        log.warning("event_rejected", path=request.url.path, code=error.code, reason=str(error))
-        status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
-        return problem(status, error.code, str(error))
+        return refuse_event(request, error)
     return json_response(InboundEventsResponse.model_validate(received))
+
+
+def refuse_event(request: Request, error: MailwrightError) -> Response:
+    log.warning("event_rejected", path=request.url.path, code=error.code, reason=str(error))
+    status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
+    return problem(status, error.code, str(error))

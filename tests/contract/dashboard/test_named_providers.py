@@ -1,0 +1,59 @@
+"""Dashboard pages of providers with credentials of their own."""
+
+import re
+
+import pytest
+
+from mailwright.access.roles import Role
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from tests.api import an_api
+from tests.builders import a_tenant
+from tests.standins.smtp_sink import SmtpSink
+
+PASSWORD = "correct horse battery"
+HOME = "/settings/named-providers"
+
+
+@pytest.mark.promise("provider-per-tenant")
+async def test_administrator_adds_tests_routes_and_deletes(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock) as api, SmtpSink() as sink:
+        await a_tenant(database, "acme")
+        await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        browser = api.anonymous
+        browser.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
+        await browser.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+        found = re.search(r'name="form_token" value="([\w-]+)"', (await browser.get("/account")).text)
+        assert found
+        token = {"form_token": found[1]}
+        assert "MAILWRIGHT_SMTP_URL" in (await browser.get(f"{HOME}/~new?kind=smtp")).text
+        bad = await browser.post(HOME, data={**token, "kind": "smtp", "name": "acme-smtp"})
+        assert bad.status_code == 422
+        assert "MAILWRIGHT_SMTP_URL is required" in bad.text
+        given = {**token, "kind": "smtp", "name": "acme-smtp", "MAILWRIGHT_SMTP_URL": sink.url}
+        assert (await browser.post(HOME, data=given)).headers["location"] == f"{HOME}/acme-smtp"
+        page = await browser.get(f"{HOME}/acme-smtp")
+        assert sink.url not in page.text
+        kept = await browser.post(f"{HOME}/acme-smtp", data={**token, "MAILWRIGHT_SMTP_CONNECTIONS": "3"})
+        assert kept.status_code == 303
+        stored = (await api.engine.providers.find("acme-smtp")).settings
+        assert stored == {"smtp_url": sink.url, "smtp_connections": "3"}
+        await browser.post(f"{HOME}/acme-smtp/test", data=token)
+        assert "Connection works" in (await browser.get(f"{HOME}/acme-smtp")).text
+        route = {**token, "tenant": "acme", "source": "campaign", "provider": "acme-smtp"}
+        assert (await browser.post(f"{HOME}/~routes", data=route)).status_code == 303
+        assert "acme-smtp" in (await browser.get(HOME)).text
+        await browser.post(f"{HOME}/acme-smtp/delete", data=token)
+        assert "Change or delete these routes first" in (await browser.get(HOME)).text
+        assert (await browser.post(f"{HOME}/~routes/delete", data=route)).status_code == 303
+        await browser.post(f"{HOME}/acme-smtp/delete", data=token)
+        assert (await api.engine.providers.list_all()).configurations == ()
+
+
+async def test_tenant_administrator_sees_no_named_providers(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock) as api:
+        tenant_id = await a_tenant(database, "acme")
+        await api.engine.users.create("eve", PASSWORD, Role.ADMIN, tenant_id=tenant_id, actor="test")
+        api.anonymous.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
+        await api.anonymous.post("/sign-in", data={"login": "eve", "password": PASSWORD})
+        assert (await api.anonymous.get(HOME)).status_code == 403
