@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import MailwrightError
@@ -80,8 +81,14 @@ async def brevo_events(request: Request) -> Response:
     return await _receive_vendor(request, "brevo")
 
 
-@router.post("/provider-events/{providerName}", responses=_RESPONSES)
-async def provider_events(providerName: str, request: Request) -> Response:  # noqa: N803
+@router.post(
+    "/provider-events/{providerName}",
+    responses={status: response for status, response in _DESCRIBED.items() if status != HTTPStatus.UNAUTHORIZED},
+)
+async def provider_events(
+    providerName: Annotated[str, Path(pattern="^[a-z][a-z0-9-]{1,39}$")],  # noqa: N803
+    request: Request,
+) -> Response:
     """Receive events of a provider with a name of its own, in the format and with the signature of its kind."""
     named = engine_of(request).named_webhooks.get(providerName)
 
