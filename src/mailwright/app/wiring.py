@@ -118,7 +118,6 @@ from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.sources.send_approvals import SendApprovals
 from mailwright.sources.sequences.events import SequenceEvents
-from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.sequences import Sequences
 from mailwright.sources.sequences.watch import SequenceWatch
@@ -274,10 +273,6 @@ class Engine(EngineSettings):
     @property
     def sequences(self) -> Sequences:
         return Sequences(self.database, self.clock, self.settings.timezone)
-
-    @property
-    def ready_sequences(self) -> ReadySequences:
-        return ReadySequences(self.database, self.clock, self.templates, self.sequences)
 
     @property
     def account_links(self) -> AccountLinks:

@@ -250,7 +250,7 @@ class GoogleEndpoint(HttpStandIn):
     def key_file(self) -> str:
         encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
         pem = self.key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain).decode()
-        account = {"type": "service_account", "client_email": "mail@project.example.com", "private_key_id": "k1"}
+        account = {"type": "service_account", "client_email": "sender@project.example.com", "private_key_id": "k1"}
         return json.dumps({**account, "private_key": pem, "token_uri": f"{self.url}/token"})
 
     def usual(self, request: Request) -> Answer:
@@ -259,7 +259,7 @@ class GoogleEndpoint(HttpStandIn):
         signed, _, signature = form["assertion"].rpartition(".")
         self.key.public_key().verify(_decoded(signature), signed.encode(), PKCS1v15(), SHA256())
         claims = json.loads(_decoded(signed.partition(".")[2]))
-        assert (claims["iss"], claims["sub"]) == ("mail@project.example.com", USER)
+        assert (claims["iss"], claims["sub"]) == ("sender@project.example.com", USER)
         assert (claims["aud"], claims["scope"]) == (f"{self.url}/token", "https://mail.google.com/")
         assert 0 < claims["exp"] - claims["iat"] <= 3600
         if self.refuses:

@@ -34,6 +34,7 @@ from mailwright.schemas.sequences import (
     sequence_response,
 )
 from mailwright.sources.api.validation import parse
+from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireDefaultSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
@@ -62,9 +63,8 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
     """Create a draft of a sequence, or of a ready-made one with its templates. Nobody enters before it is published."""
     wanted = parse(SequenceRequest, await read_json(request))
     if wanted.ready is not None:
-        created = await engine.ready_sequences.create(
-            caller.tenant_id, wanted.ready, list_key=wanted.list, actor=actor_of(caller)
-        )
+        ready = ReadySequences(engine.database, engine.clock, engine.templates, engine.sequences)
+        created = await ready.create(caller.tenant_id, wanted.ready, list_key=wanted.list, actor=actor_of(caller))
     else:
         created = await engine.sequences.create(caller.tenant_id, wanted.document, actor=actor_of(caller))
     return json_response(sequence_response(created), HTTPStatus.CREATED)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.sources.api.validation import RequestInvalid
+from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.sequences import MAX_DOCUMENT_BYTES
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -58,9 +59,8 @@ async def import_file(request: Request, engine: EngineDep, visitor: EditorDep) -
 
 async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSequence:
     if form["ready"] != BLANK:
-        return await engine.ready_sequences.create(
-            visitor.tenant_id, form["ready"], list_key=form["list"] or None, actor=visitor.actor
-        )
+        ready = ReadySequences(engine.database, engine.clock, engine.templates, engine.sequences)
+        return await ready.create(visitor.tenant_id, form["ready"], list_key=form["list"] or None, actor=visitor.actor)
     # A document needs a step, so it begins with an email.
     templates = await engine.templates.list_page(visitor.tenant_id, limit=1)
     template = next(iter(templates[0].values())).template_id if templates else "welcome"
