@@ -47,6 +47,7 @@ PAGES: Final = {
     "campaign-compose": "/campaigns/{A/B test of two subjects}/edit/content",
     "campaign-audience": "/campaigns/{A/B test of two subjects}/edit/audience",
     "campaign-schedule": "/campaigns/{A/B test of two subjects}/edit/schedule",
+    "campaign-repeat": "/campaigns/{A/B test of two subjects}/repeat",
     "campaign-approval": "/campaigns/{A/B test of two subjects}/approval",
     "approvals": "/approvals",
     "approval": "/approvals/1",

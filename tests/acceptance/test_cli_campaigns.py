@@ -186,7 +186,7 @@ async def test_scheduled_campaign_is_paused_duplicated_and_cancelled(here: Comma
     await here.ok("tenant", "edit", "default", "--timezone", "Asia/Tokyo")
     moved = await here.ok("campaign", "reschedule", campaign_id, "2099-01-16T09:30")
     assert moved.out == "News: scheduled for 2099-01-16 09:30:00 Asia/Tokyo.\n"
-    assert "Scheduled for 2099-01-16 09:30 Asia/Tokyo" in (await here.ok("campaign", "explain", campaign_id)).out
+    assert "Scheduled for 16 Jan 2099, 09:30 Asia/Tokyo" in (await here.ok("campaign", "explain", campaign_id)).out
     assert "(Asia/Tokyo)" in (await here.ok("campaign", "list")).out
     assert (await here.ok("campaign", "pause", campaign_id)).out == "News is now = PAUSED\n"
     assert "Paused" in (await here.ok("campaign", "list")).out

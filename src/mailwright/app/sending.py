@@ -45,7 +45,8 @@ async def _pause_repeats(database: Database, clock: Clock, actor: str) -> None:
     q = sequences.c
     running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
     async with database.write() as tx:
-        await tx.execute(update(campaign_repeats).values(paused_at=now, starting_key=None))
+        reason = "Paused because the database was restored."
+        await tx.execute(update(campaign_repeats).values(paused_at=now, starting_key=None, last_result=reason))
         for row in await tx.execute(running.returning(q.sequence_id, q.tenant_id)):
             await audit_log.record(
                 tx,

@@ -616,7 +616,8 @@ def _reporting_providers(engine: Engine, route: Route) -> dict[str, bool]:
 
 
 def make_campaign_repeats(engine: Engine) -> CampaignRepeats:
-    return CampaignRepeats(engine.database, engine.clock, engine.campaigns, engine.settings.timezone)
+    zone = engine.settings.timezone
+    return CampaignRepeats(engine.database, engine.clock, engine.campaigns, engine.templates, zone)
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

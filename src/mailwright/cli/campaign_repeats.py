@@ -63,19 +63,22 @@ def repeat_command(
 
 def _print(found: CampaignRepeat) -> None:
     if found.paused_at is not None:
-        out.print("Repeating is paused since the database was restored. Set the schedule again to continue.")
+        out.print("Repeating is paused. Set the schedule again to continue.")
     else:
         out.print(f"The next campaign starts at {clock_time(found.next_at)}.", markup=False)
     if found.feed_error is not None:
         out.print(found.feed_error, markup=False)
     if found.last_at is not None:
         out.print(f"Last time, {clock_time(found.last_at)}: {found.last_result or 'being started.'}", markup=False)
-        if found.last_campaign_id is not None:
-            out.print(f"Its campaign: {found.last_campaign_id}", markup=False)
+    elif found.last_result is not None:
+        out.print(found.last_result, markup=False)
+    if found.last_campaign_id is not None:
+        out.print(f"Its campaign: {found.last_campaign_id}", markup=False)
 
 
 async def _open(at: Installation, campaign_id: str) -> tuple[CampaignRepeats, Any]:
-    campaigns = Campaigns(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
+    templates = make_templates(at.settings, at.database, at.clock)
+    campaigns = Campaigns(at.database, at.clock, templates)
     campaign = await campaigns.find(campaign_id, tenant_id=None)
     await show_zone_of(at, campaign.tenant_id)
-    return CampaignRepeats(at.database, at.clock, campaigns, at.settings.timezone), campaign
+    return CampaignRepeats(at.database, at.clock, campaigns, templates, at.settings.timezone), campaign

@@ -1035,6 +1035,7 @@ campaign_repeats = Table(
     Column("campaign_key", BigInteger, nullable=False, unique=True),
     Column("schedule", Text, nullable=False),  # As JSON.
     Column("feed", Text),  # The feed whose new items the campaign contains.
+    Column("digest", Text, nullable=False),  # Of the draft when its schedule was set; a changed draft is not sent.
     Column("next_at", Timestamp, nullable=False),
     Column("starting_key", BigInteger),  # A campaign that was made and is not started yet.
     Column("last_at", Timestamp),

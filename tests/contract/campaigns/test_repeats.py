@@ -12,6 +12,7 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.repeats import NO_ITEMS, CampaignRepeat, CampaignRepeats
+from mailwright.sources.campaigns.review import ChangedSinceReview
 from mailwright.sources.feeds.follow import READ_EVERY
 from mailwright.sources.feeds.reader import FeedReader
 from mailwright.sources.recurrence_fields import ScheduleFields
@@ -30,11 +31,12 @@ class Repeating:
         self.harness = CampaignHarness(bench)
         self.clock = bench.clock
         self.database = bench.database
+        self.templates = bench.engine.templates
         self.repeats = self.another_worker()
         self.base = ""
 
     def another_worker(self) -> CampaignRepeats:
-        return CampaignRepeats(self.database, self.clock, self.harness.campaigns)
+        return CampaignRepeats(self.database, self.clock, self.harness.campaigns, self.templates)
 
     async def begin(self, feed: str | None = None, **definition: Any) -> None:
         await join(self.database, [address_of(number) for number in range(3)])
@@ -150,6 +152,25 @@ async def test_campaign_that_cannot_start_says_why(repeating: Repeating) -> None
     await repeating.repeats.tick()
     assert [status for _, status in await repeating.names()] == ["DRAFT"]
     assert ((await repeating.state()).last_result or "").startswith("Not started: ")
+
+
+async def test_changed_draft_is_not_sent_until_confirmed(repeating: Repeating) -> None:
+    await repeating.templates.put(DEFAULT_TENANT, "news", subject="News", html="<p>{{ unsubscribe_url }}</p>", text=None)
+    await repeating.begin(content={"templateId": "news"})
+    await repeating.templates.put(DEFAULT_TENANT, "news", subject="Half", html="<p>{{ unsubscribe_url }}</p>", text=None)
+    repeating.clock.advance(4 * DAY)
+    for _ in range(2):
+        await repeating.repeats.tick()
+    state = await repeating.state()
+    assert (await repeating.made(), state.paused_at) == ([], repeating.clock.now())
+    assert "the draft was changed since its schedule was set (content)" in (state.last_result or "")
+    with pytest.raises(ChangedSinceReview):
+        await repeating.repeats.set(OPERATOR, repeating.base, MONDAYS, reviewed="of another state")
+    await repeating.repeats.set(OPERATOR, repeating.base, MONDAYS)
+    repeating.clock.advance(7 * DAY)
+    for _ in range(2):
+        await repeating.repeats.tick()
+    assert [status for _, status in await repeating.names()] == ["READY"]
 
 
 async def test_restored_backup_repeats_nothing_silently(repeating: Repeating) -> None:

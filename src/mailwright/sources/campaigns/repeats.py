@@ -1,7 +1,8 @@
 """Campaigns that repeat: at each time of a schedule, a campaign is made from a draft and started.
 
 Making a campaign and moving the schedule is one transaction, so each occurrence happens once. Of times that were missed
-because no worker ran, only the latest one counts; if it is more than a day late, its campaign waits for a person.
+because no worker ran, only the latest one counts; if it is more than a day late, its campaign waits for a person. A
+draft that was changed since its schedule was set is not sent: the schedule pauses until someone sets it again.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import and_, delete, insert, or_, select, update
 
+from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import MailwrightError, NotDurable, NotFound
@@ -19,6 +21,7 @@ from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.ops.logs import logger
 from mailwright.outbox.sending_hold import is_held
 from mailwright.sources.campaigns.campaigns import Campaigns, create_draft
+from mailwright.sources.campaigns.digests import changed_parts
 from mailwright.sources.campaigns.records import (
     Actor,
     Campaign,
@@ -27,6 +30,7 @@ from mailwright.sources.campaigns.records import (
     find_campaign,
     lock_campaign,
 )
+from mailwright.sources.campaigns.review import digest_content, require_reviewed, review_draft
 from mailwright.sources.feeds.follow import FeedOwner, find_feed, follow, take_items, unfollow
 from mailwright.sources.recurrence_fields import ScheduleFields
 from mailwright.storage.database import Database, Transaction
@@ -61,24 +65,42 @@ class CampaignRepeat:
 class CampaignRepeats:
     """Sets the schedules of drafts, and makes their campaigns in workers."""
 
-    def __init__(self, database: Database, clock: Clock, campaigns: Campaigns, zone: str = "UTC") -> None:
+    def __init__(
+        self, database: Database, clock: Clock, campaigns: Campaigns, templates: TemplateStore, zone: str = "UTC"
+    ) -> None:
         self._database = database
         self._clock = clock
         self._campaigns = campaigns
+        self._templates = templates
         self._zone = zone
         self._changes = CampaignChanges(clock)
 
     async def set(
-        self, actor: Actor, campaign_id: str, schedule: ScheduleFields, *, feed: str | None = None
+        self,
+        actor: Actor,
+        campaign_id: str,
+        schedule: ScheduleFields,
+        *,
+        feed: str | None = None,
+        reviewed: str | None = None,
     ) -> CampaignRepeat:
-        """Repeat a draft from its next time on. Setting it again continues a schedule that was paused."""
+        """Repeat a draft from its next time on. Setting it again continues a schedule that was paused.
+
+        `reviewed` are the digests of what a user reviewed: a draft that was changed since then is refused.
+        """
         now = self._clock.now()
+        draft = await self._campaigns.find(campaign_id, tenant_id=actor.tenant_id)
+        if reviewed is not None:
+            rules = self._campaigns.rules
+            require_reviewed(reviewed, await review_draft(self._database, self._templates, draft, rules))
+        digest = await digest_content(self._database, self._templates, draft)
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.REPEAT)
             place = await self._place(tx, campaign.tenant_id, schedule)
             values = {
                 "schedule": schedule.model_dump_json(by_alias=True, exclude_unset=True),
                 "feed": feed,
+                "digest": digest,
                 "next_at": schedule.recurrence.next_from(now, place),
                 "paused_at": None,
                 "updated_at": now,
@@ -126,7 +148,7 @@ class CampaignRepeats:
 
     async def _make(self, repeat_key: int) -> None:
         """Make the campaign of the latest time that is due, and move the schedule, in one transaction."""
-        now = self._clock.now()
+        now, present = self._clock.now(), await self._digest(repeat_key)
         async with self._database.write() as tx:
             rows = await tx.execute(select(campaign_repeats).where(_R.id == repeat_key).with_for_update())
             if not rows or rows[0].starting_key is not None or rows[0].next_at > now or rows[0].paused_at is not None:
@@ -135,6 +157,14 @@ class CampaignRepeats:
             base = await _find_base(tx, repeat.campaign_key)
             if base is None:
                 await _remove(tx, repeat.campaign_key)
+                return
+            if changed := changed_parts(repeat.digest, present or repeat.digest):
+                reason = (
+                    f"Not sent: the draft was changed since its schedule was set ({', '.join(changed)}). "
+                    "Review it, and set the schedule again."
+                )
+                paused = {"paused_at": now, "last_at": repeat.next_at, "last_campaign_key": None, "last_result": reason}
+                await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**paused))
                 return
             schedule = ScheduleFields.model_validate(orjson.loads(repeat.schedule))
             place = await self._place(tx, repeat.tenant_id, schedule)
@@ -150,6 +180,19 @@ class CampaignRepeats:
                 variables = {**base.definition.variables, **({"items": items} if repeat.feed is not None else {})}
                 changes |= await self._make_campaign(tx, base, variables, due_at, place)
             await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**changes))
+
+    async def _digest(self, repeat_key: int) -> str | None:
+        """Return the digests of the draft; None if it is gone or not complete, which its start will report."""
+        async with self._database.read() as tx:
+            rows = await tx.execute(select(_R.campaign_key).where(_R.id == repeat_key))
+            base = await _find_base(tx, rows[0].campaign_key) if rows else None
+        if base is None:
+            return None
+        try:
+            draft = await self._campaigns.find(base.campaign_id, tenant_id=base.tenant_id)
+            return await digest_content(self._database, self._templates, draft)
+        except MailwrightError:
+            return None
 
     async def _items(self, tx: Transaction, repeat: Any, now: Instant) -> list[Any]:
         if repeat.feed is None:

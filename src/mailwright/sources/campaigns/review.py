@@ -42,20 +42,31 @@ async def digest_draft(
     attachments: Sequence[CampaignAttachment],
     rules: SenderRules,
 ) -> str:
-    written = [
-        (draft.name, draft.share, locale, text.subject, text.html, text.text)
-        for draft in loaded.drafts
-        for locale, text in sorted(draft.texts.items())
-    ]
-    files = [each.attachment_id for each in attachments]
     return digest(
         definition,
         {
-            "content": [written, loaded.segments, files, rules.postal_address],
+            "content": [*_written(loaded, attachments), rules.postal_address],
             "audience": loaded.filter,
             "sender": await rules.sender_of(tenant_id, definition.sender) or rules.sender,
         },
     )
+
+
+async def digest_content(database: Database, store: TemplateStore, campaign: Campaign) -> str:
+    """Return the digests of a draft with its templates and segments, whatever the settings of the installation are."""
+    loaded = await load_content(database, store, campaign.definition, tenant_id=campaign.tenant_id)
+    return digest(
+        campaign.definition, {"content": _written(loaded, campaign.attachments), "audience": loaded.filter}
+    )
+
+
+def _written(loaded: ReviewedContent, attachments: Sequence[CampaignAttachment]) -> list[Any]:
+    texts = [
+        (draft.name, draft.share, locale, text.subject, text.html, text.text)
+        for draft in loaded.drafts
+        for locale, text in sorted(draft.texts.items())
+    ]
+    return [texts, loaded.segments, [each.attachment_id for each in attachments]]
 
 
 def review_started(campaign: Campaign) -> str:

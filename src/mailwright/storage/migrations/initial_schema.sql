@@ -795,6 +795,7 @@ CREATE TABLE campaign_repeats (
   campaign_key BIGINT NOT NULL,
   schedule TEXT NOT NULL,
   feed TEXT,
+  digest TEXT NOT NULL,
   next_at BIGINT NOT NULL,
   starting_key BIGINT,
   last_at BIGINT,

@@ -1,8 +1,9 @@
 """HTTP routes of campaigns that repeat."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import make_campaign_repeats
@@ -11,6 +12,7 @@ from mailwright.schemas.campaign_repeats import (
     CampaignRepeatResponse,
     campaign_repeat_response,
 )
+from mailwright.schemas.campaigns import ReviewedQuery
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep, actor_of
@@ -39,11 +41,21 @@ async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> 
         {HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
 )
-async def set_repeat(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Make and start a campaign from the draft at each time of a schedule."""
+async def set_repeat(
+    request: Request,
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    query: Annotated[ReviewedQuery, Query()],
+) -> Response:
+    """Make and start a campaign from the draft at each time of a schedule.
+
+    If the draft is changed later, the schedule pauses until it is set again. With `reviewed`, a draft that has changed
+    since its pre-send check is refused: 409 `CHANGED_SINCE_REVIEW`.
+    """
     wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)
-    saved = await make_campaign_repeats(engine).set(actor, campaignId, wanted.schedule, feed=wanted.feed)
+    saved = await make_campaign_repeats(engine).set(actor, campaignId, wanted.schedule, feed=wanted.feed, reviewed=query.reviewed)
     return json_response(campaign_repeat_response(saved))
 
 

@@ -42,6 +42,7 @@ from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.unfinished_content import DESIGN_CODES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.web.dashboard.campaigns_repeat import find_repeat
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import steps_of
@@ -666,6 +667,7 @@ async def review_values(request: Request, engine: Engine, visitor: Visitor, camp
         "samples": samples,
         "sample": next((each for each in samples if each.email == contact), None),
         "steps": steps_of(campaign),
+        "repeat": await find_repeat(engine, campaign),
         "default_sender": engine.settings.sender,
         "test_addresses": await engine.users.test_addresses(visitor.user)
         or email_of(visitor.user.login, visitor.user.email),

@@ -1,0 +1,128 @@
+"""The page on which a draft is set to repeat: weekdays or days of the month, a time, and perhaps a feed."""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from mailwright.app.wiring import Engine, make_campaign_repeats
+from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.recurrence import WEEKDAYS
+from mailwright.schemas.campaign_repeats import CampaignRepeatRequest
+from mailwright.sources.api.validation import RequestInvalid, parse_strict
+from mailwright.sources.campaigns.records import Actor, Campaign
+from mailwright.sources.campaigns.repeats import CampaignRepeat
+from mailwright.sources.campaigns.review import review_draft
+from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
+from mailwright.web.dashboard.shell import PageRoute, page, redirect
+from mailwright.web.session import EditorDep, Visitor
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema=False)
+
+_WEEKLY: Final = "weekly"
+_MONTHLY: Final = "monthly"
+
+
+@router.get("/{campaign_id}/repeat")
+async def show_repeat(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+    if campaign.status is not CampaignStatus.DRAFT:
+        return redirect(request, f"/campaigns/{campaign_id}", "Only a draft can repeat. Duplicate it.", tone="bad")
+    return await _page(request, engine, visitor, campaign)
+
+
+@router.post("/{campaign_id}/repeat")
+async def set_repeat(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    """Send the draft at each time of the schedule, as the user has reviewed it."""
+    form = await read_fields(request)
+    form["weekdays"] = ",".join(await read_values(request, "weekdays"))
+    campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
+    try:
+        wanted = parse_strict(CampaignRepeatRequest, _request(form))
+        saved = await make_campaign_repeats(engine).set(
+            Actor(visitor.actor, visitor.tenant_id),
+            campaign_id,
+            wanted.schedule,
+            feed=wanted.feed,
+            reviewed=form["reviewed"],
+        )
+    except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
+        return await _page(request, engine, visitor, campaign, form=form, error=error)
+    words = "Schedule saved. The email is sent at its next time." if saved.feed is None else "Schedule saved."
+    return redirect(request, f"/campaigns/{campaign_id}/repeat", words)
+
+
+@router.post("/{campaign_id}/stop-repeat")
+async def stop_repeat(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
+    to = f"/campaigns/{campaign_id}"
+    try:
+        await make_campaign_repeats(engine).stop(Actor(visitor.actor, visitor.tenant_id), campaign_id)
+    except (NotFound, NotPossibleNow) as error:
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, "The campaign no longer repeats.")
+
+
+async def find_repeat(engine: Engine, campaign: Campaign) -> CampaignRepeat | None:
+    """Return how a draft repeats, or None."""
+    try:
+        return await make_campaign_repeats(engine).find(campaign.campaign_id, tenant_id=campaign.tenant_id)
+    except NotFound:
+        return None
+
+
+def _request(form: Fields) -> dict[str, Any]:
+    """Return the schedule of the form in the format of the API, which validates it."""
+    wanted: dict[str, Any] = {"time": form["time"]}
+    if form["feed"]:
+        wanted["feed"] = form["feed"]
+    if form["every"] != _MONTHLY:
+        if not form["weekdays"]:
+            raise InvalidInput("Choose at least one weekday.", field="weekdays")
+        return {**wanted, "weekdays": form["weekdays"].split(",")}
+    days = form["monthDays"].replace(",", " ").split()
+    if not days or not all(day.isdecimal() and 1 <= int(day[:3]) <= 31 for day in days):
+        raise InvalidInput("Enter days of the month from 1 to 31, separated by commas.", field="monthDays")
+    return {**wanted, "monthDays": [int(day) for day in days]}
+
+
+def _form_of(repeat: CampaignRepeat | None) -> Fields:
+    if repeat is None:
+        return Fields({"every": _WEEKLY, "weekdays": "mon", "time": "09:00"})
+    schedule = repeat.schedule
+    return Fields(
+        {
+            "every": _MONTHLY if schedule.month_days else _WEEKLY,
+            "weekdays": "" if schedule.month_days else ",".join(schedule.weekdays),
+            "monthDays": ", ".join(str(day) for day in schedule.month_days),
+            "time": schedule.time,
+            "feed": repeat.feed or "",
+        }
+    )
+
+
+async def _page(
+    request: Request,
+    engine: Engine,
+    visitor: Visitor,
+    campaign: Campaign,
+    *,
+    form: Fields | None = None,
+    error: MailwrightError | None = None,
+) -> Response:
+    # Before anything is shown, so that what changes later is refused.
+    reviewed = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
+    repeat = await find_repeat(engine, campaign)
+    values: dict[str, Any] = {
+        "campaign": campaign,
+        "repeat": repeat,
+        "reviewed": reviewed,
+        "form": form or _form_of(repeat),
+        "errors": field_errors(error) if error is not None else Errors(),
+        "weekdays": WEEKDAYS,
+        "zone_name": str(visitor.zone),
+    }
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
+    return await page(request, visitor, "campaigns/repeat.html", status=status, **values)
