@@ -155,9 +155,13 @@ async def test_campaign_that_cannot_start_says_why(repeating: Repeating) -> None
 
 
 async def test_changed_draft_is_not_sent_until_confirmed(repeating: Repeating) -> None:
-    await repeating.templates.put(DEFAULT_TENANT, "news", subject="News", html="<p>{{ unsubscribe_url }}</p>", text=None)
+    await repeating.templates.put(
+        DEFAULT_TENANT, "news", subject="News", html="<p>{{ unsubscribe_url }}</p>", text=None
+    )
     await repeating.begin(content={"templateId": "news"})
-    await repeating.templates.put(DEFAULT_TENANT, "news", subject="Half", html="<p>{{ unsubscribe_url }}</p>", text=None)
+    await repeating.templates.put(
+        DEFAULT_TENANT, "news", subject="Half", html="<p>{{ unsubscribe_url }}</p>", text=None
+    )
     repeating.clock.advance(4 * DAY)
     for _ in range(2):
         await repeating.repeats.tick()

@@ -55,7 +55,9 @@ async def set_repeat(
     """
     wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)
-    saved = await make_campaign_repeats(engine).set(actor, campaignId, wanted.schedule, feed=wanted.feed, reviewed=query.reviewed)
+    saved = await make_campaign_repeats(engine).set(
+        actor, campaignId, wanted.schedule, feed=wanted.feed, reviewed=query.reviewed
+    )
     return json_response(campaign_repeat_response(saved))
 
 

@@ -42,7 +42,6 @@ from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
 from mailwright.sources.campaigns.unfinished_content import DESIGN_CODES
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.web.dashboard.campaigns_repeat import find_repeat
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.campaigns_compose import steps_of
@@ -55,6 +54,7 @@ from mailwright.web.dashboard.campaigns_forms import (
     step_of,
     variables_text,
 )
+from mailwright.web.dashboard.campaigns_repeat import find_repeat
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields, sentence
 from mailwright.web.dashboard.messages import RESOLUTIONS, resolution_of
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect, render_part
