@@ -61,6 +61,10 @@ _OWN: Final = {
 }
 
 
+# Settings of inbound events that belong to the installation and to no provider.
+_NOT_OWN: Final = dict.fromkeys(("sns_certs", "bounce_mailbox", "reply_address", "reply_forward_to"))
+
+
 @dataclass(frozen=True, slots=True)
 class NamedProvider:
     """A provider that is ready to be built; `problem` says why it is not."""
@@ -108,11 +112,21 @@ def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedPro
         return NamedProvider(found.name, found.kind, settings, found.problem)
     values, problems = parse_stored(found.settings)
     own = settings.model_copy(update=_OWN | values | {"provider": found.kind})
-    try:
-        verify_providers(own)
-    except ConfigurationInvalid as error:
-        problems += error.problems
+    problems += _find_problems(own)
     return NamedProvider(found.name, found.kind, own, "; ".join(problems) or None)
+
+
+def _find_problems(own: Settings) -> list[str]:
+    """Return what is wrong with the settings of a provider: those for sending, and those of its webhook."""
+    from mailwright.app.inbound import verify_inbound  # noqa: PLC0415  (needed only if there are such providers)
+
+    problems: list[str] = []
+    for verify, settings in ((verify_providers, own), (verify_inbound, own.model_copy(update=_NOT_OWN))):
+        try:
+            verify(settings)
+        except ConfigurationInvalid as error:
+            problems += error.problems
+    return problems
 
 
 class ProviderService:
@@ -173,10 +187,7 @@ class ProviderService:
         texts = {name: text for name, text in fields.items() if text}
         values, problems = parse_changes(texts)
         _refuse(problems)
-        try:
-            verify_providers(self._settings.model_copy(update=_OWN | values | {"provider": kind}))
-        except ConfigurationInvalid as error:
-            _refuse(error.problems)
+        _refuse(_find_problems(self._settings.model_copy(update=_OWN | values | {"provider": kind})))
         return {name: _text(texts[name], values[name]) for name in texts}
 
 

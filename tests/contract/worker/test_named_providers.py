@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from mailwright.app.named_providers import fields_of
 from mailwright.app.wiring import make_workers, open_engine
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
@@ -18,7 +19,7 @@ from mailwright.domain.states import Priority, Status
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.explain import explain
-from mailwright.outbox.provider_configurations import ProviderExists, ProviderInUse
+from mailwright.outbox.provider_configurations import ProviderExists, ProviderInUse, edit_configuration
 from mailwright.storage.tables import provider_configurations
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, a_message, a_tenant, settings_for, statuses
 from tests.conftest import DatabaseAddress
@@ -46,6 +47,14 @@ class Installation:
 
     def recipients(self, sink: SmtpSink) -> set[str]:
         return {recipient for message in sink.messages for recipient in message.recipients}
+
+
+WEBHOOK_SECRETS: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("sendgrid", {"SENDGRID_API_KEY": "k"}, "SENDGRID_WEBHOOK_PUBLIC_KEY"),
+    ("resend", {"RESEND_API_KEY": "re_1"}, "RESEND_WEBHOOK_SECRET"),
+    ("postmark", {"POSTMARK_SERVER_TOKEN": "t"}, "POSTMARK_WEBHOOK_SECRET"),
+    ("brevo", {"BREVO_SMTP_URL": "smtps://a:b@smtp-relay.brevo.com:465"}, "BREVO_WEBHOOK_SECRET"),
+)
 
 
 @pytest.fixture
@@ -143,6 +152,19 @@ async def test_unreadable_provider_holds_its_messages_only(installed: Installati
         assert await statuses(opened.database) == {Status.PENDING: 1, Status.SENT: 1}
 
 
+async def test_stored_bad_webhook_secret_stops_no_other_tenant(installed: Installation) -> None:
+    async with installed.open() as opened:
+        for kind, given, _ in WEBHOOK_SECRETS:
+            await opened.providers.create(f"their-{kind}", kind, given, actor="ada")
+            bad = dict((await opened.providers.find(f"their-{kind}")).settings)
+            bad |= {field: "bad!" for field in fields_of(kind) if "webhook" in field}
+            clock, name = opened.clock, f"their-{kind}"
+            await edit_configuration(opened.database, clock, name, bad, changed=["secret"], actor="ada")
+    await installed.accept(a_message())
+    await installed.drain()
+    assert len(installed.recipients(installed.own)) == 1
+
+
 async def test_dry_run_uses_no_named_provider(installed: Installation) -> None:
     await installed.accept(a_message(tenant_id=installed.tenant_id))
     installed.settings = settings_for(installed.settings.database_url, dry_run=True)
@@ -183,6 +205,7 @@ async def test_lost_work_is_recovered_by_its_own_worker(installed: Installation)
         ("acme", "smtp", {"SENDGRID_API_KEY": "x"}, "SENDGRID_API_KEY"),
         ("acme", "ses", {"AWS_REGION": "eu-west-1"}, "AWS_ACCESS_KEY_ID"),
         ("acme", "sendgrid", {"SENDGRID_API_KEY": "k", "MAILWRIGHT_SENDGRID_URL": "x"}, "MAILWRIGHT_SENDGRID_URL"),
+        *(("acme", kind, {**given, secret: "bad!"}, secret) for kind, given, secret in WEBHOOK_SECRETS),
     ],
 )
 async def test_invalid_provider_is_refused_by_setting(
