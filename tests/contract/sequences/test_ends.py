@@ -238,6 +238,21 @@ async def test_new_version_moves_people_from_removed_steps(sequences: SequenceBe
     assert {each.end_reason for each in await sequences.enrolments(key)} == {"removed"}
 
 
+async def test_overdue_email_is_skipped_after_another_wait(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    morning = {"id": "morning", "waitUntil": {"weekdays": ["sun"], "time": "09:00"}}
+    key = await sequences.start(a_wait("a", days=5), morning, an_email("two"), a_wait("b"), an_email("three"))
+    await sequences.enrol(key, ANN)
+    await sequences.run_for(3 * DAY, DAY)
+    shorter = (a_wait("a", days=2), morning, an_email("two"), a_wait("b"), an_email("three"))
+    await sequences.publish(key, *shorter, overdue=OverdueChoice(Overdue.SKIP))
+    await sequences.run_for(12 * DAY, DAY)
+    assert [(node, outcome) for _, node, outcome, _ in await sequences.history()] == [
+        ("two", "skipped"),
+        ("three", "sent"),
+    ]
+
+
 @pytest.mark.promise("sequence-versions")
 async def test_shorter_wait_asks_about_the_overdue(sequences: SequenceBench) -> None:
     await sequences.people(ANN)

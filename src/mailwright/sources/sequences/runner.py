@@ -22,6 +22,7 @@ from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.outbox.webhook_requests import DirectRequest, NoReceiver, request_deliveries, wanted_types
 from mailwright.sources.sequences.changes import apply_changes
+from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.emails import EmailWriter, StepFailed, notification
 from mailwright.sources.sequences.enrolled import Enrolled
 from mailwright.sources.sequences.facts import load_facts
@@ -241,7 +242,10 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision) -> None:
         case StepAction.WAIT:
             if person.waits_since is None:
                 person.waits_since = batch.now
-            person.due_at, person.skips_email = decision.until, False
+            person.due_at = decision.until
+            # An email after this wait is not overdue. Waiting for a time of the day does not change which one is.
+            if batch.program.nodes[person.node].kind is not StepKind.WAIT_UNTIL:
+                person.skips_email = False
             return
         case StepAction.CHOOSE:
             batch.record(person, decision.outcome)
