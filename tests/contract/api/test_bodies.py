@@ -10,7 +10,7 @@ from httpx import Response
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
-from tests.contract.api.test_isolation import body_of, operations
+from tests.contract.api.test_isolation import body_of, is_open_to_all, operations
 
 PASSWORD = "a password of the administrator"
 JSON = {"Content-Type": "application/json"}
@@ -41,7 +41,7 @@ async def test_every_route_distinguishes_invalid_json_from_invalid_fields(api: A
     before, asked = await api.stored(), 0
     for method, path, operation in operations(api):
         body = body_of(operation)
-        if body is None:
+        if body is None or is_open_to_all(path):  # A signature is verified before the body is read.
             continue
         asked += 1
         where = (api, method, path, operation)

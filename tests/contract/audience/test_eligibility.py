@@ -247,7 +247,7 @@ async def test_deleted_list_keeps_unsubscribes_and_ends_subscriptions(
 async def test_list_of_a_running_campaign_is_not_deleted(bench: Bench) -> None:
     desk = CampaignHarness(bench)
     await desk.start(2)
-    with pytest.raises(ListInUse, match="the campaign News of January"):
+    with pytest.raises(ListInUse, match="the queued campaign News of January"):
         await ListRemoval(bench.database, bench.clock).delete(DEFAULT_TENANT, "news", actor="ann")
 
 

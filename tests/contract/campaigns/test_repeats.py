@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from mailwright.app.sending import release_sending
 from mailwright.content.blocks.feed import FeedItem
@@ -11,11 +12,13 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.sources.campaigns.records import Campaign
-from mailwright.sources.campaigns.repeats import NO_ITEMS, CampaignRepeat, CampaignRepeats
+from mailwright.sources.campaigns.removal import CampaignRemoval
+from mailwright.sources.campaigns.repeats import NO_ITEMS, TOO_LATE, CampaignRepeat, CampaignRepeats
 from mailwright.sources.campaigns.review import ChangedSinceReview
 from mailwright.sources.feeds.follow import READ_EVERY
 from mailwright.sources.feeds.reader import FeedReader
 from mailwright.sources.recurrence_fields import ScheduleFields
+from mailwright.storage.tables import tenants
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
 
@@ -104,6 +107,13 @@ async def test_crash_between_making_and_starting_loses_nothing(
     for _ in range(2):
         await repeating.repeats.tick()
     assert [status for _, status in await repeating.names()] == ["READY"]
+    repeating.clock.advance(7 * DAY)
+    with pytest.raises(KeyboardInterrupt):
+        await dying.tick()
+    repeating.clock.advance(2 * DAY)
+    await repeating.repeats.tick()
+    assert [status for _, status in await repeating.names()] == ["READY", "DRAFT"]
+    assert (await repeating.state()).last_result == TOO_LATE
 
 
 async def test_only_the_latest_missed_time_counts(repeating: Repeating) -> None:
@@ -127,6 +137,26 @@ async def test_clock_that_goes_back_repeats_no_campaign(repeating: Repeating) ->
         repeating.clock.advance(HOUR)
         await repeating.repeats.tick()
     assert len(await repeating.made()) == 1
+
+
+async def test_changed_time_zone_sends_nothing_twice(repeating: Repeating) -> None:
+    await join(repeating.database, [address_of(1)])
+    repeating.base = await repeating.harness.create()
+    await repeating.repeats.set(OPERATOR, repeating.base, ScheduleFields(time="09:00"))
+    async with repeating.database.write() as tx:
+        await tx.execute(update(tenants).values(timezone="Atlantic/Azores"))
+    for _ in range(24):
+        repeating.clock.advance(HOUR)
+        await repeating.repeats.tick()
+    assert len(await repeating.made()) == 1
+
+
+async def test_archived_draft_repeats_no_more(repeating: Repeating) -> None:
+    await repeating.begin()
+    await CampaignRemoval(repeating.database, repeating.clock).archive(OPERATOR, repeating.base)
+    repeating.clock.advance(4 * DAY)
+    await repeating.repeats.tick()
+    assert await repeating.made() == []
 
 
 async def test_digest_contains_new_items_or_is_skipped(repeating: Repeating) -> None:

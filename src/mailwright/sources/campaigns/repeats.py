@@ -41,6 +41,7 @@ SCHEDULE_ACTOR: Final = "schedule"
 # A digest contains at most this many items; the next one contains the others.
 MAX_DIGEST_ITEMS: Final = 50
 NO_ITEMS: Final = "Skipped: the feed has no new items."
+TOO_LATE: Final = "No worker ran for more than a day. The campaign was made and not started; start it if it is useful."
 _LATEST: Final = 2**62
 
 _R = campaign_repeats.c
@@ -158,17 +159,17 @@ class CampaignRepeats:
             if base is None:
                 await _remove(tx, repeat.campaign_key)
                 return
-            if changed := changed_parts(repeat.digest, present or repeat.digest):
-                reason = (
-                    f"Not sent: the draft was changed since its schedule was set ({', '.join(changed)}). "
-                    "Review it, and set the schedule again."
-                )
+            if reason := _refusal(repeat.digest, present):
                 paused = {"paused_at": now, "last_at": repeat.next_at, "last_campaign_key": None, "last_result": reason}
                 await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**paused))
                 return
             schedule = ScheduleFields.model_validate(orjson.loads(repeat.schedule))
             place = await self._place(tx, repeat.tenant_id, schedule)
             due_at = schedule.recurrence.latest_until(now, place)
+            if due_at < repeat.next_at:  # The time zone of the tenant was changed, so this is no time any more.
+                moved = schedule.recurrence.next_from(now, place)
+                await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(next_at=moved))
+                return
             changes: dict[str, Any] = {
                 "next_at": schedule.recurrence.next_from(now + 1, place),
                 "last_at": due_at,
@@ -182,7 +183,7 @@ class CampaignRepeats:
             await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**changes))
 
     async def _digest(self, repeat_key: int) -> str | None:
-        """Return the digests of the draft; None if it is gone or not complete, which its start will report."""
+        """Return the digests of the draft; None if it is gone or cannot be read."""
         async with self._database.read() as tx:
             rows = await tx.execute(select(_R.campaign_key).where(_R.id == repeat_key))
             base = await _find_base(tx, rows[0].campaign_key) if rows else None
@@ -191,6 +192,8 @@ class CampaignRepeats:
         try:
             draft = await self._campaigns.find(base.campaign_id, tenant_id=base.tenant_id)
             return await digest_content(self._database, self._templates, draft)
+        except NotDurable:
+            raise
         except MailwrightError:
             return None
 
@@ -209,19 +212,20 @@ class CampaignRepeats:
         actor = Actor(SCHEDULE_ACTOR, base.tenant_id)
         made = await create_draft(tx, self._clock, actor, base.tenant_id, definition, copy_of=base)
         if self._clock.now() - due_at > OVERDUE_AFTER:
-            late = "No worker ran for more than a day. The campaign was made and not started; start it if it is useful."
-            return {"last_campaign_key": made.key, "last_result": late}
+            return {"last_campaign_key": made.key, "last_result": TOO_LATE}
         return {"last_campaign_key": made.key, "starting_key": made.key, "last_result": None}
 
     async def _start(self, repeat_key: int) -> None:
         """Start the campaign that was made. After a crash, this happens again."""
-        starting = select(campaigns.c.campaign_id, _R.tenant_id).where(
+        starting = select(campaigns.c.campaign_id, _R.tenant_id, _R.last_at).where(
             _R.id == repeat_key, campaigns.c.id == _R.starting_key, campaigns.c.status == CampaignStatus.DRAFT
         )
         async with self._database.read() as tx:
             rows = await tx.execute(starting)
         result = "Started."
-        if rows:
+        if rows and self._clock.now() - rows[0].last_at > OVERDUE_AFTER:
+            result = TOO_LATE
+        elif rows:
             try:
                 await self._campaigns.start(Actor(SCHEDULE_ACTOR, rows[0].tenant_id), rows[0].campaign_id)
             except NotDurable:
@@ -241,14 +245,27 @@ class CampaignRepeats:
         return ZoneInfo(rows[0].timezone or self._zone)
 
 
+def _refusal(digest: str, present: str | None) -> str | None:
+    """Return why a draft is not sent at its time, or None."""
+    if present is None:
+        return "Not sent: the draft uses something that is missing. Review it, and set the schedule again."
+    if changed := changed_parts(digest, present):
+        parts = ", ".join(changed)
+        return (
+            f"Not sent: the draft was changed since its schedule was set ({parts}). "
+            "Review it, and set the schedule again."
+        )
+    return None
+
+
 def _feed_owner(campaign_key: int) -> FeedOwner:
     return FeedOwner("campaign", campaign_key)
 
 
 async def _find_base(tx: Transaction, campaign_key: int) -> Campaign | None:
-    """Return the draft that repeats; None if it was started or deleted."""
+    """Return the draft that repeats; None if it was started, archived or deleted."""
     c = campaigns.c
-    mine = (c.id == campaign_key, c.status == CampaignStatus.DRAFT, c.deleted_at.is_(None))
+    mine = (c.id == campaign_key, c.status == CampaignStatus.DRAFT, c.deleted_at.is_(None), c.archived_at.is_(None))
     rows = await tx.execute(select(campaigns).where(*mine))
     return campaign_of_row(rows[0]) if rows else None
 

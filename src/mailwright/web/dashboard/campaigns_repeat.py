@@ -76,8 +76,9 @@ async def find_repeat(engine: Engine, campaign: Campaign) -> CampaignRepeat | No
 def _request(form: Fields) -> dict[str, Any]:
     """Return the schedule of the form in the format of the API, which validates it."""
     wanted: dict[str, Any] = {"time": form["time"]}
-    if form["feed"]:
-        wanted["feed"] = form["feed"]
+    for name in ("feed", "timezone"):
+        if form[name]:
+            wanted[name] = form[name]
     if form["every"] != _MONTHLY:
         if not form["weekdays"]:
             raise InvalidInput("Choose at least one weekday.", field="weekdays")
@@ -99,6 +100,7 @@ def _form_of(repeat: CampaignRepeat | None) -> Fields:
             "monthDays": ", ".join(str(day) for day in schedule.month_days),
             "time": schedule.time,
             "feed": repeat.feed or "",
+            "timezone": schedule.timezone or "",
         }
     )
 
