@@ -542,9 +542,7 @@ async def make_worker(
     reporting = _reporting_providers(engine, route)
     doubt_grace = REPORT_GRACE if any(reporting.values()) else 0
     name = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    scope = (
-        ClaimScope(engine.named.routes, None if named is None else named.name) if engine.named.routes.rules else None
-    )
+    scope = _claim_scope(engine, named)
     claims = Claims(database, clock, name, lease, scope)
     soft = SoftBounces(settings.soft_bounce_limit, settings.soft_bounce_days)
     silent = [each for each, reports in reporting.items() if not reports]

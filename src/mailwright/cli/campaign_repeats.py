@@ -66,6 +66,8 @@ def _print(found: CampaignRepeat) -> None:
         out.print("Repeating is paused. Set the schedule again to continue.")
     else:
         out.print(f"The next campaign starts at {clock_time(found.next_at)}.", markup=False)
+        if found.refusal is not None:
+            out.print(found.refusal, markup=False)
     if found.feed_error is not None:
         out.print(found.feed_error, markup=False)
     if found.last_at is not None:

@@ -192,6 +192,7 @@ async def test_changed_draft_is_not_sent_until_confirmed(repeating: Repeating) -
     await repeating.templates.put(
         DEFAULT_TENANT, "news", subject="Half", html="<p>{{ unsubscribe_url }}</p>", text=None
     )
+    assert "was changed since its schedule was set" in ((await repeating.state()).refusal or "")
     repeating.clock.advance(4 * DAY)
     for _ in range(2):
         await repeating.repeats.tick()

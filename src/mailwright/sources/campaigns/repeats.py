@@ -5,7 +5,7 @@ because no worker ran, only the latest one counts; if it is more than a day late
 draft that was changed since its schedule was set is not sent: the schedule pauses until someone sets it again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -60,7 +60,9 @@ class CampaignRepeat:
     last_campaign_id: str | None
     last_result: str | None
     paused_at: Instant | None
+    digest: str
     feed_error: str | None = None
+    refusal: str | None = None  # Why nothing would be sent at the next time.
 
 
 class CampaignRepeats:
@@ -121,7 +123,9 @@ class CampaignRepeats:
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> CampaignRepeat:
         """Return how a draft repeats, or raise NotFound."""
         async with self._database.read() as tx:
-            return await _load(tx, await find_campaign(tx, campaign_id, tenant_id))
+            draft = await find_campaign(tx, campaign_id, tenant_id)
+            found = await _load(tx, draft)
+        return replace(found, refusal=_refusal(found.digest, await self._digest(draft)))
 
     async def stop(self, actor: Actor, campaign_id: str) -> None:
         """Stop repeating. Campaigns that were made already are not affected."""
@@ -149,7 +153,7 @@ class CampaignRepeats:
 
     async def _make(self, repeat_key: int) -> None:
         """Make the campaign of the latest time that is due, and move the schedule, in one transaction."""
-        now, present = self._clock.now(), await self._digest(repeat_key)
+        now, present = self._clock.now(), await self._digest_at(repeat_key)
         async with self._database.write() as tx:
             rows = await tx.execute(select(campaign_repeats).where(_R.id == repeat_key).with_for_update())
             if not rows or rows[0].starting_key is not None or rows[0].next_at > now or rows[0].paused_at is not None:
@@ -182,15 +186,16 @@ class CampaignRepeats:
                 changes |= await self._make_campaign(tx, base, variables, due_at, place)
             await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**changes))
 
-    async def _digest(self, repeat_key: int) -> str | None:
-        """Return the digests of the draft; None if it is gone or cannot be read."""
+    async def _digest_at(self, repeat_key: int) -> str | None:
+        """Return the digests of the draft of a schedule; None if it is gone or cannot be read."""
         async with self._database.read() as tx:
             rows = await tx.execute(select(_R.campaign_key).where(_R.id == repeat_key))
             base = await _find_base(tx, rows[0].campaign_key) if rows else None
-        if base is None:
-            return None
+            draft = None if base is None else await find_campaign(tx, base.campaign_id, base.tenant_id)
+        return None if draft is None else await self._digest(draft)
+
+    async def _digest(self, draft: Campaign) -> str | None:
         try:
-            draft = await self._campaigns.find(base.campaign_id, tenant_id=base.tenant_id)
             return await digest_content(self._database, self._templates, draft)
         except NotDurable:
             raise
@@ -248,11 +253,11 @@ class CampaignRepeats:
 def _refusal(digest: str, present: str | None) -> str | None:
     """Return why a draft is not sent at its time, or None."""
     if present is None:
-        return "Not sent: the draft uses something that is missing. Review it, and set the schedule again."
+        return "Nothing is sent: the draft uses something that is missing. Review it, and set the schedule again."
     if changed := changed_parts(digest, present):
         parts = ", ".join(changed)
         return (
-            f"Not sent: the draft was changed since its schedule was set ({parts}). "
+            f"Nothing is sent: the draft was changed since its schedule was set ({parts}). "
             "Review it, and set the schedule again."
         )
     return None
@@ -291,5 +296,6 @@ async def _load(tx: Transaction, campaign: Campaign) -> CampaignRepeat:
         row.last_campaign_id,
         row.last_result,
         row.paused_at,
+        row.digest,
         None if feed is None else feed.error,
     )
