@@ -91,7 +91,7 @@ class SequenceRemoveRequest(RequestModel):
 
 
 class SequenceRehearseRequest(RequestModel):
-    """Whom to rehearse as if they entered now, besides the people in the sequence: addresses, a list or a segment."""
+    """Whom to rehearse as if they entered now, in addition to the people in it: addresses, a list or a segment."""
 
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 30
     emails: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
