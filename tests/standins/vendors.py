@@ -8,6 +8,7 @@ async with ResendStandIn() as resend:
 
 import hmac
 import json
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from email import policy
@@ -27,7 +28,7 @@ SHARED_SECRET = "a-long-webhook-password"
 RESEND_FIELDS = frozenset({*resend.Emails.SendParams.__annotations__, "from"})
 
 
-class VendorStandIn(HttpStandIn):
+class VendorStandIn(HttpStandIn, ABC):
     name: ClassVar[str]
 
     def __init__(self, **options: Any) -> None:
@@ -40,17 +41,17 @@ class VendorStandIn(HttpStandIn):
             return self.refusal(401, "no such key")
         return self.take(request) if request.method == "POST" else self.account(request)
 
-    def is_authorized(self, request: Request) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_authorized(self, request: Request) -> bool: ...
 
-    def take(self, request: Request) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, request: Request) -> Answer: ...
 
-    def account(self, request: Request) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def account(self, request: Request) -> Answer: ...
 
-    def refusal(self, status: int, text: str, **headers: str) -> Answer:
-        raise NotImplementedError
+    @abstractmethod
+    def refusal(self, status: int, text: str, **headers: str) -> Answer: ...
 
     def record(self, message: dict[str, Any]) -> str:
         """Record an accepted message and return its id."""

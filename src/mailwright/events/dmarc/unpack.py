@@ -1,4 +1,4 @@
-"""Unpack report files from strangers: XML, gzip or zip, whatever their names say. Nothing is written to disk."""
+"""Unpack report files from strangers. Their content, not their name, decides if they are XML, gzip or zip."""
 
 import io
 import zipfile

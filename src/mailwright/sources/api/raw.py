@@ -307,7 +307,7 @@ def parse_sender(text: str) -> str:
 
 
 def parse_recipient(text: str, field: str) -> str:
-    """Return a recipient address as it is written to the envelope.
+    """Return a recipient address for the envelope.
 
     It may have non-ASCII characters before the @: whether it can be delivered depends on the provider.
     """
