@@ -21,6 +21,7 @@ from tests.warm import PidPipe, warm_command
 SECONDS = 60
 # A busy machine needs long for thousands of messages. An idle one ends the wait early.
 PATIENCE_SECONDS = 150.0
+LAST_LINES = 30
 STARTED = (sys.executable, "-m", "mailwright")  # As a user starts it.
 
 
@@ -85,6 +86,9 @@ class Commands:
             service = Service(process, process.pid if self.program == STARTED else pipe.read())
         try:
             yield service
+        except Exception as error:
+            error.add_note("\n".join(["The end of the service's log:", *map(json.dumps, service.lines[-LAST_LINES:])]))
+            raise
         finally:
             await service.kill()
 

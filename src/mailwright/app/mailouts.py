@@ -39,12 +39,13 @@ from mailwright.sources.mailouts.write_back import WriteBack
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
 from mailwright.storage.database import Database
 
-# The pause while there is nothing to do, and the longest pause after failures.
-IDLE_SECONDS: Final = 1.0
-STATUS_SYNC_INTERVAL: Final = 2 * SECOND
-MAX_PAUSE_SECONDS: Final = 300.0
-# The pause is this many times as long as the previous check, so checks take less than 5 % of the time.
+# The pause while there is nothing to do is this many times as long as the previous check, so checks usually take less
+# than 5 % of the time. It is short even if one check took long, because the next one may find a new mailout.
 PAUSE_FACTOR: Final = 20
+IDLE_SECONDS: Final = 1.0
+MAX_IDLE_SECONDS: Final = 5.0
+STATUS_SYNC_INTERVAL: Final = 2 * SECOND
+MAX_RETRY_SECONDS: Final = 300.0
 
 Names = TypeVar("Names", MailoutColumns, ErrorColumns, NotionStatuses)
 
@@ -262,7 +263,7 @@ async def _watch(service: MailoutService, ledger: DatabaseLedger, clock: Clock) 
         run_once,
         seconds=float(seconds),
         expected=(NotDurable, NotionError, SupabaseError, MailoutRefused),
-        retry_seconds=exponential(float(seconds), MAX_PAUSE_SECONDS),
+        retry_seconds=exponential(float(seconds), MAX_RETRY_SECONDS),
     )
 
 
@@ -286,13 +287,13 @@ async def _repeat(work: Callable[[], Awaitable[bool]], name: str) -> None:
         run_once,
         seconds=IDLE_SECONDS,
         expected=(NotDurable, SupabaseError, MailoutRefused),
-        retry_seconds=exponential(2 * IDLE_SECONDS, MAX_PAUSE_SECONDS),
+        retry_seconds=exponential(2 * IDLE_SECONDS, MAX_RETRY_SECONDS),
     )
 
 
 def pause_after(check_seconds: float) -> float:
-    """Return the pause after a check that found nothing, in proportion to the duration of the check."""
-    return min(max(IDLE_SECONDS, PAUSE_FACTOR * check_seconds), MAX_PAUSE_SECONDS)
+    """Return the pause after a check that found nothing: in proportion to its duration, up to a limit."""
+    return min(max(IDLE_SECONDS, PAUSE_FACTOR * check_seconds), MAX_IDLE_SECONDS)
 
 
 def _public_or_notion(notion_url: str) -> Resolve:
