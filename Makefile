@@ -34,7 +34,7 @@ check: setup ## lint, format, types, import layers, wording and sizes
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py
 	@$(BIN)/python tools/manual.py
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -rfER
 
 faults: setup ## run the long fault tests: kills, stops, lost databases, many generated examples (an hour)
 	$(BIN)/python -m tests.faults
