@@ -15,11 +15,13 @@ from sqlalchemy import select
 from mailwright.access.roles import Scope
 from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import Engine
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, messages, raw_contents
 from mailwright.web.app import create_app
 from tests.api import an_engine
+from tests.builders import Bench
+from tests.standins.provider import ScriptedProvider
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 
@@ -60,6 +62,13 @@ class DropIn:
         async with self.engine.database.read() as tx:
             rows = await tx.execute(select(*columns).select_from(joined).order_by(m.id))
         return [Stored(*row[:3], row[3] if isinstance(row[3], dict) else json.loads(row[3]), *row[4:]) for row in rows]
+
+    async def deliver(self, clock: ManualClock) -> list[EmailMessage]:
+        """Deliver all due messages, and return the emails that left, in the order of their recipients."""
+        provider = ScriptedProvider()
+        await Bench(self.engine, clock).drain(provider)
+        sent = sorted(provider.messages, key=lambda message: message.recipients)
+        return [message_from_bytes(each.content, EmailMessage, policy=policy.default) for each in sent]
 
     async def is_empty(self) -> bool:
         """Return whether nothing that a request could have created exists."""

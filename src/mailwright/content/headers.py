@@ -154,6 +154,12 @@ def message_id(outbox_id: str, domain: str) -> str:
     return f"<{outbox_id}@{_ascii_domain(domain)}>"
 
 
+def own_message_id(text: str) -> str:
+    """Return the Message-ID that an application chose. Angle brackets that it left out are added."""
+    identity = text.strip(" \t")
+    return message_id_line(identity if identity.startswith("<") else f"<{identity}>").partition(" ")[2]
+
+
 def message_id_line(identity: str) -> str:
     line = f"Message-ID: {identity}"
     if not _MESSAGE_ID.fullmatch(identity) or len(line) > MAX_LINE:

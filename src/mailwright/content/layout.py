@@ -87,7 +87,7 @@ class SharedHeaders:
     """The headers that are the same for every recipient."""
 
     sender: Mailbox
-    reply_to: Mailbox | None = None
+    reply_to: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     feedback_id: str | None = None
     unsubscribe_mailto: str | None = None
@@ -376,7 +376,7 @@ def _encode_token(token: str) -> bytes | None:
 def _fixed_lines(shared: SharedHeaders) -> str:
     lines = [headers.custom_header(name, value) for name, value in shared.headers.items()]
     if shared.reply_to:
-        lines.append(headers.mailboxes("Reply-To", [shared.reply_to], field="reply_to"))
+        lines.append(headers.mailboxes("Reply-To", shared.reply_to, field="reply_to"))
     if shared.feedback_id:
         lines.append(headers.opaque("Feedback-ID", shared.feedback_id, field="feedback_id"))
     return "\r\n".join([*lines, "MIME-Version: 1.0", ""])

@@ -63,7 +63,7 @@ class EmailParts:
     subject: str
     html: str | None = None
     text: str | None = None
-    reply_to: Mailbox | None = None
+    reply_to: tuple[Mailbox, ...] = ()
     further_to: tuple[Mailbox, ...] = ()  # More recipients in the To header.
     cc: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -160,7 +160,7 @@ def _head(email: EmailParts) -> str:
     if email.cc:
         lines.append(headers.mailboxes("Cc", email.cc, field="cc"))
     if email.reply_to:
-        lines.append(headers.mailboxes("Reply-To", [email.reply_to], field="reply_to"))
+        lines.append(headers.mailboxes("Reply-To", email.reply_to, field="reply_to"))
     if email.unsubscribe:
         lines.append(headers.list_unsubscribe(email.unsubscribe))
     if email.feedback_id:

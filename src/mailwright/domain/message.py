@@ -39,12 +39,19 @@ ENVELOPE_FROM = "envelopeFrom"
 RAW_BYTES = "rawBytes"
 
 
+# The fields of a payload that only the APIs of other services set: the email's own Message-ID, and whether its subject
+# may be as long as a header allows.
+OWN_MESSAGE_ID = "messageId"
+LONG_SUBJECT = "longSubject"
 # The field of a payload that marks an email about an account of the dashboard.
 ACCOUNT_EMAIL = "accountEmail"
 # The field of a payload that holds an encrypted link, and the text in its content that the link replaces when the
 # message is sent. Users who read messages must not see, for example, the link that resets somebody's password.
 SEALED_LINK = "sealedLink"
 SEALED_LINK_MARK = "https://hidden-link.invalid/"
+# Texts in the content of bulk email that the recipient's own links replace when the message is sent.
+UNSUBSCRIBE_LINK_MARK = "https://unsubscribe-link.invalid/"
+PREFERENCES_LINK_MARK = "https://preferences-link.invalid/"
 # The field of a payload that holds the sender and the recipient of a reply that was forwarded.
 FORWARDED_REPLY = "forwardedReply"
 

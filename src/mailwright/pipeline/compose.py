@@ -29,7 +29,17 @@ from mailwright.content.text import from_html
 from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import ENVELOPE_FROM, SEALED_LINK, SEALED_LINK_MARK, Admitted, Claimed, Settlement
+from mailwright.domain.message import (
+    ENVELOPE_FROM,
+    OWN_MESSAGE_ID,
+    PREFERENCES_LINK_MARK,
+    SEALED_LINK,
+    SEALED_LINK_MARK,
+    UNSUBSCRIBE_LINK_MARK,
+    Admitted,
+    Claimed,
+    Settlement,
+)
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.tracking import TrackingMode
@@ -254,7 +264,9 @@ class Composer:
             return self._outgoing_raw(claimed, sending, to)
         cc, bcc = self._copies(claimed) if claimed.message_key in self.suppressed_copies else ((), ())
         shown_to, shown_cc, original_id = _shown_recipients(claimed) if "copy" in payload else (to, cc, None)
-        identity = message_id(original_id or claimed.outbox_id, address.domain_of(sender.address))
+        identity = payload.get(OWN_MESSAGE_ID) or message_id(
+            original_id or claimed.outbox_id, address.domain_of(sender.address)
+        )
         addressed = RecipientHeaders(
             shown_to,
             identity,
@@ -326,8 +338,7 @@ class Composer:
 
     def _compile(self, claimed: Claimed, sender: Mailbox, mode: TrackingMode) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
-        reply_to = _optional_mailbox(payload.get("replyTo"))
-        frame = SharedHeaders(sender, reply_to, _headers(claimed, sender), _feedback_id(claimed))
+        frame = SharedHeaders(sender, _reply_to(payload), _headers(claimed, sender), _feedback_id(claimed))
         links = None if mode is TrackingMode.OFF else self._tracker.rewriter(claimed, mode, stored.html)
         return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text, links=links)
 
@@ -341,6 +352,8 @@ class Composer:
             template = Template(subject=stored.subject, html=stored.html, text=stored.text)
             rendered = template.render(self._values(claimed, url))
             subject, html, text = subject or rendered.subject, rendered.html, rendered.text
+        elif claimed.is_bulk:
+            html, text = (self._with_links(part, claimed, url) for part in (html, text))
         if html and (mode := self._tracker.mode_of(claimed)) is not TrackingMode.OFF:
             text = from_html(html) if text is None else text  # The text keeps the author's links.
             links = self._tracker.rewriter(claimed, mode, "")
@@ -357,7 +370,7 @@ class Composer:
                 subject=subject,
                 html=html,
                 text=text,
-                reply_to=_optional_mailbox(payload.get("replyTo")) or addressed.reply_to,
+                reply_to=_reply_to(payload) or ((addressed.reply_to,) if addressed.reply_to else ()),
                 cc=cc,
                 headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),
@@ -367,6 +380,13 @@ class Composer:
                 feedback_id=_feedback_id(claimed),
             )
         )
+
+    def _with_links(self, part: str | None, claimed: Claimed, url: str | None) -> str | None:
+        if not part or not (UNSUBSCRIBE_LINK_MARK in part or PREFERENCES_LINK_MARK in part):
+            return part
+        values = self._values(claimed, url, shows_view=False)
+        part = part.replace(UNSUBSCRIBE_LINK_MARK, values["unsubscribe_url"])
+        return part.replace(PREFERENCES_LINK_MARK, values["preferences_url"])
 
     def _template(self, claimed: Claimed) -> StoredTemplate:
         stored = self._templates.cached(claimed.template_key or 0)
@@ -433,8 +453,12 @@ def _normal(box: Mailbox) -> str:
         return box.address  # The build step rejects an invalid address with a reason.
 
 
-def _optional_mailbox(value: Any) -> Mailbox | None:
-    return None if value is None else parse_mailbox(value)
+def _reply_to(payload: Mapping[str, Any]) -> tuple[Mailbox, ...]:
+    """Return the addresses for replies: none, one, or a list of several."""
+    value = payload.get("replyTo")
+    if value is None:
+        return ()
+    return tuple(map(parse_mailbox, value)) if isinstance(value, list) else (parse_mailbox(value),)
 
 
 def _attachment(value: Mapping[str, Any]) -> EmailAttachment:

@@ -52,6 +52,7 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
             "text": "It is on its way.",
             "h:Reply-To": "help@example.com",
             "h:X-Order": "7",
+            "h:X-Mailgun-Variables": '{"shop": "7"}',
             "v:order": "7",
             "o:tag": ["orders", "shop"],
             "o:tracking": "no",
@@ -78,7 +79,7 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
         "html": "<p>It is on its way.</p>",
         "headers": {"X-Order": "7"},
         "tags": ["orders", "shop"],
-        "metadata": {"order": "7"},
+        "metadata": {"shop": "7", "order": "7"},
         "tracking": "off",
         "attachments": [
             {"filename": "bill.pdf", "contentType": "application/pdf", "content": base64.b64encode(b"%PDF").decode()},

@@ -8,6 +8,7 @@ import pytest
 from python_http_client.exceptions import BadRequestsError, ForbiddenError, UnauthorizedError
 from sendgrid import SendGridAPIClient
 from sendgrid.helpers.mail import (
+    Asm,
     Attachment,
     Bcc,
     Category,
@@ -20,6 +21,8 @@ from sendgrid.helpers.mail import (
     FileName,
     FileType,
     From,
+    GroupId,
+    GroupsToDisplay,
     Header,
     MailSettings,
     Personalization,
@@ -175,7 +178,11 @@ async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"asm": {"group_id": 3}}, "asm"),
+        ({"asm": {"group_id": 3}}, "asm.group_id"),
+        ({"content": [{"type": "text/html", "value": "<%asm_preferences_raw_url%>"}]}, "content.0.value"),
+        ({"asm": {"group_id": 3}, "content": [{"type": "text/html", "value": "<%asm_x%>"}]}, "content.0.value"),
+        ({"reply_to": {"email": "a@example.com"}, "reply_to_list": [{"email": "b@example.com"}]}, "reply_to_list"),
+        ({"headers": {"Message-ID": "<a@example.com>\r\nBcc: eve@example.com"}}, "headers.Message-ID"),
         ({"ip_pool_name": "fast"}, "ip_pool_name"),
         ({"mail_settings": {"footer": {"enable": True}}}, "mail_settings.footer"),
         ({"mail_settings": {"bypass_list_management": {"enable": True}}}, "mail_settings.bypass_list_management"),
@@ -212,6 +219,23 @@ async def test_refused_fields_are_named_and_nothing_is_stored(
     assert error["field"] == field
     assert set(error) == {"message", "field", "help"}
     assert await drop_in.is_empty()
+
+
+async def test_unsubscribe_group_is_a_list_with_its_links(drop_in: DropIn, clock: ManualClock) -> None:
+    async with socket_client(drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
+        await client.post("/v1/lists", json={"listKey": "42", "name": "News"})
+    html = '<a href="<%asm_group_unsubscribe_raw_url%>">Leave</a> <a href="<%asm_preferences_url%>">Choose</a>'
+    email = an_email(plain_text_content=None, html_content=html)
+    email.asm = Asm(GroupId(42), GroupsToDisplay([42, 43]))
+    await send(drop_in, email)
+    [stored] = await drop_in.stored()
+    assert stored.list_key == "42"
+    [sent] = await drop_in.deliver(clock)
+    leave = str(sent["List-Unsubscribe"]).strip("<>")
+    body = sent.get_body(("html",))
+    assert body is not None
+    preferences = leave.replace("/unsubscribe", "/preferences")
+    assert body.get_content().strip() == f'<a href="{leave}">Leave</a> <a href="{preferences}">Choose</a>'
 
 
 async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:

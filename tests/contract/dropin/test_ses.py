@@ -104,12 +104,13 @@ def an_email(**changes: Any) -> dict[str, Any]:
 
 async def test_email_with_all_fields_is_one_message(ses: Ses) -> None:
     email = an_email(
-        ReplyToAddresses=["help@example.com"],
+        ReplyToAddresses=["help@example.com", "Sales <sales@example.com>"],
         EmailTags=[{"Name": "order", "Value": "7"}],
         ConfigurationSetName="shop",
     )
     email["Content"]["Simple"] |= {
-        "Headers": [{"Name": "X-Order", "Value": "7"}],
+        "Subject": {"Data": "Your order" * 20},
+        "Headers": [{"Name": "X-Order", "Value": "7"}, {"Name": "Message-ID", "Value": "<7@shop.example>"}],
         "Attachments": [
             {
                 "FileName": "logo.png",
@@ -123,7 +124,9 @@ async def test_email_with_all_fields_is_one_message(ses: Ses) -> None:
     answer = await ses.send(**email)
     [stored] = await ses.drop_in.stored()
     assert answer["MessageId"] == stored.outbox_id
-    assert (stored.payload["toName"], stored.payload["replyTo"]) == ("Ada", "help@example.com")
+    assert (stored.subject, stored.payload["messageId"]) == ("Your order" * 20, "<7@shop.example>")
+    assert stored.payload["toName"] == "Ada"
+    assert stored.payload["replyTo"] == ["help@example.com", "Sales <sales@example.com>"]
     assert stored.payload["metadata"] == {"order": "7", "ses:configuration-set": "shop"}
     assert stored.payload["headers"] == {"X-Order": "7"}
     [image] = stored.payload["attachments"]

@@ -38,7 +38,7 @@ def verifies(content: bytes, index: int = 0) -> bool:
 def a_signed_email() -> bytes:
     email = an_email(
         subject="Grüße aus Köln, mit einem langen Betreff, der auf mehrere Zeilen verteilt werden muss",
-        reply_to=Mailbox("r@example.com"),
+        reply_to=(Mailbox("r@example.com"),),
         unsubscribe=UnsubscribeTargets("https://example.com/u/abc", "mailto:u@example.com"),
         feedback_id="c:t:k:mw",
         text="two  blanks \n\tand a tab\n\n\n",

@@ -14,7 +14,7 @@ from tests.unit.content.emails import NOON, assert_is_clean, normal, part, read
 
 FRAME = SharedHeaders(
     sender=Mailbox("news@example.com", "Example News"),
-    reply_to=Mailbox("reply@example.com"),
+    reply_to=(Mailbox("reply@example.com"),),
     headers={"X-Campaign": "spring"},
     feedback_id="c:t:campaign:mailwright",
     unsubscribe_mailto="mailto:leave@example.com",

@@ -65,7 +65,7 @@ def test_any_configured_name_reaches_every_header(name: str) -> None:
     """From the text of a setting or a request, through the headers, to what a mail program shows."""
     name = " ".join(name.split())
     box = parse_mailbox(format_mailbox(name, "jane@example.org"))
-    content = build_email(an_email(sender=box, reply_to=box, to=box))
+    content = build_email(an_email(sender=box, reply_to=(box,), to=box))
     expected = ParsedMailbox("jane@example.org", name)
     parsed = parse_own_mime.parse(content)
     assert parsed is not None
@@ -175,7 +175,7 @@ def test_email_has_all_fixed_headers() -> None:
     email = an_email(
         message_id=message_id("0190-1", "Bücher.example"),
         cc=(Mailbox("a@example.com", "A"), Mailbox("b@example.com")),
-        reply_to=Mailbox("reply@example.com"),
+        reply_to=(Mailbox("reply@example.com"),),
         outbox_id="0190-1",
         feedback_id="c:t:k:mailwright",
         headers={"X-Order": "17", "Auto-Submitted": "auto-generated"},
@@ -209,7 +209,7 @@ def test_long_header_is_folded_and_survives(value: str) -> None:
         ("to", lambda bad: {"to": Mailbox("jane@example.org", bad)}),
         ("to", lambda bad: {"to": Mailbox(bad)}),
         ("cc", lambda bad: {"cc": (Mailbox(bad),)}),
-        ("reply_to", lambda bad: {"reply_to": Mailbox("a@example.com", bad)}),
+        ("reply_to", lambda bad: {"reply_to": (Mailbox("a@example.com", bad),)}),
         ("headers.X-Note", lambda bad: {"headers": {"X-Note": bad}}),
         ("headers", lambda bad: {"headers": {bad: "x"}}),
         ("message_id", lambda bad: {"message_id": f"<a@{bad}>"}),

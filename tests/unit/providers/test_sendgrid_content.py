@@ -55,7 +55,7 @@ async def test_campaign_message_arrives_complete() -> None:
             subject="Grüße aus dem Büro",
             html="<p>Hallo Jäne</p>",
             text="Hallo Jäne",
-            reply_to=Mailbox("answers@example.com", "Antworten, bitte"),
+            reply_to=(Mailbox("answers@example.com", "Antworten, bitte"),),
             unsubscribe=UNSUBSCRIBE,
             feedback_id="spring:acme:campaign:mailwright",
             headers={"X-Campaign": "spring"},
@@ -195,7 +195,7 @@ async def test_own_dkim_signature_is_removed() -> None:
 
 async def test_layout_parses_like_a_composed_message() -> None:
     frame = SharedHeaders(
-        Mailbox("news@example.com", "Nachrichten für alle"), Mailbox("r@example.com"), {"X-A": "b"}, "a:b:c:d"
+        Mailbox("news@example.com", "Nachrichten für alle"), (Mailbox("r@example.com"),), {"X-A": "b"}, "a:b:c:d"
     )
     layout = Layout.compile(
         frame, subject="Hallo {{ name }}", html="<p>Hallo {{ name }}.</p>", text="Hallo {{ name }}."
@@ -236,7 +236,7 @@ EMAIL_PARTS = st.builds(
     subject=LINE,
     html=st.none() | ANY | TRICKY,
     text=ANY | TRICKY,
-    reply_to=st.none() | BOX,
+    reply_to=st.lists(BOX, max_size=2).map(tuple),
     cc=st.lists(BOX, max_size=3).map(tuple),
     headers=st.dictionaries(st.from_regex(r"X-[A-Z]{1,8}", fullmatch=True), LINE, max_size=2),
     attachments=st.lists(FILE, max_size=3).map(tuple),
@@ -263,7 +263,7 @@ def assert_says(message: ParsedMessage, parts: EmailParts) -> None:
         return [(box.address, " ".join((box.name or "").split())) for box in written if box is not None]
 
     assert [message.sender] == boxes(parts.sender)
-    assert (message.to, message.cc, message.reply_to) == (boxes(parts.to), boxes(*parts.cc), boxes(parts.reply_to))
+    assert (message.to, message.cc, message.reply_to) == (boxes(parts.to), boxes(*parts.cc), boxes(*parts.reply_to))
     assert message.subject == parts.subject
     if parts.html is None:
         assert (message.html, (message.text or "").removesuffix("\n")) == (

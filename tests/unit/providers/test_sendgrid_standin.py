@@ -119,7 +119,7 @@ async def test_requests_match_sendgrids_published_schema() -> None:
         emails = [
             a_mail(),
             a_mail(
-                "blind@example.com", cc=(mime.Mailbox("c@example.com", "Ü"),), reply_to=mime.Mailbox("r@example.com")
+                "blind@example.com", cc=(mime.Mailbox("c@example.com", "Ü"),), reply_to=(mime.Mailbox("r@example.com"),)
             ),
             a_mail(html=None, text="Nur Text"),
             a_mail(html='<img src="cid:logo">', attachments=(image,), headers={"X-Note": "Grüße"}),

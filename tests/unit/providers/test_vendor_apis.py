@@ -62,7 +62,7 @@ def a_full_mail() -> OutgoingMessage:
         html='<p>Jäne</p><img src="cid:logo">',
         text="Jäne",
         cc=(Mailbox("copy@example.com", "Copy, Carbon"),),
-        reply_to=Mailbox("answers@example.com"),
+        reply_to=(Mailbox("answers@example.com"),),
         unsubscribe=UnsubscribeTargets("https://mail.example.com/u?t=1", "mailto:leave@example.com"),
         headers={"X-Campaign": "spring"},
         attachments=(

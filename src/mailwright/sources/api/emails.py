@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from mailwright.content.headers import Mailbox, message_id
+from mailwright.content.headers import Mailbox, message_id, own_message_id
 from mailwright.content.mime import EmailAttachment, EmailParts, build_email
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
@@ -21,6 +21,7 @@ from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accept
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
+from mailwright.sources.api.requests import DropInRequest
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
@@ -31,7 +32,10 @@ _ONE_RECIPIENT: Final = "must be one address if the email has a template"
 
 @dataclass(frozen=True, slots=True)
 class AddressedEmail:
-    """One email. `fields` are the fields of a `SendRequest` without its recipients; they are not validated yet."""
+    """One email. `fields` are those of a `DropInRequest` without its recipients; they are not validated yet.
+
+    A Message-ID among the `headers` becomes that of the email.
+    """
 
     fields: dict[str, Any]
     to: tuple[Mailbox, ...]
@@ -62,14 +66,30 @@ class AddressedEmail:
         return attached + sum(len(self.fields.get(name) or "") for name in ("html", "text"))
 
     def to_request(self) -> dict[str, Any]:
-        """Return the body of a request to `/v1/email/send` for the first recipient, with copies if needed.
+        """Return a `DropInRequest` for the first recipient, with copies if needed.
 
         Only the worker can fill a template, so all recipients of an email with a template share one message.
         """
         first = next(iter(self.recipients.values()))
         named = {"recipient": {"name": first.name}} if first.name else {}
         copies = {"cc": [box.address for box in self.cc], "bcc": [box.address for box in self.bcc]}
-        return {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
+        fields = {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
+        if own := self._own_message_id:
+            headers: Mapping[str, str] = self.fields["headers"]
+            fields["headers"] = {name: value for name, value in headers.items() if name != own[0]}
+            fields["messageId"] = own[1]
+        return fields
+
+    @property
+    def own_message_id(self) -> str | None:
+        """The Message-ID that the application chose. It must be valid, as in an email that was prepared."""
+        return own_message_id(self._own_message_id[1]) if self._own_message_id else None
+
+    @property
+    def _own_message_id(self) -> tuple[str, str] | None:
+        """The header as it was given: its name and its value."""
+        headers: Mapping[str, str] = self.fields.get("headers") or {}
+        return next(((name, value) for name, value in headers.items() if name.lower() == "message-id"), None)
 
     def digest(self) -> str:
         return digest_json([self.fields, *[[[*box] for box in boxes] for boxes in (self.to, self.cc, self.bcc)]])
@@ -152,7 +172,9 @@ class ApiEmails:
     async def _prepare(
         self, context: RequestContext, emails: Sequence[AddressedEmail]
     ) -> list[_Prepared | RejectedItem]:
-        firsts = await self._api_messages.prepare(context, [email.to_request() for email in emails])
+        firsts = await self._api_messages.prepare(
+            context, [email.to_request() for email in emails], model=DropInRequest
+        )
         now = self._clock.now()
         return [
             first if isinstance(first, RejectedItem) else self._prepared(email, first, now)
@@ -265,7 +287,7 @@ def _accepted_or_conflict(email: AddressedEmail, accepted: Sequence[Accepted]) -
 def _accepted_email(email: AddressedEmail, accepted: Sequence[Accepted]) -> AcceptedEmail:
     name, sender_address = address.split_mailbox(email.fields["from"])
     sender = Mailbox(address.deliverable(sender_address), name)
-    return AcceptedEmail(tuple(accepted), _message_id(accepted[0].outbox_id, sender, is_shared=email.is_shared))
+    return AcceptedEmail(tuple(accepted), _message_id(email, accepted[0].outbox_id, sender))
 
 
 def _messages_to_all(
@@ -274,7 +296,7 @@ def _messages_to_all(
     recipients = email.recipients
     outbox_ids = uuid7s(now, len(recipients))
     sender = _sender(first)
-    content = _write(email, first, _message_id(outbox_ids[0], sender, is_shared=True), now)
+    content = _write(email, first, _message_id(email, outbox_ids[0], sender), now)
     raw = RawContent(hashlib.sha256(content).hexdigest(), content)
     payload = {
         "from": first.payload["from"],
@@ -301,7 +323,7 @@ def _write(email: AddressedEmail, first: NewMessage, identity: str, now: Instant
         subject=first.subject,
         html=payload.get("html"),
         text=payload.get("text"),
-        reply_to=_mailbox(payload["replyTo"]) if "replyTo" in payload else None,
+        reply_to=_reply_to(payload),
         cc=email.cc,
         headers=payload.get("headers", {}),
         attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
@@ -323,8 +345,14 @@ def _mailbox(text: str) -> Mailbox:
     return Mailbox(email, name)
 
 
-def _message_id(outbox_id: str, sender: Mailbox, *, is_shared: bool) -> str:
+def _reply_to(payload: Mapping[str, Any]) -> tuple[Mailbox, ...]:
+    given = payload.get("replyTo", [])
+    return tuple(map(_mailbox, given if isinstance(given, list) else [given]))
+
+
+def _message_id(email: AddressedEmail, outbox_id: str, sender: Mailbox) -> str:
     """Return the Message-ID. One that several messages share is no message's id, because bounces would go there."""
-    return message_id(
-        str(uuid5(NAMESPACE_OID, outbox_id)) if is_shared else outbox_id, address.domain_of(sender.address)
-    )
+    if (own := email.own_message_id) is not None:
+        return own
+    unique = str(uuid5(NAMESPACE_OID, outbox_id)) if email.is_shared else outbox_id
+    return message_id(unique, address.domain_of(sender.address))

@@ -28,7 +28,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mailwright.audience import lists
-from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable
+from mailwright.content import subject
+from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable, own_message_id
 from mailwright.content.mime import CONTENT_TYPE_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
@@ -127,6 +128,13 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
+def _message_id(text: str) -> str:
+    try:
+        return own_message_id(text)
+    except InvalidHeader as error:
+        raise invalid("invalid_header", "must look like <id@example.com>") from error
+
+
 def _content(text: str) -> str:
     # A character has at most four bytes: most content is short enough to need no counting.
     if len(text) * 4 > MAX_CONTENT_BYTES and len(text.encode()) > MAX_CONTENT_BYTES:
@@ -209,7 +217,9 @@ RequiredName = Annotated[str, Field(min_length=1, max_length=200), AfterValidato
 Description = Annotated[str, Field(max_length=1_000), AfterValidator(_line)]
 Locale = Annotated[str, Field(min_length=2, max_length=20), AfterValidator(_locale)]
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
-Subject = Annotated[str, Field(min_length=1, max_length=150), AfterValidator(_line)]
+Subject = Annotated[str, Field(min_length=1, max_length=subject.MAX_CHARACTERS), AfterValidator(_line)]
+LongSubject = Annotated[str, Field(min_length=1, max_length=subject.MAX_LONG_CHARACTERS), AfterValidator(_line)]
+MessageId = Annotated[str, AfterValidator(_message_id)]
 Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_line)]
 FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
 Headers = Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(max_length=50), AfterValidator(_headers)]

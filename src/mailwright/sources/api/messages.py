@@ -1,7 +1,7 @@
 """Accept messages that callers submit through the API: a message is accepted once its row is committed."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -11,12 +11,13 @@ import orjson
 
 from mailwright.access.api_keys import Caller
 from mailwright.audience import lists
+from mailwright.content.subject import MAX_CHARACTERS
 from mailwright.domain.address import domain_of, split_mailbox
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD
-from mailwright.domain.message import WARNINGS, Accepted, NewMessage, Source
+from mailwright.domain.message import LONG_SUBJECT, OWN_MESSAGE_ID, WARNINGS, Accepted, NewMessage, Source
 from mailwright.domain.schedule import has_zone, is_past
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
@@ -25,7 +26,14 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.sender_domains import SenderDirectory
-from mailwright.sources.api.requests import BatchRequest, ListNotFound, SendRequest, TemplateNotFound, parse_send
+from mailwright.sources.api.requests import (
+    BatchRequest,
+    DropInRequest,
+    ListNotFound,
+    SendRequest,
+    TemplateNotFound,
+    parse_send,
+)
 from mailwright.sources.api.senders import require_domains, require_sender
 from mailwright.sources.api.templates import NO_TEMPLATES, RequestedTemplate, RequestedTemplates, latest_templates
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
@@ -156,14 +164,19 @@ class ApiMessages:
         ]
 
     async def prepare(
-        self, context: RequestContext, items: Sequence[Any], written_at: Sequence[Instant] | None = None
+        self,
+        context: RequestContext,
+        items: Sequence[Any],
+        written_at: Sequence[Instant] | None = None,
+        *,
+        model: type[SendRequest] = SendRequest,
     ) -> list[NewMessage | RejectedItem]:
-        """Validate the requests of a batch without storing anything.
+        """Validate the requests of a batch, which have the fields of `model`, without storing anything.
 
         `written_at` are the times at which requests were written that waited: a send time since then is not too late.
         """
         zone, policy = await self._zone(context.caller, items), await self._sender_policy()
-        requests = [_parse_item(context.caller, item, zone, policy) for item in items]
+        requests = [_parse_item(context.caller, item, zone, policy, model) for item in items]
         references = await self._references(
             context.caller, [request for request in requests if isinstance(request, SendRequest)]
         )
@@ -236,17 +249,21 @@ class ApiMessages:
             return References(found, keys, await load_memberships(tx, tenant_id, segments, emails, now))
 
 
-def _parse(caller: Caller, body: Any, zone: tzinfo | None, policy: SenderPolicy) -> SendRequest:
-    request = parse_send(body, zone)
+def _parse(
+    caller: Caller, body: Any, zone: tzinfo | None, policy: SenderPolicy, model: type[SendRequest] = SendRequest
+) -> SendRequest:
+    request = parse_send(body, zone, model)
     sender = request.sender or policy.default_sender(caller.tenant_id)
     require_sender(caller, sender)
     require_domains(policy, caller.tenant_id, [split_mailbox(sender)[1]])
     return request
 
 
-def _parse_item(caller: Caller, item: Any, zone: tzinfo | None, policy: SenderPolicy) -> SendRequest | RejectedItem:
+def _parse_item(
+    caller: Caller, item: Any, zone: tzinfo | None, policy: SenderPolicy, model: type[SendRequest]
+) -> SendRequest | RejectedItem:
     try:
-        return _parse(caller, item, zone, policy)
+        return _parse(caller, item, zone, policy, model)
     except RequestInvalid as error:
         return _rejected_item(error)
 
@@ -330,7 +347,18 @@ def payload(request: SendRequest) -> dict[str, Any]:
         content["attachments"] = [
             attachment.model_dump(by_alias=True, exclude_none=True) for attachment in request.attachments
         ]
+    if isinstance(request, DropInRequest):
+        content.update(_drop_in_fields(request))
     return content
+
+
+def _drop_in_fields(request: DropInRequest) -> Iterator[tuple[str, Any]]:
+    if request.further_reply_to:
+        yield "replyTo", [each for each in (request.reply_to, *request.further_reply_to) if each is not None]
+    if request.message_id is not None:
+        yield OWN_MESSAGE_ID, request.message_id
+    if len(request.subject or "") > MAX_CHARACTERS:
+        yield LONG_SUBJECT, True
 
 
 def digest_json(body: Any) -> str:

@@ -25,7 +25,9 @@ from mailwright.sources.api.fields import (
     Identifier,
     ListKey,
     Locale,
+    LongSubject,
     Mailbox,
+    MessageId,
     Metadata,
     Name,
     RequestModel,
@@ -37,6 +39,7 @@ from mailwright.sources.api.fields import (
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 
 MAX_COPIES = 5
+MAX_REPLY_TO = 25
 
 
 class TemplateNotFound(RequestInvalid):
@@ -109,6 +112,14 @@ class SendRequest(RequestModel):
     tracking: TrackingMode | None = None
 
 
+class DropInRequest(SendRequest):
+    """An email of another service's API, with what such services allow and `/v1/email/send` does not."""
+
+    subject: LongSubject | None = None
+    further_reply_to: Annotated[list[Mailbox], Field(max_length=MAX_REPLY_TO - 1)] | None = None
+    message_id: MessageId | None = None
+
+
 class BatchRequest(RequestModel):
     """Up to 1,000 emails. Each is validated on its own: an invalid one gets its error and does not stop the others."""
 
@@ -123,8 +134,8 @@ def parse_file(name: str, content_type: str | None, content: bytes) -> EmailAtta
     return parse(Attachment, body).decoded()
 
 
-def parse_send(body: Any, zone: tzinfo | None = None) -> SendRequest:
-    request = parse(SendRequest, body, zone)
+def parse_send(body: Any, zone: tzinfo | None = None, model: type[SendRequest] = SendRequest) -> SendRequest:
+    request = parse(model, body, zone)
     if errors := list(_cross_field_errors(request)):
         raise RequestInvalid(errors)
     return request

@@ -34,6 +34,7 @@ from mailwright.web.api.dropin.requests import (
     boxes_of,
     format_box,
     renamed,
+    reply_fields,
     require_recipients,
     sending_context,
     substitute,
@@ -61,12 +62,16 @@ _KNOWN_WITH_MIME: Final = frozenset(
 _MANY: Final = frozenset({"to", "cc", "bcc", "o:tag"})
 _FILES: Final = frozenset({"attachment", "inline"})
 _MIME: Final = "message"
+# The header that fills the variables of a template, and adds metadata.
+_VARIABLES: Final = "x-mailgun-variables"
 # Options that may be given if they ask for nothing: the value that each may have.
 _SWITCHES: Final = {"o:dkim": True, "o:require-tls": False, "o:skip-verification": False, "t:text": False}
 _TRUE: Final = frozenset({"yes", "true", "htmlonly"})
 _FALSE: Final = frozenset({"no", "false"})
 _NAMES: Final = {
     "replyTo": "h:Reply-To",
+    "furtherReplyTo": "h:Reply-To",
+    "messageId": "h:Message-Id",
     "headers": "h",
     "scheduledAt": "o:deliverytime",
     "tags": "o:tag",
@@ -268,22 +273,27 @@ def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
 def _fields(form: _Form) -> dict[str, Any]:
     if form.first("from") is None:
         raise _invalid("from", "is required")
-    headers = form.prefixed("h:")
-    reply_to = next((headers.pop(name) for name in list(headers) if name.lower() == "reply-to"), None)
+    headers, template = form.prefixed("h:"), form.first("template")
+    reply_name, variables_name = (
+        next((name for name in headers if name.lower() == wanted), "") for wanted in ("reply-to", _VARIABLES)
+    )
+    for name in (reply_name, variables_name):
+        headers.pop(name, None)
+    own_variables = form.json(f"h:{variables_name}")
     is_untracked = any(form.is_on(f"o:tracking{kind}") is False for kind in ("", "-clicks", "-opens"))
     return {
         "from": form.first("from"),
         "subject": form.first("subject"),
         "html": form.first("html"),
         "text": form.first("text"),
-        "replyTo": reply_to,
+        **reply_fields([format_box(box) for box in _addresses(form, f"h:{reply_name}")]),
         "headers": headers,
-        "metadata": form.prefixed("v:"),
+        "metadata": {**own_variables, **form.prefixed("v:")},
         "tags": form.values.get("o:tag"),
         "scheduledAt": _delivery_time(form.first("o:deliverytime")),
         "tracking": TrackingMode.OFF if is_untracked else None,
-        "templateId": form.first("template"),
-        "variables": form.json("t:variables"),
+        "templateId": template,
+        "variables": {**own_variables, **form.json("t:variables")} if template else form.json("t:variables"),
     }
 
 

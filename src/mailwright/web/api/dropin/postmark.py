@@ -13,7 +13,7 @@ from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem
-from mailwright.sources.api.requests import ListNotFound, TemplateNotFound
+from mailwright.sources.api.requests import MAX_REPLY_TO, ListNotFound, TemplateNotFound
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.dropin.requests import (
@@ -25,6 +25,7 @@ from mailwright.web.api.dropin.requests import (
     boxes_of,
     headers_of,
     renamed,
+    reply_fields,
     require_recipients,
     sending_context,
     without_empty,
@@ -41,6 +42,8 @@ MAX_BATCH: Final = 500
 TRANSACTIONAL_STREAM: Final = "outbound"
 
 _TOKEN: Final = "X-Postmark-Server-Token"  # noqa: S105 - the name of a header
+# Asks Postmark to keep the Message-ID of the headers, which Mailwright always does.
+_KEEP_ID: Final = "x-pm-keepid"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 _INVALID: Final = 300
 # Postmark's error codes by status and by Mailwright's code; other errors are invalid requests.
@@ -64,6 +67,8 @@ _NAMES: Final = {
     "html": "HtmlBody",
     "text": "TextBody",
     "replyTo": "ReplyTo",
+    "furtherReplyTo": "ReplyTo",
+    "messageId": "Headers.Message-ID",
     "headers": "Headers",
     "tags": "Tag",
     "metadata": "Metadata",
@@ -104,7 +109,7 @@ class PostmarkEmail(PostmarkModel):
     tag: str | None = None
     html_body: str | None = None
     text_body: str | None = None
-    reply_to: MailboxText | None = None
+    reply_to: Annotated[Addresses, Field(default_factory=list, max_length=MAX_REPLY_TO)]
     headers: ListOf[PostmarkHeader]
     track_opens: bool | None = None
     track_links: Literal["None", "HtmlAndText", "HtmlOnly", "TextOnly"] | None = None
@@ -124,8 +129,10 @@ class PostmarkEmail(PostmarkModel):
             "subject": self.subject,
             "html": self.html_body,
             "text": self.text_body,
-            "replyTo": self.reply_to,
-            "headers": headers_of([(each.name, each.value) for each in self.headers], "Headers"),
+            **reply_fields(self.reply_to),
+            "headers": headers_of(
+                [(each.name, each.value) for each in self.headers if each.name.lower() != _KEEP_ID], "Headers"
+            ),
             "tags": [self.tag] if self.tag else None,
             "metadata": self.metadata,
             "attachments": [_attachment(each) for each in self.attachments],

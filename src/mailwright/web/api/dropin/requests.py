@@ -105,6 +105,12 @@ def headers_of(pairs: Iterable[tuple[str, str]], field: str) -> dict[str, str]:
     return found
 
 
+def reply_fields(texts: Sequence[str]) -> dict[str, Any]:
+    """Return the addresses for replies as fields of a request."""
+    first, *further = texts or (None,)
+    return {"replyTo": first, "furtherReplyTo": further}
+
+
 def require_recipients(email: AddressedEmail, most: int, field: str, *, needs_to: bool = True) -> AddressedEmail:
     """Raise if an email has no recipient, too many for the service, or no To address although one is required."""
     if not (email.to if needs_to else email.recipients):

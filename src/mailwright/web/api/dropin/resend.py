@@ -12,6 +12,7 @@ from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem, RequestContext
+from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
@@ -24,6 +25,7 @@ from mailwright.web.api.dropin.requests import (
     boxes_of,
     headers_of,
     renamed,
+    reply_fields,
     require_recipients,
     sending_context,
     without_empty,
@@ -40,6 +42,8 @@ MAX_BATCH: Final = 100
 
 _NAMES: Final = {
     "replyTo": "reply_to",
+    "furtherReplyTo": "reply_to",
+    "messageId": "headers.Message-ID",
     "scheduledAt": "scheduled_at",
     "templateId": "template.id",
     "variables": "template.variables",
@@ -97,7 +101,7 @@ class ResendEmail(ServiceModel):
     to: OneOrMany
     cc: Annotated[OneOrMany, Field(default_factory=list)]
     bcc: Annotated[OneOrMany, Field(default_factory=list)]
-    reply_to: Annotated[OneOrMany, Field(default_factory=list, max_length=1)]
+    reply_to: Annotated[OneOrMany, Field(default_factory=list, max_length=MAX_REPLY_TO)]
     subject: str | None = None
     html: str | None = None
     text: str | None = None
@@ -114,7 +118,7 @@ class ResendEmail(ServiceModel):
             "subject": self.subject,
             "html": self.html,
             "text": self.text,
-            "replyTo": self.reply_to[0] if self.reply_to else None,
+            **reply_fields(self.reply_to),
             "headers": self.headers,
             "attachments": [_attachment(each) for each in self.attachments],
             "metadata": headers_of([(each.name, each.value) for each in self.tags], "tags"),

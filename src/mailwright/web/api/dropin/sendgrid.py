@@ -1,6 +1,8 @@
 """SendGrid's API: `POST /v3/mail/send`."""
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -9,9 +11,11 @@ from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from mailwright.content.headers import Mailbox
+from mailwright.domain.message import PREFERENCES_LINK_MARK, UNSUBSCRIBE_LINK_MARK
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import Address, Name
+from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.dropin.requests import (
     DictOf,
@@ -23,6 +27,7 @@ from mailwright.web.api.dropin.requests import (
     bearer_key,
     format_box,
     renamed,
+    reply_fields,
     sending_context,
     substitute,
     without_empty,
@@ -35,15 +40,26 @@ from mailwright.web.state import engine_of
 router = APIRouter(prefix="/v3/mail", route_class=PlainRoute, include_in_schema=False)
 
 MAX_PERSONALIZATIONS: Final = 1_000
+# Tags in the content that SendGrid replaces by the recipient's links.
+_LINK_TAG: Final = re.compile(r"<%asm_[^%>]*%>")
+_LINK_MARKS: Final = {
+    "<%asm_group_unsubscribe_url%>": UNSUBSCRIBE_LINK_MARK,
+    "<%asm_group_unsubscribe_raw_url%>": UNSUBSCRIBE_LINK_MARK,
+    "<%asm_preferences_url%>": PREFERENCES_LINK_MARK,
+    "<%asm_preferences_raw_url%>": PREFERENCES_LINK_MARK,
+}
 
 _NAMES: Final = {
     "html": "content",
     "text": "content",
     "replyTo": "reply_to",
+    "furtherReplyTo": "reply_to_list",
+    "messageId": "headers.Message-ID",
     "scheduledAt": "send_at",
     "templateId": "template_id",
     "variables": "personalizations.dynamic_template_data",
     "tags": "categories",
+    "listKey": "asm.group_id",
     "metadata": "custom_args",
     "recipient": "personalizations.to",
     "attachments.contentType": "type",
@@ -113,6 +129,13 @@ class SendGridEmailSettings(ServiceModel):
     spam_check: DisabledSetting = None
 
 
+class SendGridGroup(ServiceModel):
+    """An unsubscribe group: the list of Mailwright whose key is the number of the group."""
+
+    group_id: int
+    groups_to_display: ListOf[int]  # Mailwright's preferences page shows the tenant's lists.
+
+
 class SendGridPersonalization(ServiceModel):
     to: Annotated[list[SendGridMailbox], Field(min_length=1, max_length=1_000)]
     cc: Annotated[ListOf[SendGridMailbox], Field(max_length=1_000)]
@@ -130,7 +153,7 @@ class SendGridEmail(ServiceModel):
     personalizations: Annotated[list[SendGridPersonalization], Field(min_length=1, max_length=MAX_PERSONALIZATIONS)]
     sender: Annotated[SendGridMailbox, Field(alias="from")]
     reply_to: SendGridMailbox | None = None
-    reply_to_list: Annotated[ListOf[SendGridMailbox], Field(max_length=1)]
+    reply_to_list: Annotated[ListOf[SendGridMailbox], Field(max_length=MAX_REPLY_TO)]
     subject: str | None = None
     content: ListOf[SendGridContent]
     attachments: ListOf[SendGridAttachment]
@@ -142,7 +165,7 @@ class SendGridEmail(ServiceModel):
     mail_settings: SendGridEmailSettings | None = None
     tracking_settings: SendGridTrackingSettings | None = None
     batch_id: Unsupported = None
-    asm: Unsupported = None
+    asm: SendGridGroup | None = None
     ip_pool_name: Unsupported = None
 
     @property
@@ -210,17 +233,18 @@ def _emails(wanted: SendGridEmail) -> Iterator[AddressedEmail]:
 
 
 def _shared_fields(wanted: SendGridEmail) -> dict[str, Any]:
-    reply_to = [each for each in (wanted.reply_to, *wanted.reply_to_list) if each is not None]
-    if len(reply_to) > 1:
-        raise RequestInvalid([FieldError("reply_to_list", "TOO_MANY", "must have one address")])
+    if wanted.reply_to is not None and wanted.reply_to_list:
+        raise RequestInvalid([FieldError("reply_to_list", "TWICE", "cannot be combined with reply_to")])
+    reply_to = [wanted.reply_to] if wanted.reply_to is not None else wanted.reply_to_list
     categories = [wanted.categories] if isinstance(wanted.categories, str) else wanted.categories or ()
     return {
         **_contents(wanted),
-        "replyTo": format_box(reply_to[0].box) if reply_to else None,
+        **reply_fields([format_box(each.box) for each in reply_to]),
         "attachments": [_attachment(each) for each in wanted.attachments],
         "tags": [each for each in categories if each],
         "templateId": wanted.template_id,
         "tracking": wanted.tracking,
+        "listKey": None if wanted.asm is None else str(wanted.asm.group_id),
     }
 
 
@@ -230,8 +254,22 @@ def _contents(wanted: SendGridEmail) -> Mapping[str, str]:
         name = "html" if each.type == "text/html" else "text"
         if name in found:
             raise RequestInvalid([FieldError(f"content[{number}].type", "TWICE", f"{each.type} occurs twice")])
-        found[name] = each.value
+        found[name] = _LINK_TAG.sub(partial(_link_mark, wanted, f"content[{number}].value"), each.value)
     return found
+
+
+def _link_mark(wanted: SendGridEmail, field: str, found: re.Match[str]) -> str:
+    """Return the mark that the worker replaces by the recipient's link."""
+    tag, problem = found[0], None
+    if tag not in _LINK_MARKS:
+        problem = f"contains {tag}, which Mailwright does not support; use one of {', '.join(_LINK_MARKS)}"
+    elif wanted.asm is None:
+        problem = f"contains {tag}, which needs asm.group_id"
+    elif any(len(person.to) > 1 or person.cc or person.bcc for person in wanted.personalizations):
+        problem = f"contains {tag}, so each personalization must have one recipient"
+    if problem is not None:
+        raise RequestInvalid([FieldError(field, "UNSUPPORTED", problem)])
+    return _LINK_MARKS[tag]
 
 
 def _attachment(attachment: SendGridAttachment) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mailwright.domain.address import split_mailbox
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RequestContext
-from mailwright.sources.api.requests import TemplateNotFound
+from mailwright.sources.api.requests import MAX_REPLY_TO, TemplateNotFound
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
@@ -30,6 +30,7 @@ from mailwright.web.api.dropin.requests import (
     boxes_of,
     headers_of,
     renamed,
+    reply_fields,
     require_recipients,
     sending_context,
     without_empty,
@@ -68,6 +69,8 @@ _NAMES: Final = {
     "attachments.contentType": "ContentType",
     "attachments.contentId": "ContentId",
     "replyTo": "ReplyToAddresses",
+    "furtherReplyTo": "ReplyToAddresses",
+    "messageId": f"{_SIMPLE}.Headers",
     "metadata": "EmailTags",
     "templateId": "Content.Template.TemplateName",
     "variables": "Content.Template.TemplateData",
@@ -161,7 +164,7 @@ class SesListOptions(SesModel):
 class SesEmail(SesModel):
     from_email_address: MailboxText | None = None
     destination: Annotated[SesDestination, Field(default_factory=lambda: SesDestination.model_validate({}))]
-    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=1)]
+    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=MAX_REPLY_TO)]
     content: SesContent
     email_tags: ListOf[SesTag]
     configuration_set_name: str | None = None
@@ -188,7 +191,7 @@ class SesEmail(SesModel):
         fields = {
             **self._content(),
             "from": self.from_email_address,
-            "replyTo": self.reply_to_addresses[0] if self.reply_to_addresses else None,
+            **reply_fields(self.reply_to_addresses),
             "metadata": self.metadata,
             "listKey": self.list_key,
         }
