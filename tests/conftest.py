@@ -5,6 +5,8 @@ import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
 from mailwright.access import passwords
+from mailwright.content import dkim_key
 from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.secret_box import SecretBox
@@ -29,6 +32,8 @@ QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 # The default one shows all local variables in color, which takes half a second for each logged error.
 ConsoleRenderer.get_active().exception_formatter = plain_traceback
 
+gc.disable()  # While the tests are collected, almost nothing becomes garbage.
+
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
@@ -40,8 +45,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_finish() -> None:
     """Exclude modules and tests from garbage collection, and collect less often: it took a tenth of the time."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)
 
 
@@ -56,6 +61,19 @@ def quick_passwords() -> Iterator[None]:
     """Hash passwords quickly. A test of the cost itself uses the fixture `production_hashing`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "password_hasher", lambda: QUICK_HASHER)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_dkim_keys() -> Iterator[None]:
+    """Give domains a dozen real RSA keys in turn. To generate and check one takes longer than most tests."""
+    generate = dkim_key.new_private_key
+    keys = cache(lambda turn: generate())
+    turns = count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            dkim_key, "new_private_key", lambda kind="rsa": keys(next(turns) % 12) if kind == "rsa" else generate(kind)
+        )
         yield
 
 

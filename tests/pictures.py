@@ -1,5 +1,6 @@
 """Images for tests, drawn here."""
 
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -18,6 +19,11 @@ def decoded(content: bytes) -> Pillow.Image:
     image = Pillow.open(BytesIO(content))
     image.load()
     return image
+
+
+def made(content: bytes | Callable[[], bytes]) -> bytes:
+    """Make a large file only for the test that uses it, not whenever tests are collected."""
+    return content if isinstance(content, bytes) else content()
 
 
 def a_png(width: int = 40, height: int = 20, color: Any = (20, 90, 200)) -> bytes:

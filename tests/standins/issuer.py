@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import secrets
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlsplit
 
@@ -20,13 +21,17 @@ from mailwright.domain.clock import Clock
 from tests.standins.http import Answer, HttpStandIn, Request, json_answer
 
 CLIENT, SECRET = "mailwright-test", "a secret: 100% & more"
-# Creating a key takes a while, so all tests share two.
-KEYS = {name: rsa.generate_private_key(65537, 2048) for name in ("one", "two")}
+
+
+@cache
+def signing_key(name: str) -> rsa.RSAPrivateKey:
+    """Return the key with this name. All tests share them, because creating one takes a while."""
+    return rsa.generate_private_key(65537, 2048)
 
 
 def public_pem(name: str) -> bytes:
     encoding, form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    return KEYS[name].public_key().public_bytes(encoding, form)
+    return signing_key(name).public_key().public_bytes(encoding, form)
 
 
 class IssuerStandIn(HttpStandIn):
@@ -71,7 +76,7 @@ class IssuerStandIn(HttpStandIn):
         now = self.clock.now() // 1000
         claims = {"iss": self.url, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": nonce, **self.claims}
         kept = {name: value for name, value in claims.items() if value is not None}
-        return jwt.encode(kept, KEYS[self.signs_with], "RS256", headers={"kid": self.signs_with, **header})
+        return jwt.encode(kept, signing_key(self.signs_with), "RS256", headers={"kid": self.signs_with, **header})
 
     def _discovery(self) -> dict[str, Any]:
         endpoints = {
@@ -83,7 +88,11 @@ class IssuerStandIn(HttpStandIn):
         return {"issuer": self.url, **endpoints, **self.document}
 
     def _key(self, name: str) -> dict[str, Any]:
-        return {**json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(KEYS[name].public_key())), "kid": name, "use": "sig"}
+        return {
+            **json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(signing_key(name).public_key())),
+            "kid": name,
+            "use": "sig",
+        }
 
     def _tokens(self, request: Request) -> Answer:
         form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}

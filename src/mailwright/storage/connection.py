@@ -2,10 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import CursorResult, Executable, Result
 from sqlalchemy.engine.row import Row
+from sqlalchemy.util import LRUCache
+
+# The compiled statements of the process. SQLAlchemy keeps them for each `Engine`, but a process has several: those that
+# read and those that write a SQLite file, and those of each database that it opens. Compiling a statement takes longer
+# than to run it. The dialect is part of the key, so dialects that compile alike must be equal.
+COMPILED: Final[LRUCache[Any, Any]] = LRUCache(1_000)
 
 
 class Fetched(NamedTuple):

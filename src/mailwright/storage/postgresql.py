@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from sqlalchemy import Executable
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from mailwright.storage.connection import Fetched, fetched
+from mailwright.storage.connection import COMPILED, Fetched, fetched
 
 CONNECT_SECONDS: Final = 5
 _COMMAND_SECONDS: Final = 60
@@ -19,6 +21,24 @@ ARGUMENTS: Final = {
     # Override the server's default, so that an accepted message is always on disk.
     "server_settings": {"application_name": "mailwright", "synchronous_commit": "on", "jit": "off"},
 }
+
+
+class PostgresqlDialect(PGDialect_asyncpg):
+    """Equals the other dialects of this class whose servers need the same text of a statement."""
+
+    supports_statement_cache = True
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is PostgresqlDialect and self._server() == other._server()
+
+    def __hash__(self) -> int:
+        return hash(PostgresqlDialect)
+
+    def _server(self) -> tuple[object, ...]:
+        return self.server_version_info, self._backslash_escapes
+
+
+registry.register("postgresql.mailwright", __name__, PostgresqlDialect.__name__)
 
 
 class PostgresqlConnection:
@@ -39,7 +59,12 @@ class PostgresqlConnection:
 class PostgresqlConnections:
     def __init__(self, url: URL, size: int) -> None:
         self._engine = create_async_engine(
-            url, pool_size=size, max_overflow=size, pool_timeout=CONNECT_SECONDS, connect_args=ARGUMENTS
+            url.set(drivername="postgresql+mailwright"),
+            pool_size=size,
+            max_overflow=size,
+            pool_timeout=CONNECT_SECONDS,
+            connect_args=ARGUMENTS,
+            execution_options={"compiled_cache": COMPILED},
         )
 
     @asynccontextmanager

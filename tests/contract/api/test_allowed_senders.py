@@ -177,7 +177,7 @@ async def _campaign(at: Sending, sender: str) -> int:
 async def _agent(at: Sending, sender: str) -> int:
     headers = {"Authorization": f"Bearer {at.pair.key}"}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, verify=False) as http,
         Client(streamable_http_client(f"{at.drop_in.url}/mcp", http_client=http)) as client,
     ):
         email = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hi</p>", "from": sender}

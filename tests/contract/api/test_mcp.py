@@ -34,7 +34,7 @@ class Agents:
         key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes))
         headers = {"Authorization": f"Bearer {key}"}
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            httpx2.AsyncClient(headers=headers, verify=False) as http,
             Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
+from operator import is_
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
 from mailwright.sources.api.requests import BatchRequest, SendRequest
 from mailwright.web import request_ids
@@ -36,6 +38,8 @@ _IDEMPOTENCY_KEY = {
 
 # Models of routes that handle JSON without the framework, collected when the routes are defined.
 _models: dict[str, type[BaseModel]] = {}
+# Lists of routes and their descriptions.
+_described: list[tuple[list[BaseRoute], dict[str, Any]]] = []
 
 
 def describe_body(model: type[BaseModel], *, is_idempotent: bool = False) -> dict[str, Any]:
@@ -89,24 +93,30 @@ def describe_app(app: FastAPI, *, server: str) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schema = get_openapi(
-                title=app.title,
-                version=app.version,
-                description=app.description,
-                routes=app.routes,
-                servers=[{"url": server}],
-            )
-            components = schema.setdefault("components", {})
-            components["securitySchemes"] = {"apiKey": _API_KEY, administrator.SECURITY_SCHEME: _ADMINISTRATOR}
-            components.setdefault("schemas", {}).update(_schemas())
-            for path, operations in schema["paths"].items():
-                if path.startswith("/v1/"):
-                    _add_caller(operations.values())
-                _add_sign_in_limit(operations.values())
-            app.openapi_schema = schema
+            routes = _describe_routes(app)
+            app.openapi_schema = {"openapi": routes["openapi"], "info": routes["info"], "servers": [{"url": server}]}
+            app.openapi_schema |= routes
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _describe_routes(app: FastAPI) -> dict[str, Any]:
+    """Describe the routes. The applications of a process share them, and the description, which takes half a second."""
+    routes = [route for route in app.routes if getattr(route, "include_in_schema", False)]
+    for described, schema in _described:
+        if len(described) == len(routes) and all(map(is_, described, routes)):
+            return schema
+    schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=routes)
+    components = schema.setdefault("components", {})
+    components["securitySchemes"] = {"apiKey": _API_KEY, administrator.SECURITY_SCHEME: _ADMINISTRATOR}
+    components.setdefault("schemas", {}).update(_schemas())
+    for path, operations in schema["paths"].items():
+        if path.startswith("/v1/"):
+            _add_caller(operations.values())
+        _add_sign_in_limit(operations.values())
+    _described.append((routes, schema))
+    return schema
 
 
 def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
