@@ -4,13 +4,15 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urljoin
 
-from mailwright.app.link_checks import MAX_REDIRECTS, REDIRECTS, invalid_reason, public_only
-from mailwright.content.blocks.feed import MAX_FEED_BYTES, FeedItem, read_feed
+from mailwright.app.link_checks import MAX_REDIRECTS, PRIVATE_NETWORK, REDIRECTS, invalid_reason, public_only
+from mailwright.content.blocks.feed import MAX_FEED_BYTES, FeedItem, FeedUnreachable, read_feed
 from mailwright.domain.errors import InvalidInput
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 
 _TIMEOUT_SECONDS: Final = 10.0
 _SUCCESS: Final = 200
+# There is no feed at this URL.
+_GONE: Final = (404, 410)
 
 Request = Callable[[str], Awaitable[HttpResponse | Disconnect]]
 
@@ -39,11 +41,13 @@ async def _fetch(url: str, request: Request) -> bytes:
             raise InvalidInput(f"The feed cannot be read: {reason}.", field="url")
         match await request(url):
             case Disconnect(cause=cause):
-                raise InvalidInput(f"The feed cannot be read: {cause}.", field="url")
+                refusal = InvalidInput if cause == PRIVATE_NETWORK else FeedUnreachable
+                raise refusal(f"The feed cannot be read: {cause}.", field="url")
             case HttpResponse(status=status, headers=headers) if status in REDIRECTS:
                 url = urljoin(url, headers.get("Location", ""))
             case HttpResponse(status=status, body=body) if status == _SUCCESS:
                 return body
             case HttpResponse(status=status):
-                raise InvalidInput(f"The feed cannot be read: it returns {status}.", field="url")
+                refusal = InvalidInput if status in _GONE else FeedUnreachable
+                raise refusal(f"The feed cannot be read: it returns {status}.", field="url")
     raise InvalidInput("The feed cannot be read: it redirects too often.", field="url")

@@ -45,18 +45,18 @@ async def _pause_repeats(database: Database, clock: Clock, actor: str) -> None:
     q = sequences.c
     running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
     async with database.write() as tx:
-        reason = "Paused because the database was restored."
-        await tx.execute(update(campaign_repeats).values(paused_at=now, starting_key=None, last_result=reason))
-        for row in await tx.execute(running.returning(q.sequence_id, q.tenant_id)):
-            await audit_log.record(
-                tx,
-                now,
-                actor=actor,
-                action="sequence.pause",
-                subject=row.sequence_id,
-                tenant_id=row.tenant_id,
-                detail={"because": "the database was restored"},
-            )
+        held = {"paused_at": now, "failed_at": now, "starting_key": None, "starting_digest": None}
+        paused = update(campaign_repeats).values(**held, last_result="Paused because the database was restored.")
+        keys = [row.campaign_key for row in await tx.execute(paused.returning(campaign_repeats.c.campaign_key))]
+        c = campaigns.c
+        drafts = select(c.campaign_id.label("subject"), c.tenant_id).where(c.id.in_(keys)).order_by(c.id)
+        stopped = running.returning(q.sequence_id.label("subject"), q.tenant_id)
+        for action, query in (("campaign.pause_repeat", drafts), ("sequence.pause", stopped)):
+            for row in await tx.execute(query):
+                detail = {"because": "the database was restored"}
+                await audit_log.record(
+                    tx, now, actor=actor, action=action, subject=row.subject, tenant_id=row.tenant_id, detail=detail
+                )
 
 
 async def _pause_campaigns(database: Database, clock: Clock) -> int:

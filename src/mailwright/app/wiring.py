@@ -27,6 +27,7 @@ from mailwright.access.users import Users
 from mailwright.app.databases import open_database
 from mailwright.app.dmarc import make_dmarc_recorder
 from mailwright.app.dns_lookup import make_lookup
+from mailwright.app.feeds import fetch_feed
 from mailwright.app.images import make_images
 from mailwright.app.inbound import NamedWebhook, make_named_webhooks, make_reports, make_webhooks, verify_inbound
 from mailwright.app.limits import defaults_of, domain_limits, guard_rails
@@ -110,6 +111,7 @@ from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.removal import CampaignRemoval
+from mailwright.sources.campaigns.repeat_worker import RepeatWorker
 from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
@@ -574,7 +576,7 @@ async def make_worker(
         route=route,
         maintenance=Maintenance(clock, duties, lease),
         source_duties=SourceDuties(
-            make_campaign_repeats(engine),
+            RepeatWorker(database, clock, engine.campaigns, engine.templates, zone=settings.timezone),
             _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
             SequenceWatch(database, clock, settings.timezone),
@@ -615,7 +617,9 @@ def _reporting_providers(engine: Engine, route: Route) -> dict[str, bool]:
 
 def make_campaign_repeats(engine: Engine) -> CampaignRepeats:
     zone = engine.settings.timezone
-    return CampaignRepeats(engine.database, engine.clock, engine.campaigns, engine.templates, zone)
+    return CampaignRepeats(
+        engine.database, engine.clock, engine.campaigns, engine.templates, fetch=fetch_feed, zone=zone
+    )
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

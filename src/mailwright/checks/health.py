@@ -27,6 +27,7 @@ from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.sending_hold import SendingHold, find_hold
 from mailwright.outbox.tallies import load_buckets
 from mailwright.outbox.workers import WorkerPresence, list_present
+from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.storage.database import Database
 from mailwright.storage.server_state import database_bytes
 from mailwright.storage.tables import reports
@@ -44,6 +45,8 @@ BACKUP_AGE: Final = {Verdict.PROBLEM: 7 * DAY, Verdict.WARNING: 2 * DAY}
 REJECTED_SHARE: Final = {Verdict.PROBLEM: 0.10, Verdict.WARNING: 0.05}
 # Rates of fewer messages are not meaningful.
 MIN_MESSAGES: Final = 50
+# More findings of one kind are counted.
+MAX_LISTED: Final = 5
 RETENTION_LATE: Final = 2 * DAY
 # Workers use changed settings within two seconds and report every five seconds.
 SETTINGS_GRACE: Final = 15 * SECOND
@@ -93,6 +96,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_backup(facts, now),
         *[each async for each in _retention(database, now)],
         *[each async for each in _sender_domains(database)],
+        *[each async for each in _recurring_campaigns(database)],
     ]
     order = list(Verdict)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
@@ -355,6 +359,20 @@ async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
         yield Finding("domains", Verdict.PROBLEM, f"the DKIM records of {shown} are gone or changed", advice)
     elif verified:
         yield ok("domains", f"{len(verified)} verified, and their DKIM records are published")
+
+
+async def _recurring_campaigns(database: Database) -> AsyncIterator[Finding]:
+    """Report recurring campaigns whose emails are not sent although they should be."""
+    async with database.read() as tx:
+        failed = await list_failed(tx)
+    for each in failed[:MAX_LISTED]:
+        state = "is paused" if each.is_paused else "was not sent at its last time"
+        advice = f"run `mailwright campaign repeat {each.campaign_id}`; its page in the dashboard says what to do"
+        summary = f"{each.name} {state}: {each.result}"
+        yield Finding("recurring campaigns", Verdict.PROBLEM, summary, advice, since=each.failed_at)
+    if len(failed) > MAX_LISTED:
+        summary = f"{len(failed) - MAX_LISTED:,} more are paused or were not sent"
+        yield Finding("recurring campaigns", Verdict.PROBLEM, summary, "look for `pause_repeat` in the audit log")
 
 
 def _day(instant: Instant) -> str:

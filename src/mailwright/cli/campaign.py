@@ -1,7 +1,7 @@
 """`mailwright campaign`: one email for many recipients, from draft to report."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +58,8 @@ from mailwright.cli.campaign_output import (
     limits,
     picture,
     plan_table,
+    print_problems,
+    print_warnings,
     schedule_text,
     status,
     waiting,
@@ -120,8 +122,7 @@ from mailwright.sources.campaigns.plan import CampaignPlans
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.removal import CampaignRemoval
 from mailwright.sources.campaigns.review import digest_checked
-from mailwright.sources.campaigns.variants import CampaignNotStartable, CampaignProblem
-from mailwright.sources.sender_rules import SenderRules
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 
 app = group("Campaigns: one email for many recipients.")
 in_doubt = group("Messages of a campaign without a definite provider response.")
@@ -238,7 +239,7 @@ def check(
     async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str]:
         campaign = await _found(at, campaign_id)
         found = await _examined(at, campaign, await _sender_problems(at))
-        reviewed = await digest_checked(campaign, found, _sender_rules(at))
+        reviewed = await digest_checked(campaign, found, campaign_reports.sender_rules(at))
         return campaign, found, await _dead_links(found) if check_links else [], reviewed
 
     campaign, examined, dead, reviewed = _run(work)
@@ -247,8 +248,8 @@ def check(
         result.warnings += warning_responses(dead)
         print_json(result.to_dict())
     else:
-        _print_problems(examined.problems)
-        _print_warnings([*examined.warnings, *dead])
+        print_problems(examined.problems)
+        print_warnings([*examined.warnings, *dead])
         errors = len(examined.problems)
         verdict = f"Cannot start: {errors} error{'' if errors == 1 else 's'}" if errors else "Ready to start"
         out.print(f"{verdict} ({_people(examined.planned)}{_in_waves(campaign)}).", soft_wrap=True)
@@ -288,7 +289,7 @@ def start(
     async def work(at: Installation) -> tuple[View, str]:
         draft = await _found(at, campaign_id)
         wanted = replace(draft, definition=with_send_time(draft.definition, send_now=send_now))
-        _print_warnings((await _examined(at, wanted)).warnings)
+        print_warnings((await _examined(at, wanted)).warnings)
         campaign = await _campaigns(at).start(
             ACTOR, campaign_id, overrides_rules=override_sender_rules, send_now=send_now, reviewed=reviewed
         )
@@ -786,7 +787,7 @@ def _run(work: Callable[[Installation], Awaitable[Found]]) -> Found:
     try:
         return run(work)
     except CampaignNotStartable as refused:
-        _print_problems(refused.problems)
+        print_problems(refused.problems)
         aside.print("The campaign cannot start.")
         raise typer.Exit(NEGATIVE) from refused
     except NotFound as error:
@@ -802,7 +803,7 @@ def _show_status(campaign: Campaign) -> None:
 
 
 def _campaigns(at: Installation) -> Campaigns:
-    return Campaigns(at.database, at.clock, _templates(at), _sender_rules(at), _guard_rails(at))
+    return Campaigns(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), _guard_rails(at))
 
 
 def _approvals(at: Installation) -> CampaignApprovals:
@@ -811,7 +812,7 @@ def _approvals(at: Installation) -> CampaignApprovals:
     from mailwright.app.providers import providers_of  # noqa: PLC0415
 
     defaults = defaults_of(at.settings, providers_of(at.settings))
-    plans = CampaignPlans(at.database, at.clock, _templates(at), _sender_rules(at), defaults)
+    plans = CampaignPlans(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), defaults)
     return CampaignApprovals(at.database, at.clock, plans)
 
 
@@ -831,13 +832,6 @@ def _guard_rails(at: Installation) -> InstallationRails:
     from mailwright.app.limits import guard_rails  # noqa: PLC0415 - as above
 
     return guard_rails(at.settings)
-
-
-def _sender_rules(at: Installation) -> SenderRules:
-    from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - as above
-    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - as above
-
-    return make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
 
 
 def _templates(at: Installation) -> TemplateStore:
@@ -918,7 +912,7 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
             postal_address=at.settings.postal_address, sender=sender_problems, limits=default_limits(at.settings)
         ),
         counts_excluded=True,
-        rules=_sender_rules(at),
+        rules=campaign_reports.sender_rules(at),
         attachments=campaign.attachments,
     )
 
@@ -937,16 +931,6 @@ async def _dead_links(examined: CampaignCheck) -> list[PresendIssue]:
 
     bodies = [text.html for draft in examined.drafts for text in draft.texts.values()]
     return await dead_links(list(dict.fromkeys(link for html in bodies for link in links_of(html))))
-
-
-def _print_problems(problems: Iterable[CampaignProblem]) -> None:
-    for each in problems:
-        aside.print(Text(f"✗ {each.field}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
-
-
-def _print_warnings(found: Iterable[PresendIssue]) -> None:
-    for each in found:
-        aside.print(Text(f"! {each.where}: {each.sentence} [{each.code}]", style="yellow"), soft_wrap=True)
 
 
 def _warn_of_past_send_time(saved: Campaign) -> None:

@@ -9,7 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mailwright.cli.output import display, table, zone_time
+from mailwright.cli.output import aside, display, table, zone_time
+from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
 from mailwright.domain.sizes import size_text
@@ -22,6 +23,7 @@ from mailwright.sources.campaigns.guard_rails import GuardReport
 from mailwright.sources.campaigns.numbers import CampaignNumbers
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
+from mailwright.sources.campaigns.variants import CampaignProblem
 
 SHAPES: Final = {
     CampaignStatus.DRAFT: ("·", "bright_black"),
@@ -220,3 +222,13 @@ def plan_table(report: PlanReport) -> Table:
     for name, value in rows:
         made.add_row(name, Text(value))
     return made
+
+
+def print_problems(problems: Iterable[CampaignProblem]) -> None:
+    for each in problems:
+        aside.print(Text(f"✗ {each.field}: {each.message} [{each.code}]", style="red"), soft_wrap=True)
+
+
+def print_warnings(found: Iterable[PresendIssue]) -> None:
+    for each in found:
+        aside.print(Text(f"! {each.where}: {each.sentence} [{each.code}]", style="yellow"), soft_wrap=True)

@@ -5,17 +5,22 @@ from typing import Annotated, Any
 import typer
 
 from mailwright.app.templates import make_templates
-from mailwright.cli.campaign_reports import CampaignId
+from mailwright.cli.campaign_output import print_problems, print_warnings
+from mailwright.cli.campaign_reports import CampaignId, sender_rules
+from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run, show_zone_of
 from mailwright.cli.options import Json
-from mailwright.cli.output import clock_time, out, print_json
+from mailwright.cli.output import aside, clock_time, out, print_json
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.campaign_repeats import CampaignRepeatRequest, campaign_repeat_response
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.records import Actor
-from mailwright.sources.campaigns.repeats import CampaignRepeat, CampaignRepeats
+from mailwright.sources.campaigns.repeat_records import CampaignRepeat
+from mailwright.sources.campaigns.repeats import CampaignRepeats
+from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.feeds.follow import FollowedFeed
 
 
 def repeat_command(
@@ -52,7 +57,14 @@ def repeat_command(
             return await repeats.set(actor, campaign_id, request.schedule, feed=request.feed)
         return await repeats.find(campaign.campaign_id, tenant_id=None)
 
-    found = run(work)
+    try:
+        found = run(work)
+    except CampaignNotStartable as refused:
+        print_problems(refused.problems)
+        aside.print("The campaign cannot repeat.")
+        raise typer.Exit(NEGATIVE) from refused
+    if found is not None:
+        print_warnings(found.warnings)
     if found is None:
         out.print("The campaign no longer repeats.")
     elif as_json:
@@ -68,8 +80,9 @@ def _print(found: CampaignRepeat) -> None:
         out.print(f"The next campaign starts at {clock_time(found.next_at)}.", markup=False)
         if found.refusal is not None:
             out.print(found.refusal, markup=False)
-    if found.feed_error is not None:
-        out.print(found.feed_error, markup=False)
+        out.print(f"Then: {', '.join(clock_time(each) for each in found.next_times[1:])}", markup=False)
+    if found.followed is not None:
+        _print_feed(found.followed)
     if found.last_at is not None:
         out.print(f"Last time, {clock_time(found.last_at)}: {found.last_result or 'being started.'}", markup=False)
     elif found.last_result is not None:
@@ -78,9 +91,19 @@ def _print(found: CampaignRepeat) -> None:
         out.print(f"Its campaign: {found.last_campaign_id}", markup=False)
 
 
+def _print_feed(feed: FollowedFeed) -> None:
+    if feed.error is not None:
+        out.print(feed.error, markup=False)
+    for item in feed.newest:
+        out.print(f"In the feed: {item['title']}", markup=False)
+
+
 async def _open(at: Installation, campaign_id: str) -> tuple[CampaignRepeats, Any]:
+    from mailwright.app.feeds import fetch_feed  # noqa: PLC0415 - slow to import, and needed only here
+
     templates = make_templates(at.settings, at.database, at.clock)
-    campaigns = Campaigns(at.database, at.clock, templates)
+    campaigns = Campaigns(at.database, at.clock, templates, sender_rules(at))
     campaign = await campaigns.find(campaign_id, tenant_id=None)
     await show_zone_of(at, campaign.tenant_id)
-    return CampaignRepeats(at.database, at.clock, campaigns, templates, at.settings.timezone), campaign
+    zone = at.settings.timezone
+    return CampaignRepeats(at.database, at.clock, campaigns, templates, fetch=fetch_feed, zone=zone), campaign

@@ -32,6 +32,7 @@ from mailwright.sources.campaigns.create_resend import create_resend
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.report_figures import ReportFigures, load_figures
 from mailwright.sources.campaigns.response_segments import SegmentOf, create_segment
+from mailwright.sources.sender_rules import SenderRules
 
 CampaignId = Annotated[
     str, typer.Argument(metavar="ID", help="The campaign id that `campaign create` prints.", show_default=False)
@@ -214,3 +215,10 @@ async def _find(at: Installation, campaign_id: str) -> Campaign:
     campaign = await _campaigns(at).find(campaign_id, tenant_id=None)
     await show_zone_of(at, campaign.tenant_id)
     return campaign
+
+
+def sender_rules(at: Installation) -> SenderRules:
+    from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - slow to import
+    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - as above
+
+    return make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))

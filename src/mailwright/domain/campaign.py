@@ -46,6 +46,8 @@ class CampaignAction(StrEnum):
     RESEND = "resend"
     REPEAT = "repeat"
     STOP_REPEAT = "stop_repeat"
+    PAUSE_REPEAT = "pause_repeat"
+    SKIP_REPEAT = "skip_repeat"
     WITHDRAW = "withdraw"
     ARCHIVE = "archive"
     DELETE = "delete"

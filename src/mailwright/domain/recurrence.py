@@ -31,6 +31,13 @@ class Recurrence:
             if self._includes(day := first + timedelta(days=days)) and (moment := self._at(day, zone)) >= since
         )
 
+    def times_from(self, since: Instant, zone: tzinfo, number: int) -> tuple[Instant, ...]:
+        """Return the first occurrences at or after a time."""
+        found: list[Instant] = []
+        for _ in range(number):
+            found.append(self.next_from(found[-1] + 1 if found else since, zone))
+        return tuple(found)
+
     def latest_until(self, until: Instant, zone: tzinfo) -> Instant:
         """Return the last occurrence at or before a time."""
         last = datetime.fromtimestamp(until / 1000, UTC).astimezone(zone).date()

@@ -1,7 +1,12 @@
 """Models of campaigns that repeat."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.sources.campaigns.repeats import CampaignRepeat
+from mailwright.schemas.campaigns import CampaignWarningResponse, warning_responses
+from mailwright.sources.campaigns.repeat_records import CampaignRepeat
 from mailwright.sources.recurrence_fields import FeedUrl, ScheduleFields
 
 
@@ -15,8 +20,18 @@ class CampaignRepeatRequest(ScheduleFields):
         return ScheduleFields.model_validate(self.model_dump(exclude={"feed"}, exclude_unset=True))
 
 
+class FeedItemResponse(ResponseModel):
+    title: str
+    link: str
+
+
 class CampaignRepeatResponse(ResponseModel):
-    """`lastResult` says what happened last: started, skipped because the feed has nothing new, or why not started."""
+    """`lastResult` says what happened last: started, skipped because the feed has nothing new, or why not sent.
+
+    `failedAt` is set while emails are not sent although they should be. `nextTimes` is empty while the schedule is
+    paused. `warnings` are those of the pre-send check when the schedule is set. `newestItems` is what the feed
+    contained when it was last read.
+    """
 
     weekdays: list[str]
     month_days: list[int]
@@ -24,25 +39,38 @@ class CampaignRepeatResponse(ResponseModel):
     timezone: str | None
     feed: str | None
     feed_error: str | None
+    feed_read_at: Time | None
+    newest_items: list[FeedItemResponse]
     next_at: Time
+    next_times: list[Time]
     paused_at: Time | None
     last_at: Time | None
     last_campaign_id: str | None
     last_result: str | None
+    failed_at: Time | None
+    refusal: Annotated[str | None, Field(description="Why nothing would be sent at the next time.")]
+    warnings: list[CampaignWarningResponse]
 
 
 def campaign_repeat_response(repeat: CampaignRepeat) -> CampaignRepeatResponse:
-    schedule = repeat.schedule
+    schedule, followed = repeat.schedule, repeat.followed
+    newest = [] if followed is None else followed.newest
     return CampaignRepeatResponse(
         weekdays=[] if schedule.month_days else list(schedule.weekdays),
         month_days=list(schedule.month_days),
         time=schedule.time,
         timezone=schedule.timezone,
         feed=repeat.feed,
-        feed_error=repeat.feed_error,
+        feed_error=None if followed is None else followed.error,
+        feed_read_at=None if followed is None else followed.read_at,
+        newest_items=[FeedItemResponse(title=each["title"], link=each["link"]) for each in newest],
         next_at=repeat.next_at,
+        next_times=list(repeat.next_times),
         paused_at=repeat.paused_at,
         last_at=repeat.last_at,
         last_campaign_id=repeat.last_campaign_id,
         last_result=repeat.last_result,
+        failed_at=repeat.failed_at,
+        refusal=repeat.refusal,
+        warnings=warning_responses(repeat.warnings),
     )

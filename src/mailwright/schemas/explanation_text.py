@@ -444,6 +444,11 @@ def _approval(campaign: CampaignExplanation) -> str:
 def _draft(times: _Times, campaign: CampaignExplanation) -> str:
     if campaign.reason == AWAITS_APPROVAL:
         return f"Draft. It cannot start until a second person approves it. {_approval(campaign)}"
+    if campaign.repeats_at is not None:
+        failure = f" At its last time, nothing was sent. {campaign.repeat_failure}" if campaign.repeat_failure else ""
+        return f"Draft that repeats. The next campaign is made from it at {times.at(campaign.repeats_at)}.{failure}"
+    if campaign.repeat_failure is not None:
+        return f"Draft of a recurring campaign. It was not sent. {campaign.repeat_failure}"
     if campaign.scheduled_at is None:
         return "Draft. It has not been started."
     return f"Draft. It has not been started. Its send time is {times.at(campaign.scheduled_at)}."

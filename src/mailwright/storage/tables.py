@@ -429,6 +429,8 @@ followed_feeds = Table(
     Column("due_at", Timestamp, nullable=False),
     Column("read_at", Timestamp),  # When it was last read successfully; None before the first time.
     Column("error", Text),  # Why the last attempt failed.
+    Column("newest", Text),  # Its newest items when it was last read, as JSON.
+    Column("validators", Text),  # ETag and Last-Modified of the last response, as JSON.
     UniqueConstraint("owner_kind", "owner_key"),
     Index("ix_followed_feeds_due_at", "due_at"),
 )
@@ -1021,6 +1023,7 @@ campaigns = Table(
     # When a user deleted it. It can be restored. Only campaigns that never started are deleted.
     Column("deleted_at", Timestamp),
     Column("changed_by", Text),  # The name in the audit log of who last changed what it sends, to whom, or when.
+    Column("repeat_of", BigInteger),  # The draft whose schedule made it.
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
     # A campaign is sent again at most once. A draft that was cancelled before its start does not count.
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
@@ -1038,9 +1041,11 @@ campaign_repeats = Table(
     Column("digest", Text, nullable=False),  # Of the draft when its schedule was set; a changed draft is not sent.
     Column("next_at", Timestamp, nullable=False),
     Column("starting_key", BigInteger),  # A campaign that was made and is not started yet.
+    Column("starting_digest", Text),  # Of that campaign; it does not start if it would send anything else.
     Column("last_at", Timestamp),
     Column("last_campaign_key", BigInteger),
     Column("last_result", Text),
+    Column("failed_at", Timestamp),  # Since when its emails are not sent although they should be.
     Column("paused_at", Timestamp),
     Column("updated_at", Timestamp, nullable=False),
     Index("ix_campaign_repeats_next_at", "next_at"),

@@ -17,6 +17,10 @@ class InvalidFeed(InvalidInput):
     """This is not an RSS or Atom feed."""
 
 
+class FeedUnreachable(InvalidInput):
+    """The feed cannot be read now."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedItem:
     title: str

@@ -66,6 +66,7 @@ from mailwright.sources.campaigns.records import (
     lock_campaign,
     require_own_draft,
 )
+from mailwright.sources.campaigns.repeat_records import end_repeat
 from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.sources.campaigns.review import require_reviewed, review_extension, review_started
 from mailwright.sources.campaigns.snapshot import FrozenCampaign, freeze
@@ -181,8 +182,12 @@ class Campaigns:
         send_now: bool = False,
         send_at: Instant | None = None,
         reviewed: str | None = None,
+        content_digest: str | None = None,
     ) -> Campaign:
-        """Freeze the content and join the queue, or raise an error with all problems at once and change nothing."""
+        """Freeze the content and join the queue, or raise an error with all problems at once and change nothing.
+
+        `content_digest`: a campaign that would send anything else does not start.
+        """
         facts = PresendContext(postal_address=self.rules.postal_address)
         started, _ = await self.start_with_warnings(
             actor,
@@ -192,6 +197,7 @@ class Campaigns:
             send_now=send_now,
             send_at=send_at,
             reviewed=reviewed,
+            content_digest=content_digest,
         )
         return started
 
@@ -205,6 +211,7 @@ class Campaigns:
         send_now: bool = False,
         send_at: Instant | None = None,
         reviewed: str | None = None,
+        content_digest: str | None = None,
     ) -> tuple[Campaign, tuple[PresendIssue, ...]]:
         """Start the campaign, and return the warnings of the pre-send checks.
 
@@ -212,10 +219,9 @@ class Campaigns:
         the large mailbox providers are not met. The audit log records this. `reviewed` are the digests of what a
         user reviewed: a campaign that was changed since then does not start.
         """
-        draft = await self.find(campaign_id, tenant_id=actor.tenant_id)
+        now, draft = self._clock.now(), await self.find(campaign_id, tenant_id=actor.tenant_id)
         check_status(draft, CampaignAction.START)
         definition = with_send_time(draft.definition, send_now=send_now, send_at=send_at)
-        now = self._clock.now()
         frozen = await freeze(
             self._database,
             self._templates,
@@ -228,6 +234,7 @@ class Campaigns:
             overrides_rules=overrides_rules,
             attachments=draft.attachments,
             reviewed=None if reviewed is None else (reviewed, draft.definition),
+            content_digest=content_digest,
         )
         async with recording_void(self._database, self._clock), self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.START)
@@ -240,18 +247,13 @@ class Campaigns:
             if definition.scheduled_at is not None and definition.scheduled_at > now:
                 await defer.record_lane_deferral(tx, lane, SCHEDULED, definition.scheduled_at)
                 noted["scheduledAt"] = definition.scheduled_at
-            await self._changes.change(
-                tx,
-                campaign,
-                status=CampaignStatus.READY,
-                started_at=now,
-                archived_at=None,
-                messages_after_key=await newest_message_key(tx),
-            )
+            started = {"status": CampaignStatus.READY, "started_at": now, "archived_at": None}
+            await self._changes.change(tx, campaign, **started, messages_after_key=await newest_message_key(tx))
             await self._changes.record(tx, actor, CampaignAction.START, campaign, planned=frozen.planned, **noted)
             if overrides_rules:
                 unmet = list(frozen.unmet_rules)
                 await self._changes.record(tx, actor, CampaignAction.OVERRIDE_RULES, campaign, unmet=unmet)
+            await end_repeat(tx, self._changes, actor, campaign, because="the draft was started")
             await announce(tx, announced(campaign), EventType.CAMPAIGN_STARTED, now)
             return await find_campaign(tx, campaign_id, actor.tenant_id), frozen.warnings
 
@@ -328,6 +330,7 @@ class Campaigns:
                 # Reopen the entry, so that the scheduler cancels the messages that still wait.
                 await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
                 await announce(tx, announced(campaign), EventType.CAMPAIGN_CANCELLED, now)
+            await end_repeat(tx, self._changes, actor, campaign, because="the draft was cancelled")
             return await self._changes.move_to(
                 tx, actor, CampaignAction.CANCEL, campaign, CampaignStatus.CANCELLED, finished_at=now
             )
@@ -440,10 +443,15 @@ async def create_draft(
     *,
     attachments: Sequence[EmailAttachment] = (),
     copy_of: Campaign | None = None,
+    is_repeat: bool = False,
 ) -> Campaign:
-    """Create a draft in the caller's transaction, with new attachments or with those of another campaign."""
+    """Create a draft in the caller's transaction, with new attachments or with those of another campaign.
+
+    `is_repeat`: the schedule of that campaign makes it.
+    """
     now = clock.now()
-    campaign = await _insert_draft(tx, actor, tenant_id, definition, now)
+    repeat_of = copy_of.key if is_repeat and copy_of is not None else None
+    campaign = await _insert_draft(tx, actor, tenant_id, definition, now=now, repeat_of=repeat_of)
     await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
     if copy_of is not None:
         await copy_attachments(tx, copy_of.key, campaign.key, now)
@@ -452,7 +460,13 @@ async def create_draft(
 
 
 async def _insert_draft(
-    tx: Transaction, actor: Actor, tenant_id: int, definition: CampaignDefinition, now: Instant
+    tx: Transaction,
+    actor: Actor,
+    tenant_id: int,
+    definition: CampaignDefinition,
+    *,
+    now: Instant,
+    repeat_of: int | None,
 ) -> Campaign:
     values = {
         "campaign_id": uuid7(now),
@@ -465,6 +479,7 @@ async def _insert_draft(
         "updated_at": now,
         "changed_by": actor.name,
         "resend_of": await find_resent(tx, tenant_id, definition, now),
+        "repeat_of": repeat_of,
     }
     try:
         rows = await tx.execute(insert(campaigns).values(**values).returning(campaigns))

@@ -55,6 +55,7 @@ from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.reached_limit import find_hours, find_reached_limit
+from mailwright.sources.campaigns.repeat_records import RepeatSummary, find_summary
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries, tenants
 
@@ -76,6 +77,7 @@ class CampaignFacts:
     hold: SendingHold | None = None
     lost: LostLeases | None = None
     failure_codes: tuple[tuple[str, int], ...] = ()  # only if nobody received it
+    repeat: RepeatSummary | None = None  # of a draft that repeats, or that was made by a schedule and not started
 
 
 async def explain_campaign(
@@ -108,6 +110,7 @@ async def explain_campaign(
         lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
         is_deferred = row.deferred_until is not None
+        repeat = await find_summary(tx, row.id) if row.status == CampaignStatus.DRAFT else None
         is_gated = row.defer_reason == AWAITS_APPROVAL or await _is_gated_draft(tx, row)
         levels = rules.levels(row.tenant_id, row.lane or 0)
         limit = await find_reached_limit(tx, row, levels, now) if is_deferred else None
@@ -118,9 +121,7 @@ async def explain_campaign(
         foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).campaigns
     own_forecast = next((each for each in foreseen or () if each.campaign_id == campaign_id), None)
     can_start = await _can_start(database, store, row, now, known) if store is not None else False
-    report = None
-    if approvals is not None and is_gated:
-        report = await approvals.report(campaign_id, tenant_id=row.tenant_id)
+    report = await approvals.report(campaign_id, tenant_id=row.tenant_id) if approvals and is_gated else None
     return explanation(
         CampaignFacts(
             campaign=row,
@@ -136,6 +137,7 @@ async def explain_campaign(
             hold=hold,
             lost=lost,
             failure_codes=failure_codes,
+            repeat=repeat,
         )
     )
 
@@ -396,6 +398,9 @@ def _explain(
         }
     if facts.lost is not None:
         details |= {"lost_messages": facts.lost.messages, "lost_until": facts.lost.until}
+    if facts.repeat is not None:
+        failure = None if facts.repeat.failed_at is None else facts.repeat.last_result
+        details |= {"repeats_at": facts.repeat.next_at, "repeat_failure": failure}
     return CampaignExplanation(
         computed_at=facts.now,
         campaign_id=campaign.campaign_id,

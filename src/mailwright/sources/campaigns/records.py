@@ -39,6 +39,7 @@ class Campaign:
     archived_at: Instant | None = None
     deleted_at: Instant | None = None
     changed_by: str | None = None  # who last changed what it sends, to whom, or when
+    repeat_of: int | None = None  # the key of the draft whose schedule made it
     attachments: tuple[CampaignAttachment, ...] = ()  # empty in lists of campaigns
 
     @property
@@ -192,4 +193,5 @@ def campaign_of_row(row: Any) -> Campaign:
         archived_at=row.archived_at,
         deleted_at=row.deleted_at,
         changed_by=row.changed_by,
+        repeat_of=row.repeat_of,
     )

@@ -22,6 +22,7 @@ from mailwright.sources.campaigns.records import (
     find_campaign,
     lock_campaign,
 )
+from mailwright.sources.campaigns.repeat_records import end_repeat
 from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries
@@ -62,6 +63,7 @@ class CampaignRemoval:
             if campaign.archived_at is None:
                 await self._changes.change(tx, campaign, archived_at=self._clock.now())
                 await self._changes.record(tx, actor, CampaignAction.ARCHIVE, campaign)
+                await end_repeat(tx, self._changes, actor, campaign, because="the draft was archived")
             return await find_campaign(tx, campaign_id, actor.tenant_id)
 
     async def delete(self, actor: Actor, campaign_id: str) -> Campaign:
@@ -79,6 +81,7 @@ class CampaignRemoval:
             # Without `resend_of`, the campaign that this one sends again can be sent again by another draft.
             await self._changes.change(tx, campaign, deleted_at=self._clock.now(), resend_of=None)
             await self._changes.record(tx, actor, CampaignAction.DELETE, campaign)
+            await end_repeat(tx, self._changes, actor, campaign, because="the draft was deleted")
             return campaign
 
     async def restore(self, actor: Actor, campaign_id: str) -> Campaign:

@@ -55,7 +55,14 @@ async def digest_draft(
 async def digest_content(database: Database, store: TemplateStore, campaign: Campaign) -> str:
     """Return the digests of a draft with its templates and segments, whatever the settings of the installation are."""
     loaded = await load_content(database, store, campaign.definition, tenant_id=campaign.tenant_id)
-    return digest(campaign.definition, {"content": _written(loaded, campaign.attachments), "audience": loaded.filter})
+    return digest_loaded(campaign.definition, loaded, campaign.attachments)
+
+
+def digest_loaded(
+    definition: CampaignDefinition, loaded: ReviewedContent, attachments: Sequence[CampaignAttachment]
+) -> str:
+    """Return the same digests for content that was read already."""
+    return digest(definition, {"content": _written(loaded, attachments), "audience": loaded.filter})
 
 
 def _written(loaded: ReviewedContent, attachments: Sequence[CampaignAttachment]) -> list[Any]:

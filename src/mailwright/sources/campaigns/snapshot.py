@@ -13,7 +13,7 @@ from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import NO_FACTS, CampaignCheck, check_campaign
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import CampaignSnapshot, CampaignVariant, RunningAbTest, RunningWaves
-from mailwright.sources.campaigns.review import digest_draft, require_reviewed
+from mailwright.sources.campaigns.review import digest_draft, digest_loaded, require_reviewed
 from mailwright.sources.campaigns.variants import CampaignNotStartable, VariantDraft
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
@@ -41,11 +41,13 @@ async def freeze(
     overrides_rules: bool = False,
     attachments: Sequence[CampaignAttachment] = (),
     reviewed: tuple[str, CampaignDefinition] | None = None,
+    content_digest: str | None = None,
 ) -> FrozenCampaign:
     """Store the content of the campaign, or raise an error with all problems and store nothing.
 
     With the digests of a review and the stored definition (`reviewed`), content that differs from the reviewed one is
-    an error. The start itself may change the send time.
+    an error. The start itself may change the send time. `content_digest` does the same for a campaign that no user
+    reviews.
     """
     check = await check_campaign(
         database,
@@ -62,6 +64,8 @@ async def freeze(
     if reviewed is not None:
         seen, stored = reviewed
         require_reviewed(seen, await digest_draft(tenant_id, stored, check.content, attachments, rules))
+    if content_digest is not None:
+        require_reviewed(content_digest, digest_loaded(definition, check.content, attachments))
     if check.problems:
         raise CampaignNotStartable(list(check.problems))
     variants = [await _store_variant(store, tenant_id, campaign_id, draft) for draft in check.drafts]

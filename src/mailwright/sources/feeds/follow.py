@@ -23,6 +23,8 @@ READ_EVERY: Final[Instant] = 15 * MINUTE
 MAX_ITEMS: Final = 1_000
 # A feed that suddenly has many new items probably changed the IDs and links of old ones.
 MAX_NEW_ITEMS: Final = 20
+# How many of its newest items a followed feed shows.
+SHOWN_ITEMS: Final = 3
 MAX_SUMMARY: Final = 2_000
 MAX_ADDRESS: Final = 2_000
 # How long an item is recognised after it has left the feed.
@@ -52,19 +54,18 @@ class FollowedFeed:
     url: str
     read_at: Instant | None
     error: str | None
+    newest: tuple[Mapping[str, str], ...]  # The newest items when it was last read, whether they are new or not.
 
 
-async def follow(tx: Transaction, tenant_id: int, owner: FeedOwner, url: str, now: Instant) -> None:
-    """Follow a feed from now on. What it contains when it is first read is not new."""
+async def follow(tx: Transaction, tenant_id: int, owner: FeedOwner, url: str, now: Instant) -> int:
+    """Follow a feed from now on, and return its key. What it contains when it is first read is not new."""
     known = await find_feed(tx, owner)
     if known is not None and known.url == url:
-        return
+        return known.key
     await unfollow(tx, owner)
-    await tx.execute(
-        insert(followed_feeds).values(
-            tenant_id=tenant_id, owner_kind=owner.kind, owner_key=owner.key, url=url, due_at=now
-        )
-    )
+    values = {"tenant_id": tenant_id, "owner_kind": owner.kind, "owner_key": owner.key, "url": url, "due_at": now}
+    rows = await tx.execute(insert(followed_feeds).values(**values).returning(_F.id))
+    return int(rows[0].id)
 
 
 async def unfollow(tx: Transaction, owner: FeedOwner) -> None:
@@ -77,8 +78,11 @@ async def unfollow(tx: Transaction, owner: FeedOwner) -> None:
 
 async def find_feed(tx: Transaction, owner: FeedOwner) -> FollowedFeed | None:
     mine = (_F.owner_kind == owner.kind, _F.owner_key == owner.key)
-    rows = await tx.execute(select(_F.id.label("key"), _F.url, _F.read_at, _F.error).where(*mine))
-    return FollowedFeed(**rows[0]._mapping) if rows else None
+    rows = await tx.execute(select(_F.id, _F.url, _F.read_at, _F.error, _F.newest).where(*mine))
+    if not rows:
+        return None
+    row = rows[0]
+    return FollowedFeed(row.id, row.url, row.read_at, row.error, tuple(orjson.loads(row.newest or "[]")))
 
 
 async def take_items(tx: Transaction, owner: FeedOwner, now: Instant, *, limit: int) -> list[NewItem]:
@@ -108,13 +112,14 @@ async def store_items(tx: Transaction, feed_key: int, items: Sequence[FeedItem],
     new = [item for item, own in zip(considered, marks, strict=True) if not is_first and not own & known.keys()]
     # Feeds list their newest item first.
     stored = [
-        {"feed_key": feed_key, "content": orjson.dumps(_content(item)).decode(), "found_at": now}
+        {"feed_key": feed_key, "content": orjson.dumps(item_content(item)).decode(), "found_at": now}
         for item in reversed(new[:MAX_NEW_ITEMS])
     ]
     if stored:
         await tx.execute(insert(feed_items), stored)
     await _remember(tx, feed_key, wanted, known, now)
-    await tx.execute(update(followed_feeds).where(_F.id == feed_key).values(read_at=now, error=None))
+    newest = orjson.dumps([item_content(item) for item in considered[:SHOWN_ITEMS]]).decode()
+    await tx.execute(update(followed_feeds).where(_F.id == feed_key).values(read_at=now, error=None, newest=newest))
     return len(stored)
 
 
@@ -151,7 +156,7 @@ def _digest(kind: str, text: str) -> str:
     return hashlib.blake2b(f"{kind}:{text}".encode(), digest_size=16).hexdigest()
 
 
-def _content(item: FeedItem) -> dict[str, str]:
+def item_content(item: FeedItem) -> dict[str, str]:
     """Return an item as variables of an email: plain text, because the feed belongs to somebody else."""
     return {
         "title": item.title,

@@ -320,6 +320,8 @@ CREATE TABLE followed_feeds (
   due_at BIGINT NOT NULL,
   read_at BIGINT,
   error TEXT,
+  newest TEXT,
+  validators TEXT,
   CONSTRAINT pk_followed_feeds PRIMARY KEY (id),
   CONSTRAINT uq_followed_feeds_owner_kind_owner_key UNIQUE (owner_kind, owner_key)
 );
@@ -782,6 +784,7 @@ CREATE TABLE campaigns (
   archived_at BIGINT,
   deleted_at BIGINT,
   changed_by TEXT,
+  repeat_of BIGINT,
   CONSTRAINT pk_campaigns PRIMARY KEY (id),
   CONSTRAINT uq_campaigns_campaign_id UNIQUE (campaign_id)
 );
@@ -798,9 +801,11 @@ CREATE TABLE campaign_repeats (
   digest TEXT NOT NULL,
   next_at BIGINT NOT NULL,
   starting_key BIGINT,
+  starting_digest TEXT,
   last_at BIGINT,
   last_campaign_key BIGINT,
   last_result TEXT,
+  failed_at BIGINT,
   paused_at BIGINT,
   updated_at BIGINT NOT NULL,
   CONSTRAINT pk_campaign_repeats PRIMARY KEY (id),

@@ -12,9 +12,10 @@ from mailwright.schemas.campaign_repeats import (
     CampaignRepeatResponse,
     campaign_repeat_response,
 )
-from mailwright.schemas.campaigns import ReviewedQuery
+from mailwright.schemas.campaigns import CampaignRefused, ReviewedQuery
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
@@ -50,14 +51,17 @@ async def set_repeat(
 ) -> Response:
     """Make and start a campaign from the draft at each time of a schedule.
 
-    If the draft is changed later, the schedule pauses until it is set again. With `reviewed`, a draft that has changed
-    since its pre-send check is refused: 409 `CHANGED_SINCE_REVIEW`.
+    The pre-send check runs: errors refuse the schedule. The feed is read: a URL without a feed is refused, and
+    `feedError` says if it cannot be reached now. If the draft is changed later, the schedule pauses until it is set
+    again. With `reviewed`, a draft that has changed since its pre-send check is refused: 409 `CHANGED_SINCE_REVIEW`.
     """
     wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)
-    saved = await make_campaign_repeats(engine).set(
-        actor, campaignId, wanted.schedule, feed=wanted.feed, reviewed=query.reviewed
-    )
+    repeats, schedule = make_campaign_repeats(engine), wanted.schedule
+    try:
+        saved = await repeats.set(actor, campaignId, schedule, feed=wanted.feed, reviewed=query.reviewed)
+    except CampaignNotStartable as error:
+        raise CampaignRefused(error) from error
     return json_response(campaign_repeat_response(saved))
 
 

@@ -13,9 +13,10 @@ from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.schemas.campaign_repeats import CampaignRepeatRequest
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.campaigns.records import Actor, Campaign
-from mailwright.sources.campaigns.repeats import CampaignRepeat
+from mailwright.sources.campaigns.repeat_records import CampaignRepeat
 from mailwright.sources.campaigns.review import review_draft
-from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
+from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
@@ -49,9 +50,11 @@ async def set_repeat(request: Request, engine: EngineDep, visitor: EditorDep, ca
             feed=wanted.feed,
             reviewed=form["reviewed"],
         )
-    except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
+    except (InvalidInput, RequestInvalid, NotPossibleNow, CampaignNotStartable) as error:
         return await _page(request, engine, visitor, campaign, form=form, error=error)
     words = "Schedule saved. The email is sent at its next time." if saved.feed is None else "Schedule saved."
+    if saved.followed is not None and saved.followed.error is not None:
+        words = f"{words} The feed cannot be reached now; Mailwright tries again every 15 minutes."
     return redirect(request, f"/campaigns/{campaign_id}/repeat", words)
 
 
@@ -117,14 +120,23 @@ async def _page(
     # Before anything is shown, so that what changes later is refused.
     reviewed = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
     repeat = await find_repeat(engine, campaign)
+    feed = form["feed"] if form is not None else repeat.feed if repeat is not None else None
     values: dict[str, Any] = {
         "campaign": campaign,
         "repeat": repeat,
         "reviewed": reviewed,
         "form": form or _form_of(repeat),
-        "errors": field_errors(error) if error is not None else Errors(),
+        "errors": _errors(error),
+        "examined": await make_campaign_repeats(engine).check(campaign, () if feed else None),
         "weekdays": WEEKDAYS,
         "zone_name": str(visitor.zone),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "campaigns/repeat.html", status=status, **values)
+
+
+def _errors(error: MailwrightError | None) -> Errors:
+    """Return the errors by field. The list of the pre-send check shows its own."""
+    if isinstance(error, CampaignNotStartable):
+        return Errors({FORM: "The campaign cannot repeat yet: correct the errors of the pre-send check first."})
+    return Errors() if error is None else field_errors(error)
