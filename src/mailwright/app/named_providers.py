@@ -1,13 +1,15 @@
 """Providers with a name and credentials of their own, for some tenants or sources."""
 
+from base64 import b32decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
+from urllib.parse import urlsplit
 
 from mailwright.app.provider_test import check_providers
 from mailwright.app.providers import make_route, verify_providers
 from mailwright.app.setting_rules import parse_changes
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
@@ -15,7 +17,7 @@ from mailwright.ops.secret_files import holds_secret
 from mailwright.ops.settings import ProviderName, Settings
 from mailwright.ops.stored import parse_stored, variable_of
 from mailwright.outbox import provider_configurations as stored
-from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders
+from mailwright.outbox.provider_configurations import ProviderChange, ProviderConfiguration, StoredProviders
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.providers.route import Route
 from mailwright.providers.unusable import unusable_member
@@ -53,6 +55,40 @@ def is_secret(name: str) -> bool:
     return holds_secret(Settings.model_fields[name].annotation)
 
 
+# What says at which server and account a provider of this kind sends. Of a URL, only host, port and user do.
+_ACCOUNT: Final[Mapping[str, str]] = {
+    "smtp": "smtp_url",
+    "ses": "aws_region aws_access_key_id",
+    "sendgrid": "sendgrid_url",
+    "smtpbz": "smtpbz_smtp_url",
+    "mailgun": "mailgun_domain mailgun_url",
+    "brevo": "brevo_smtp_url",
+}
+
+
+def account_of(kind: str, settings: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return what identifies the server and account, without passwords and tokens, which can change at any time."""
+    return tuple(_identity(name, settings.get(name)) for name in _ACCOUNT.get(kind, "").split())
+
+
+def _identity(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    if name.endswith("_url"):
+        url = urlsplit(text)
+        return f"{url.username or ''}@{url.hostname}:{url.port or url.scheme}"
+    return aws_account(text) if name == "aws_access_key_id" else text
+
+
+def aws_account(key_id: str) -> str:
+    """Return the AWS account of an access key. Its ID contains the account, so that a rotated key has the same."""
+    try:
+        number = int.from_bytes(b32decode(key_id[4:])[:6])
+    except ValueError:
+        return key_id
+    return str((number & 0x7FFFFFFFFF80) >> 7)
+
+
 # The settings of the installation that no other provider may use by accident, above all credentials.
 _OWN: Final = {
     name: Settings.model_fields[name].default
@@ -73,6 +109,7 @@ class NamedProvider:
     kind: str
     settings: Settings = field(repr=False)
     problem: str | None = None
+    account: int = 0  # See `ProviderConfiguration.account`.
 
     def make_route(self, clock: Clock) -> Route:
         if self.problem is not None:
@@ -109,11 +146,11 @@ NO_PROVIDERS: Final = NamedProviders()
 
 def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedProvider:
     if found.problem is not None:
-        return NamedProvider(found.name, found.kind, settings, found.problem)
+        return NamedProvider(found.name, found.kind, settings, found.problem, found.account)
     values, problems = parse_stored(found.settings)
     own = settings.model_copy(update=_OWN | values | {"provider": found.kind})
     problems += _find_problems(own)
-    return NamedProvider(found.name, found.kind, own, "; ".join(problems) or None)
+    return NamedProvider(found.name, found.kind, own, "; ".join(problems) or None, found.account)
 
 
 def _find_problems(own: Settings) -> list[str]:
@@ -148,16 +185,20 @@ class ProviderService:
         texts = self.verified(kind, given)
         return await stored.create_configuration(self._database, self._clock, name, kind, texts, actor=actor)
 
-    async def edit(self, name: str, given: Mapping[str, str | None], *, actor: str) -> ProviderConfiguration:
-        """Change the given settings and keep the others. None removes one."""
-        found = await self.find(name)
-        fields = {_field(found.kind, each): text for each, text in given.items()}
-        kept = {each: text for each, text in found.settings.items() if each not in fields}
-        texts = self.verified(found.kind, kept | {each: text for each, text in fields.items() if text is not None})
-        changed = [each for each in fields if texts.get(each) != found.settings.get(each)]
-        if not changed:
-            return found
-        return await stored.edit_configuration(self._database, self._clock, name, texts, changed=changed, actor=actor)
+    async def edit(
+        self, name: str, given: Mapping[str, str | None], *, actor: str, seen_at: Instant | None = None
+    ) -> ProviderConfiguration:
+        """Change the given settings and keep the others. None removes one. `seen_at`: see `edit_configuration`."""
+
+        def change(found: ProviderConfiguration) -> ProviderChange:
+            fields = {_field(found.kind, each): text for each, text in given.items()}
+            kept = {each: text for each, text in found.settings.items() if each not in fields}
+            texts = self.verified(found.kind, kept | {each: text for each, text in fields.items() if text is not None})
+            is_known = found.problem is None
+            same = is_known and account_of(found.kind, texts) == account_of(found.kind, found.settings)
+            return ProviderChange(texts, keeps_account=same)
+
+        return await stored.edit_configuration(self._database, self._clock, name, change, actor=actor, seen_at=seen_at)
 
     async def delete(self, name: str, *, actor: str) -> None:
         await stored.delete_configuration(self._database, self._clock, name, actor=actor)

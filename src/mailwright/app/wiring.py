@@ -88,6 +88,7 @@ from mailwright.outbox.operations import Operations
 from mailwright.outbox.queue_gauges import QueueGauges
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.outbox.sending_hold import HoldWatch
+from mailwright.outbox.settle import ProviderAccount
 from mailwright.outbox.workers import WorkerRegistry
 from mailwright.outbox.write_probe import WriteProbe
 from mailwright.pipeline.compose import Composer, SenderIdentity
@@ -560,7 +561,9 @@ async def make_worker(
     parts = WorkerParts(
         clock=clock,
         claims=claims,
-        settling=NotificationSettling(database, clock, SmtpRejections(soft)),
+        settling=NotificationSettling(
+            database, clock, SmtpRejections(soft), None if named is None else ProviderAccount(named.name, named.account)
+        ),
         composer=await _make_composer(engine),
         gate=Gate(
             database,

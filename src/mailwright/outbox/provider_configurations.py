@@ -1,9 +1,9 @@
 """Providers with credentials of their own, and the routes that say which tenant and source uses which provider."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 import orjson
 from sqlalchemy import delete, insert, select, update
@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.ids import token
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, ProviderRoutes
 from mailwright.outbox.audit_log import record
@@ -21,6 +22,11 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import provider_configurations, provider_routes, report_sources, tenants
 
 STORE_PROVIDER_ROUTE = statement(__package__, "store_provider_route")
+COUNT_UNFINISHED_OF_PROVIDER = statement(__package__, "count_unfinished_of_provider")
+DETACH_FAILED_FROM_PROVIDER = statement(__package__, "detach_failed_from_provider")
+
+# No name of a provider ends like this: the provider of failed messages that a server has which is no longer used.
+FORMER_SUFFIX: Final = ":former"
 
 
 class ProviderExists(NotPossibleNow):
@@ -35,17 +41,41 @@ class ProviderInUse(NotPossibleNow):
     code = "PROVIDER_IN_USE"
 
 
+class ProviderHasMessages(NotPossibleNow):
+    """The server of this provider may have unfinished messages, which no other server may get."""
+
+    code = "PROVIDER_HAS_MESSAGES"
+
+
+class ProviderChanged(NotPossibleNow):
+    """Somebody has changed this provider in the meantime."""
+
+    code = "PROVIDER_CHANGED"
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderConfiguration:
-    """A stored provider. `settings` are the texts by field of `Settings`."""
+    """A stored provider. `settings` are the texts by field of `Settings`.
+
+    `account` is a random number that changes with the server or the account, and with nothing else.
+    """
 
     name: str
     kind: str
     settings: Mapping[str, str] = field(repr=False)
+    account: int
     created_at: Instant
     updated_at: Instant
     updated_by: str
     problem: str | None = None  # Why the settings cannot be read.
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderChange:
+    """New settings of a provider. `keeps_account`: they lead to the same server and account as before."""
+
+    settings: Mapping[str, str] = field(repr=False)
+    keeps_account: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +130,7 @@ async def load_routes(tx: Transaction) -> ProviderRoutes:
 
 async def find_configuration(database: Database, name: str) -> ProviderConfiguration:
     async with database.read() as tx:
-        return _configuration(database, await _find(tx, name, locks=False))
+        return _configuration(database, await _find(tx, name))
 
 
 async def create_configuration(
@@ -110,7 +140,7 @@ async def create_configuration(
     now = clock.now()
     try:
         async with database.write() as tx:
-            values = {"created_at": now, "updated_at": now, "updated_by": actor}
+            values = {"account": token(), "created_at": now, "updated_at": now, "updated_by": actor}
             text = await _encrypted(database, tx, settings)
             await tx.execute(insert(provider_configurations).values(name=name, kind=kind, settings=text, **values))
             detail = {"kind": kind, "settings": sorted(settings)}
@@ -121,16 +151,36 @@ async def create_configuration(
 
 
 async def edit_configuration(
-    database: Database, clock: Clock, name: str, settings: Mapping[str, str], *, changed: Sequence[str], actor: str
+    database: Database,
+    clock: Clock,
+    name: str,
+    change: Callable[[ProviderConfiguration], ProviderChange],
+    *,
+    actor: str,
+    seen_at: Instant | None = None,
 ) -> ProviderConfiguration:
-    """Replace the settings of a provider. `changed` names those that differ, for the audit log."""
-    now = clock.now()
+    """Change the settings of a provider. `change` gets the stored ones in the transaction, so that none is lost.
+
+    `seen_at`: refuse if somebody has changed the provider since then.
+    """
+    table, now = provider_configurations, clock.now()
     async with database.write() as tx:
-        await _find(tx, name)
-        values = {"settings": await _encrypted(database, tx, settings), "updated_at": now, "updated_by": actor}
-        table = provider_configurations
+        found = _configuration(database, await _find(tx, name, keep="row"))
+        if seen_at is not None and found.updated_at != seen_at:
+            raise ProviderChanged(f"{found.updated_by} has just changed {name}. Reload it and repeat your change.")
+        wanted = change(found)
+        texts = found.settings
+        changed = sorted(each for each in {*texts, *wanted.settings} if texts.get(each) != wanted.settings.get(each))
+        if not changed:
+            return found
+        values: dict[str, Any] = {"settings": await _encrypted(database, tx, wanted.settings)}
+        if not wanted.keeps_account:
+            await _leave_account(tx, name)
+            values["account"] = token()
+        # A later time than before, so that `seen_at` notices each change.
+        values |= {"updated_at": max(now, found.updated_at + 1), "updated_by": actor}
         await tx.execute(update(table).where(table.c.name == name).values(**values))
-        detail = {"settings": sorted(changed)}
+        detail = {"settings": changed}
         await record(tx, now, actor=actor, action="provider.edit", subject=name, tenant_id=None, detail=detail)
     return await find_configuration(database, name)
 
@@ -145,7 +195,28 @@ async def delete_configuration(database: Database, clock: Clock, name: str, *, a
             raise ProviderInUse(f"Routes name the provider {name}. Change or delete these routes first.")
         if await tx.execute(select(report_sources.c.id).where(report_sources.c.provider == name).limit(1)):
             raise ProviderInUse(f"A report source names the provider {name}. Delete the report source first.")
+        await _leave_account(tx, name)
         await record(tx, now, actor=actor, action="provider.delete", subject=name, tenant_id=None)
+
+
+async def _leave_account(tx: Transaction, name: str) -> None:
+    """Refuse while the server of a provider may have unfinished messages: a new one of this name must not get them.
+
+    The caller has locked the provider, so no attempt begins meanwhile. Failed messages come first: one that is retried
+    at the same moment is then either renamed or counted.
+    """
+    await tx.count(DETACH_FAILED_FROM_PROVIDER, provider=name, former=f"{name}{FORMER_SUFFIX}")
+    [row] = await tx.run(COUNT_UNFINISHED_OF_PROVIDER, provider=name)
+    if not (total := row.sending + row.in_doubt + row.waiting):
+        return
+    counts = (
+        f"{row.in_doubt} in doubt, {row.sending} being sent and {row.waiting} waiting to be sent again by this provider"
+    )
+    raise ProviderHasMessages(
+        f"The server of {name} may have {total} unfinished messages, which no other server may get: {counts}. "
+        "Resolve those in doubt (`mailwright message list --status in_doubt`) and wait for the others, or create a "
+        "provider with another name and route to it. A password or token of the same account can be changed now."
+    )
 
 
 async def set_route(
@@ -155,7 +226,7 @@ async def set_route(
     now, stored = clock.now(), source or ALL_SOURCES
     async with database.write() as tx:
         if provider is not None:
-            await _find(tx, provider)
+            await _find(tx, provider, keep="name")
         values = {"tenant_id": tenant_id, "source": stored, "provider": provider or INSTALLATION}
         await tx.run(STORE_PROVIDER_ROUTE, **values, now=now, actor=actor)
         await end_limit_deferrals(tx, tenant_id)
@@ -179,11 +250,12 @@ async def _encrypted(database: Database, tx: Transaction, settings: Mapping[str,
     return await database.secret_box.encrypt(tx, orjson.dumps(dict(settings)).decode())
 
 
-async def _find(tx: Transaction, name: str, *, locks: bool = True) -> Any:
-    """Find a provider. `locks`: keep others from deleting it until the transaction ends."""
-    table = provider_configurations
-    query = select(table).where(table.c.name == name)
-    rows = await tx.execute(query.with_for_update() if locks else query)
+async def _find(tx: Transaction, name: str, keep: Literal["no", "row", "name"] = "no") -> Any:
+    """Find a provider. `keep`: until the transaction ends, nobody changes the row, or nobody deletes it."""
+    query = select(provider_configurations).where(provider_configurations.c.name == name)
+    if keep != "no":
+        query = query.with_for_update(read=keep == "name", key_share=keep == "name")
+    rows = await tx.execute(query)
     if not rows:
         raise _not_found(name)
     return rows[0]
@@ -200,7 +272,7 @@ def _configuration(database: Database, row: Any) -> ProviderConfiguration:
     except SecretKeyInvalid as error:
         problem = str(error)
     dates = row.created_at, row.updated_at, row.updated_by
-    return ProviderConfiguration(row.name, row.kind, settings, *dates, problem=problem)
+    return ProviderConfiguration(row.name, row.kind, settings, row.account, *dates, problem=problem)
 
 
 def _route(row: Any) -> StoredRoute:

@@ -28,6 +28,7 @@ COUNT_ATTEMPTS_TO_DOMAINS = statement(__package__, "count_attempts_to_domains")
 LOCK_NAMES = statement(__package__, "lock_names")
 FIND_SUPPRESSED_COPIES = statement(__package__, "find_suppressed_copies")
 LOCK_TENANTS = statement(__package__, "lock_tenants")
+LOCK_PROVIDER_ACCOUNT = statement(__package__, "lock_provider_account")
 SETTLE = statement(__package__, "settle")
 SETTLE_SENT = statement(__package__, "settle_sent")
 APPEND_EVENTS = statement(__package__, "append_events")
@@ -60,6 +61,7 @@ class BegunAttempts:
     over_domain_limit: frozenset[int] = frozenset()  # Messages whose recipient domain has reached its limit.
     held_lanes: frozenset[int] = frozenset()  # Lanes that were paused, cancelled or closed since the claim.
     reached_caps: Mapping[int, CapReached] = field(default_factory=dict)  # Messages over a frequency cap.
+    is_account_replaced: bool = False  # The provider has another server or account now, so no attempt has begun.
 
 
 class NextAttempt(Protocol):
@@ -83,6 +85,14 @@ class NextAttempt(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderAccount:
+    """The server and account that a worker of a named provider sends with: see `provider_configurations.account`."""
+
+    name: str
+    account: int
+
+
+@dataclass(frozen=True, slots=True)
 class SentProof:
     """A report that identifies the message by its ID, which proves that the provider has the message."""
 
@@ -97,16 +107,24 @@ BounceHandler = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None
 
 
 class Settler:
-    def __init__(self, database: Database, clock: Clock, consequences: BounceHandler | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        consequences: BounceHandler | None = None,
+        account: ProviderAccount | None = None,
+    ) -> None:
+        """Create the settler of a worker. `account`: begin attempts only while the provider still has this one."""
         self._database = database
         self._clock = clock
         self._consequences = consequences
+        self._account = account
 
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         """Write results and begin the next attempts in one commit, the most frequent commit of a busy worker."""
         now = self._clock.now()
         return await self._database.transact(
-            lambda tx: settle_and_begin(tx, outcomes, next_up, now, self._consequences)
+            lambda tx: settle_and_begin(tx, outcomes, next_up, now, self._consequences, account=self._account)
         )
 
 
@@ -116,6 +134,8 @@ async def settle_and_begin(
     next_up: Sequence[NextAttempt],
     now: Instant,
     consequences: BounceHandler | None = None,
+    *,
+    account: ProviderAccount | None = None,
 ) -> BegunAttempts:
     delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
     settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
@@ -131,6 +151,8 @@ async def settle_and_begin(
         await consequences(tx, bounces, now)
     if not next_up:
         return BegunAttempts(frozenset(), frozenset(), now)
+    if account is not None and not await tx.run(LOCK_PROVIDER_ACCOUNT, name=account.name, account=account.account):
+        return BegunAttempts(frozenset(), frozenset(), now, is_account_replaced=True)
     over_limit = await _over_limit(tx, next_up, now) | await _over_lane_limit(tx, next_up, now)
     within_limit = [attempt for attempt in next_up if attempt.claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)

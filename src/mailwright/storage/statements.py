@@ -5,7 +5,8 @@ Four constructs hide the differences between the engines:
 - `rows(:name: column type, …) AS alias` passes a list of rows as a table. A claim of 500 messages is then one statement
   with one parameter. A column of the type `bytea` takes bytes.
 - `for update` locks the selected rows on PostgreSQL and waits for rows that another transaction has locked;
-  `skip locked` skips such rows instead. SQLite has one writer and needs neither.
+  `for share` does so too, but several transactions can have this lock at once; `skip locked` skips locked rows instead.
+  SQLite has one writer and needs none of them.
 - `transaction_lock(number)` waits on PostgreSQL until no other transaction holds the lock of this number.
 
 Only the package that contains an `sql` folder, including its subpackages, runs the statements of that folder. Other
@@ -26,7 +27,7 @@ Dialect = Literal["sqlite", "postgresql"]
 
 _ROWS: Final = re.compile(r"rows\(:(?P<name>\w+):\s*(?P<columns>[^)]*)\)\s+AS\s+(?P<alias>\w+)")
 _SKIP_LOCKED: Final = re.compile(r"\bskip locked\b")
-_FOR_UPDATE: Final = re.compile(r"\bfor update\b")
+_ROW_LOCK: Final = re.compile(r"\bfor (?:update|share)\b")
 _LOCK: Final = re.compile(r"\btransaction_lock\(")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
@@ -124,7 +125,7 @@ def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
     if dialect == "postgresql":
         text, sign = _LOCK.sub("pg_advisory_xact_lock(", _SKIP_LOCKED.sub("FOR UPDATE SKIP LOCKED", text)), "$"
     else:
-        text, sign = _LOCK.sub("abs(", _FOR_UPDATE.sub("", _SKIP_LOCKED.sub("", text))), "?"
+        text, sign = _LOCK.sub("abs(", _ROW_LOCK.sub("", _SKIP_LOCKED.sub("", text))), "?"
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:

@@ -887,6 +887,8 @@ provider_configurations = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("settings", Text, nullable=False),  # The settings by name as JSON, encrypted.
+    # A random number of the server and account. It changes with them, and attempts begin only with the current one.
+    Column("account", BigInteger, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("updated_at", Timestamp, nullable=False),
     Column("updated_by", Text, nullable=False),

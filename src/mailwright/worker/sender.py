@@ -29,6 +29,8 @@ GATHER_MILLISECONDS = 4
 GATHER_UNTIL = 8
 # A message that exceeds a concurrency limit is deferred by this much.
 OVER_LIMIT_PAUSE: Instant = 250
+# A worker whose provider has another server or account now claims nothing for this long. A new worker replaces it soon.
+REPLACED_PAUSE: Instant = 2 * SECOND
 LOCK_EXPIRED = "LOCK_EXPIRED"
 
 
@@ -94,6 +96,9 @@ class Sender:
         if not attempts and not self._queues.has_results():
             return
         begun = await self._settler.commit(attempts)
+        if begun.is_account_replaced:
+            self._settler.leave_to_others(attempts, begun.attempted_at + REPLACED_PAUSE)
+            return
         if begun.reached_caps:
             attempts = await self._settler.apply_caps(attempts, begun, self._settings.lifetimes)
         for ready in attempts:

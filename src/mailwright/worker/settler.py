@@ -143,6 +143,13 @@ class ResultSettler:
         self.give_back(ready.claimed for ready in built)
         self.give_back(message.claimed for message in queues.admitted.clear())
 
+    def leave_to_others(self, attempts: Sequence[ReadyMessage], until: Instant) -> None:
+        """Release everything, and leave these lanes to the worker that replaces this one."""
+        for lane in {ready.claimed.lane for ready in (*attempts, *self._queues.ready)}:
+            self._parts.claims.skip_lane(lane, until)
+        self.give_back(ready.claimed for ready in attempts)
+        self.give_back_unsent()
+
     async def _return_messages(self) -> None:
         queues, gate = self._queues, self._parts.gate
         releases, deferrals = list(queues.releases), list(queues.deferrals)

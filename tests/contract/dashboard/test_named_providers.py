@@ -34,7 +34,12 @@ async def test_administrator_adds_tests_routes_and_deletes(database: Database, c
         assert (await browser.post(HOME, data=given)).headers["location"] == f"{HOME}/acme-smtp"
         page = await browser.get(f"{HOME}/acme-smtp")
         assert sink.url not in page.text
-        kept = await browser.post(f"{HOME}/acme-smtp", data={**token, "MAILWRIGHT_SMTP_CONNECTIONS": "3"})
+        change = {**token, "MAILWRIGHT_SMTP_CONNECTIONS": "3"}
+        stale = await browser.post(f"{HOME}/acme-smtp", data={**change, "seen-at": "1"})
+        assert stale.status_code == 422
+        assert "Reload it" in stale.text
+        [seen_at] = re.findall(r'name="seen-at" value="(\d+)"', stale.text)
+        kept = await browser.post(f"{HOME}/acme-smtp", data={**change, "seen-at": seen_at})
         assert kept.status_code == 303
         stored = (await api.engine.providers.find("acme-smtp")).settings
         assert stored == {"smtp_url": sink.url, "smtp_connections": "3"}

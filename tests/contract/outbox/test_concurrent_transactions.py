@@ -14,6 +14,7 @@ from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
+from mailwright.app.named_providers import ProviderService
 from mailwright.audience import contacts, lists
 from mailwright.audience.contact_events import NewContactEvent, list_latest, store
 from mailwright.audience.erasure import erase
@@ -37,7 +38,8 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEn
 from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.settle import LOCK_UNSENT, settle_and_begin
+from mailwright.outbox.provider_configurations import ProviderConfiguration, ProviderHasMessages
+from mailwright.outbox.settle import LOCK_UNSENT, ProviderAccount, Settler, settle_and_begin
 from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
 from mailwright.sources.campaigns.scheduler import CANCEL_LANE
 from mailwright.storage.database import Database, Transaction
@@ -48,6 +50,7 @@ from mailwright.storage.tables import (
     counters,
     images,
     installation,
+    provider_configurations,
     suppressions,
     webhook_deliveries,
     webhook_endpoints,
@@ -71,6 +74,7 @@ from tests.builders import (
     an_in_doubt_handler,
     claims_of,
     deliveries_of,
+    settings_for,
     status_of,
     suppress,
 )
@@ -111,6 +115,39 @@ async def test_message_claimed_during_a_cancel_stays_with_its_worker(database: D
     assert len(await cancelling) == 1
     rows = sorted((row.status, row.locked_by) for row in await deliveries_of(database))
     assert rows == [("CANCELLED", None), ("PENDING", "worker-1")]
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_server_is_not_replaced_while_an_attempt_begins(database: Database, clock: ManualClock) -> None:
+    service, found = await _a_provider(database, clock)
+    await an_acceptor(database, clock).accept([a_message()])
+    [held] = await claims_of(database, clock).claim(1)
+    account = ProviderAccount(found.name, found.account)
+    async with asyncio.timeout(LONGEST_SECONDS), database.write() as beginning:
+        await settle_and_begin(beginning, [], [Attempt(held, found.name)], clock.now(), account=account)
+        editing = asyncio.create_task(service.edit(found.name, {"smtp_url": "smtp://127.0.0.2"}, actor="ada"))
+        await _somebody_waits(beginning)
+    with pytest.raises(ProviderHasMessages, match="1 being sent"):
+        await editing
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_attempt_waits_for_an_edit_and_then_does_not_begin(database: Database, clock: ManualClock) -> None:
+    _, found = await _a_provider(database, clock)
+    await an_acceptor(database, clock).accept([a_message()])
+    [held] = await claims_of(database, clock).claim(1)
+    account = ProviderAccount(found.name, found.account)
+    async with asyncio.timeout(LONGEST_SECONDS), database.write() as editing:
+        await editing.execute(update(provider_configurations).values(account=found.account + 1))
+        settler = Settler(database, clock, account=account)
+        beginning = asyncio.create_task(settler.exchange([], [Attempt(held, found.name)]))
+        await _somebody_waits(editing)
+    assert (await beginning).is_account_replaced
+
+
+async def _a_provider(database: Database, clock: ManualClock) -> tuple[ProviderService, ProviderConfiguration]:
+    service = ProviderService(settings_for("sqlite:///unused.db"), database, clock)
+    return service, await service.create("acme-smtp", "smtp", {"smtp_url": "smtp://127.0.0.1"}, actor="ada")
 
 
 async def test_deadlocked_transactions_both_finish(database: Database, clock: ManualClock) -> None:

@@ -19,7 +19,13 @@ from mailwright.domain.states import Priority, Status
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.explain import explain
-from mailwright.outbox.provider_configurations import ProviderExists, ProviderInUse, edit_configuration
+from mailwright.outbox.provider_configurations import (
+    ProviderChange,
+    ProviderConfiguration,
+    ProviderExists,
+    ProviderInUse,
+    edit_configuration,
+)
 from mailwright.storage.tables import provider_configurations
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, a_message, a_tenant, settings_for, statuses
 from tests.conftest import DatabaseAddress
@@ -156,13 +162,27 @@ async def test_stored_bad_webhook_secret_stops_no_other_tenant(installed: Instal
     async with installed.open() as opened:
         for kind, given, _ in WEBHOOK_SECRETS:
             await opened.providers.create(f"their-{kind}", kind, given, actor="ada")
-            bad = dict((await opened.providers.find(f"their-{kind}")).settings)
-            bad |= {field: "bad!" for field in fields_of(kind) if "webhook" in field}
-            clock, name = opened.clock, f"their-{kind}"
-            await edit_configuration(opened.database, clock, name, bad, changed=["secret"], actor="ada")
+            broken = {field: "bad!" for field in fields_of(kind) if "webhook" in field}
+
+            def spoil(found: ProviderConfiguration, broken: dict[str, str] = broken) -> ProviderChange:
+                return ProviderChange({**found.settings, **broken}, keeps_account=True)
+
+            await edit_configuration(opened.database, opened.clock, f"their-{kind}", spoil, actor="ada")
     await installed.accept(a_message())
     await installed.drain()
     assert len(installed.recipients(installed.own)) == 1
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_worker_with_replaced_server_sends_nothing(installed: Installation) -> None:
+    async with SmtpSink() as new, installed.open() as opened, asyncio.timeout(60):
+        outdated = await make_workers(opened)
+        await opened.providers.edit("acme-smtp", {"smtp_url": new.url}, actor="ada")
+        await installed.accept(a_message(to="a@example.com", tenant_id=installed.tenant_id))
+        await outdated.run(drain=True)
+        assert not installed.acme.messages
+        await installed.drain()
+        assert installed.recipients(new) == {"a@example.com"}
 
 
 async def test_dry_run_uses_no_named_provider(installed: Installation) -> None:

@@ -36,7 +36,8 @@ class NotificationSettling(Settler):
         now = self._clock.now()
 
         async def settle(tx: Runner) -> BegunAttempts:
-            begun = await settle_and_begin(tx, outcomes, next_up, now, self._consequences)
+            account = self._account
+            begun = await settle_and_begin(tx, outcomes, next_up, now, self._consequences, account=account)
             await _record_retries(tx, ours, now)
             return begun
 

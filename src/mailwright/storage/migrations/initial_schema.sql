@@ -670,6 +670,7 @@ CREATE TABLE provider_configurations (
   name TEXT NOT NULL,
   kind TEXT NOT NULL,
   settings TEXT NOT NULL,
+  account BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
   updated_by TEXT NOT NULL,

@@ -119,7 +119,9 @@ async def show_provider(providerName: str, engine: EngineDep, _administrator: Ad
 @router.patch(
     "/{providerName}",
     openapi_extra={**describe_body(ProviderChangeRequest), **ADMINISTRATORS_ONLY},
-    responses=describe_responses({HTTPStatus.OK: NamedProviderResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
+    responses=describe_responses(
+        {HTTPStatus.OK: NamedProviderResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
+    ),
 )
 async def edit_provider(
     providerName: str,  # noqa: N803

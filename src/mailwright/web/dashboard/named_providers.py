@@ -9,13 +9,14 @@ from starlette.responses import Response
 from mailwright.app.named_providers import KINDS, fields_of, is_secret, named_provider, required_fields
 from mailwright.app.provider_test import advice_for
 from mailwright.app.wiring import Engine
+from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, parse_source
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import variable_of
 from mailwright.outbox import tenants
-from mailwright.outbox.provider_configurations import ProviderConfiguration
+from mailwright.outbox.provider_configurations import ProviderChanged, ProviderConfiguration, ProviderHasMessages
 from mailwright.outbox.workers import presence_by_provider
 from mailwright.schemas.providers import named_provider_response
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -112,8 +113,10 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, name: str
         elif form[f"remove-{variable_of(each)}"]:
             given[variable_of(each)] = None
     try:
-        await engine.providers.edit(name, given, actor=visitor.actor)
-    except InvalidInput as error:
+        await engine.providers.edit(name, given, actor=visitor.actor, seen_at=_seen_at(form))
+    except ProviderChanged as error:
+        return await _one_page(request, engine, visitor, await engine.providers.find(name), error=error)
+    except (InvalidInput, ProviderHasMessages) as error:
         return await _one_page(request, engine, visitor, found, form, error)
     engine.settings_saved.set()
     return redirect(request, f"{HOME}/{name}", "Provider saved. Workers use it within seconds.")
@@ -198,6 +201,12 @@ def _inputs(kind: str, stored: Any) -> list[dict[str, Any]]:
         }
         for name in fields_of(kind)
     ]
+
+
+def _seen_at(form: Fields) -> Instant:
+    """Return when the settings that the form showed were changed; 0 if the form does not say so."""
+    text = form["seen-at"]
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
 
 def _known(kind: str) -> str:
