@@ -123,6 +123,7 @@ class NamedProviders:
 
     by_name: Mapping[str, NamedProvider] = field(default_factory=dict)
     routes: ProviderRoutes = field(default_factory=ProviderRoutes)
+    changed_at: Instant = 0
 
     @property
     def used(self) -> tuple[NamedProvider, ...]:
@@ -138,7 +139,7 @@ class NamedProviders:
         rules = found.rules
         for name in rules.providers - made.keys():  # Another process has just deleted it.
             made[name] = NamedProvider(name, "", settings, f"there is no provider {name}")
-        return cls(made, rules)
+        return cls(made, rules, found.changed_at)
 
 
 NO_PROVIDERS: Final = NamedProviders()

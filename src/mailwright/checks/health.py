@@ -13,14 +13,17 @@ from typing import Final
 from sqlalchemy import func, select
 
 from mailwright.app.findings import Finding, Verdict, ok
+from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import providers_of
 from mailwright.app.sending import list_running_campaigns
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
+from mailwright.checks.providers import find_provider_problems
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_text
 from mailwright.domain.sizes import size_text
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
+from mailwright.outbox.quotas import ProviderQuota, load_quotas
 from mailwright.outbox.recorded_facts import find_backup, growth_per_day, load_sizes
 from mailwright.outbox.retention_rules import list_rules
 from mailwright.outbox.sender_domains import list_domains
@@ -73,6 +76,7 @@ class HealthFacts:
     quarantined: int  # messages that wait for a decision after a restore
     settings_problems: tuple[str, ...]  # stored settings that cannot be used
     outdated_workers: tuple[str, ...]  # workers that still use earlier stored settings
+    named: NamedProviders
 
 
 async def check_health(settings: Settings, database: Database, clock: Clock) -> list[Finding]:
@@ -87,6 +91,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_delivery(settings),
         *_hold(facts),
         *_workers(facts, now),
+        *find_provider_problems(facts.named, facts.workers, await _quotas(database), now),
         *_disk(facts, now),
         *_clocks(facts.workers),
         *_certificate(settings, facts, now),
@@ -100,6 +105,10 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
     ]
     order = list(Verdict)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
+
+
+async def _quotas(database: Database) -> dict[str, ProviderQuota]:
+    return {each.provider: each for each in await load_quotas(database)}
 
 
 async def load_facts(settings: Settings, database: Database, now: Instant) -> HealthFacts:
@@ -128,11 +137,13 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         quarantined=await count_quarantined(database),
         settings_problems=effective.problems,
         outdated_workers=_outdated(effective, workers, now),
+        named=effective.named,
     )
 
 
 def _outdated(effective: EffectiveSettings, workers: Sequence[WorkerPresence], now: Instant) -> tuple[str, ...]:
     changed_at = max((each.updated_at for each in effective.stored.values()), default=0)
+    changed_at = max(changed_at, effective.named.changed_at)
     if now - changed_at < SETTINGS_GRACE:
         return ()
     running = [each for each in workers if not each.is_silent(now)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from mailwright.app.databases import open_database
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.inbound import open_bounce_mailbox
+from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.providers import make_route
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.stored_settings import load_effective
@@ -17,6 +18,7 @@ from mailwright.checks.health import check_health
 from mailwright.checks.images import check_images
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.checks.oidc import check_oidc
+from mailwright.checks.providers import check_connections
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
 from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
@@ -39,7 +41,7 @@ IMAP_SECONDS = 30.0
 async def check(settings: Settings) -> AsyncIterator[Finding]:
     """Run all checks and yield their results one by one."""
     clock = SystemClock()
-    settings, unusable = await _with_stored(settings)
+    settings, unusable, named = await _with_stored(settings)
     for each in unusable:
         yield problem("settings", each, "restore the key file, or enter the value again; until then, nothing is sent")
     for finding in _settings(settings):
@@ -51,6 +53,8 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     if settings.redis_url is not None:
         yield await _valkey(settings.redis_url)
     async for finding in _providers(settings, clock):
+        yield finding
+    async for finding in check_connections(named, clock):
         yield finding
     async for finding in _bounce_mailbox(settings, clock):
         yield finding
@@ -64,19 +68,19 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
 
 
-async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """Add the settings of the database, and return the problems with them. Another check reports the database."""
+async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...], NamedProviders]:
+    """Add the settings and providers of the database, and the problems with them. Another check reports the database."""
     try:
         database = open_database(settings)
     except MailwrightError:
-        return settings, ()
+        return settings, (), NO_PROVIDERS
     try:
         if _is_missing(database) or await known_revision(database) != newest_revision():
-            return settings, ()
+            return settings, (), NO_PROVIDERS
         effective = await load_effective(settings, database)
-        return effective.settings, effective.problems
+        return effective.settings, effective.problems, effective.named
     except MailwrightError:
-        return settings, ()
+        return settings, (), NO_PROVIDERS
     finally:
         await database.close()
 

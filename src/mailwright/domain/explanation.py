@@ -74,6 +74,8 @@ class Remedy(StrEnum):
     PROVIDER_RESPONSE = "provider_response"
     PROVIDER_RECOVERY = "provider_recovery"
     RESTORE_PROVIDER = "restore_provider"
+    ROUTE_TO_PROVIDER = "route_to_provider"  # the tenant has another provider now: restore its route
+    FORMER_SERVER = "former_server"  # the server that may have it is no longer used: only a cancellation ends the wait
     MORE_QUOTA = "more_quota"
     HIGHER_PROVIDER_RATE = "higher_provider_rate"
     CHANGE_LIMIT = "change_limit"
@@ -146,7 +148,8 @@ class MessageExplanation(Explanation):
     is_suppressed: bool = False  # the recipient gets no messages at all
     bounce: str | None = None  # the report after the send: hard_bounce, soft_bounce, bounce or complaint
     occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
-    provider: str | None = None
+    provider: str | None = None  # which has it or sent it, or will send it
+    route_to: str | None = None  # what the tenant's route must name so that the message can be sent
     provider_error: str | None = None
     worker: str | None = None
     error_code: str | None = None

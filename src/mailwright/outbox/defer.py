@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral
+from mailwright.domain.states import Priority
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import lane_deferrals
@@ -14,6 +16,7 @@ from mailwright.storage.tables import lane_deferrals
 DEFER = statement(__package__, "defer")
 DEFER_LANE = statement(__package__, "defer_lane")
 END_CAP_DEFERRALS = statement(__package__, "end_cap_deferrals")
+END_PROVIDER_DEFERRALS = statement(__package__, "end_provider_deferrals")
 
 
 async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
@@ -49,6 +52,13 @@ async def end_deferrals_for(tx: Transaction, reason: str) -> None:
 async def end_cap_deferrals(tx: Transaction, first_lane: int, last_lane: int) -> None:
     """Let workers decide again about the messages that a frequency cap defers, because the cap may have changed."""
     await tx.run(END_CAP_DEFERRALS, first_lane=first_lane, last_lane=last_lane)
+
+
+async def end_provider_deferrals(tx: Transaction, tenant_id: int, now: Instant) -> None:
+    """Let workers decide again about a tenant's messages that wait for a provider, because its route has changed."""
+    for priority in Priority:
+        first, after = (lane_number(priority, each) for each in (tenant_id, tenant_id + 1))
+        await tx.count(END_PROVIDER_DEFERRALS, first_lane=first, last_lane=after - 1, now=now)
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:

@@ -41,12 +41,12 @@ from mailwright.domain.permits import (
     DeferReason,
     split_defer_reason,
 )
-from mailwright.domain.provider_routes import NO_ROUTES, ProviderRoutes
+from mailwright.domain.provider_routes import INSTALLATION, NO_ROUTES, ProviderRoutes
 from mailwright.domain.retry import POLICIES, STANDARD
 from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
 from mailwright.outbox.frequency import RECENT_BULK_SENDS
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
-from mailwright.outbox.provider_configurations import load_routes
+from mailwright.outbox.provider_configurations import FORMER_SUFFIX, load_names, load_routes
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of, present_for
 from mailwright.storage.database import Database, Transaction
@@ -91,10 +91,22 @@ class MessageFacts:
     hold: SendingHold | None = None
     routes: ProviderRoutes = NO_ROUTES
     recent_sends: tuple[Instant, ...] = ()  # the bulk messages that a frequency cap counts
+    named: frozenset[str] = frozenset()  # the names of all named providers
 
     @property
     def is_expired(self) -> bool:
         return self.message.expires_at is not None and self.message.expires_at <= self.now
+
+    @property
+    def routed_to(self) -> str | None:
+        """The named provider that the tenant's route chooses; None for the provider of the installation."""
+        return self.routes.provider_of(self.message.tenant_id, self.message.source)
+
+    @property
+    def only_provider(self) -> str | None:
+        """The only provider that may send the message, because it may already have it."""
+        is_bound = self.message.resends > 0 or self.message.in_doubt_since is not None
+        return self.message.provider if is_bound else None
 
     @property
     def is_still_wanted(self) -> bool:
@@ -112,7 +124,9 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
             raise NotFound
         ahead, hold = await _ahead(tx, rows[0], now), await load_hold(tx)
         sends, routes = await _recent_sends(tx, rows[0], now), await load_routes(tx)
-    return explanation(MessageFacts(rows[0], now, await list_present(database, now), ahead, hold, routes, sends))
+        named = await load_names(tx)
+    present = await list_present(database, now)
+    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named))
 
 
 async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
@@ -305,7 +319,21 @@ def _provider_deferred(state: ExplanationState) -> Callable[[MessageFacts], Mess
         reason=facts.message.error_code,
         until=facts.message.claimable_at,
         remedy=Remedy.PROVIDER_RECOVERY,
+        provider=facts.message.provider,
     )
+
+
+def _provider_missing(facts: MessageFacts) -> MessageExplanation:
+    """Explain a message that only one provider may send, which the tenant's route does not name any more."""
+    provider = facts.only_provider or ""
+    details: dict[str, Any] = {"remedy": Remedy.RESTORE_PROVIDER}
+    if provider.endswith(FORMER_SUFFIX):
+        details = {"remedy": Remedy.FORMER_SERVER, "provider": provider.removesuffix(FORMER_SUFFIX)}
+    elif provider in facts.named:
+        details = {"remedy": Remedy.ROUTE_TO_PROVIDER, "route_to": provider}
+    elif facts.routed_to is not None:
+        details = {"remedy": Remedy.ROUTE_TO_PROVIDER, "route_to": INSTALLATION}
+    return _deferred(facts, ExplanationState.PROVIDER_MISSING, **details)
 
 
 def _domain_limit(facts: MessageFacts) -> MessageExplanation:
@@ -347,9 +375,7 @@ def _retrying(facts: MessageFacts) -> MessageExplanation:
 _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     DeferReason.PROVIDER_UNAVAILABLE: _provider_deferred(ExplanationState.PROVIDER_UNAVAILABLE),
     DeferReason.PROVIDER_THROTTLED: _provider_deferred(ExplanationState.THROTTLED),
-    DeferReason.PROVIDER_MISSING: lambda facts: _deferred(
-        facts, ExplanationState.PROVIDER_MISSING, remedy=Remedy.RESTORE_PROVIDER
-    ),
+    DeferReason.PROVIDER_MISSING: _provider_missing,
     DeferReason.DOMAIN_RATE: _domain_limit,
     DeferReason.DOMAIN_CONCURRENCY: _domain_limit,
     DeferReason.ONE_AT_A_TIME: lambda facts: _deferred(facts, ExplanationState.IN_LINE, remedy=Remedy.WAIT),
@@ -385,6 +411,8 @@ def _due(facts: MessageFacts) -> MessageExplanation:
     if not facts.workers:
         return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
     providers = _possible_providers(facts)
+    if not providers and facts.only_provider is None:
+        return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
     if (outage := outage_of(providers, facts.now)) is not None:
         return _provider_unavailable(facts, providers, outage)
     if message.locked_by is not None:
@@ -486,9 +514,18 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
 def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
     """Return the providers of the message's route. If one may already have the message, return only that one."""
     message = facts.message
-    if (message.resends == 0 and message.in_doubt_since is None) or message.provider is None:
+    if facts.only_provider is None:
         return present_for(facts.workers, facts.routes, message.tenant_id, message.source)
-    return [presence for presence in facts.workers if presence.provider == message.provider]
+    return [presence for presence in facts.workers if presence.provider == facts.only_provider]
+
+
+def _provider(facts: MessageFacts) -> str | None:
+    """Return the provider that has the message, sent it or will send it. None if the route is yet to choose it."""
+    tried = facts.message.provider
+    if facts.message.status not in CLAIMABLE or facts.only_provider is not None:
+        return tried
+    # After a change of the route, the provider of the last attempt is not the one of the next attempt.
+    return facts.routed_to or (None if tried in facts.named else tried)
 
 
 def _provider_unavailable(facts: MessageFacts, providers: list[WorkerPresence], outage: Deferral) -> MessageExplanation:
@@ -520,7 +557,7 @@ def _explain(
     message = facts.message
     code, detail = split_defer_reason(reason)
     values: dict[str, Any] = {
-        "provider": message.provider,
+        "provider": _provider(facts),
         "worker": message.locked_by,
         "error_code": message.error_code,
         "error_reason": message.error_reason,

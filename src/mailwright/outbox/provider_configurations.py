@@ -15,6 +15,7 @@ from mailwright.domain.ids import token
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, ProviderRoutes
 from mailwright.outbox.audit_log import record
+from mailwright.outbox.defer import end_provider_deferrals
 from mailwright.outbox.tenants import end_limit_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.secret_box import SecretKeyInvalid
@@ -99,6 +100,10 @@ class StoredProviders:
     version: str = ""
 
     @property
+    def changed_at(self) -> Instant:
+        return max((each.updated_at for each in (*self.configurations, *self.routes)), default=0)
+
+    @property
     def rules(self) -> ProviderRoutes:
         return ProviderRoutes({(route.tenant_id, route.source): route.provider for route in self.routes})
 
@@ -126,6 +131,10 @@ async def load_providers(database: Database) -> StoredProviders:
 async def load_routes(tx: Transaction) -> ProviderRoutes:
     rows = await tx.execute(select(provider_routes))
     return ProviderRoutes({(row.tenant_id, _source(row)): _provider(row) for row in rows})
+
+
+async def load_names(tx: Transaction) -> frozenset[str]:
+    return frozenset(row.name for row in await tx.execute(select(provider_configurations.c.name)))
 
 
 async def find_configuration(database: Database, name: str) -> ProviderConfiguration:
@@ -230,6 +239,7 @@ async def set_route(
         values = {"tenant_id": tenant_id, "source": stored, "provider": provider or INSTALLATION}
         await tx.run(STORE_PROVIDER_ROUTE, **values, now=now, actor=actor)
         await end_limit_deferrals(tx, tenant_id)
+        await end_provider_deferrals(tx, tenant_id, now)
         detail = {"source": stored, "provider": provider or INSTALLATION}
         entry = {"actor": actor, "action": "provider_route.set", "subject": stored}
         await record(tx, now, **entry, tenant_id=tenant_id, detail=detail)
@@ -242,6 +252,7 @@ async def delete_route(database: Database, clock: Clock, tenant_id: int, source:
         if not await tx.execute(delete(table).where(wanted).returning(table.c.source)):
             raise NotFound("The tenant has no route for this source.", field="source")
         await end_limit_deferrals(tx, tenant_id)
+        await end_provider_deferrals(tx, tenant_id, now)
         entry = {"actor": actor, "action": "provider_route.delete", "subject": stored}
         await record(tx, now, **entry, tenant_id=tenant_id, detail={"source": stored})
 

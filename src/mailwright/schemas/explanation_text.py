@@ -262,6 +262,13 @@ def _provider_deferral(times: _Times, message: MessageExplanation, problem: str)
 
 
 def _provider_missing(times: _Times, message: MessageExplanation) -> str:
+    if message.remedy is Remedy.FORMER_SERVER:
+        return f"A former server of {message.provider} may already have it, so no other server may send it."
+    if message.route_to is not None:
+        return (
+            f"Provider {message.provider} may already have it, so no other provider may send it, and the route of tenant "
+            f"{message.tenant} names another one. Mailwright checks this again at {times.at(message.until)}."
+        )
     return (
         f"Provider {message.provider} may already have it, so no other provider may send it, and no worker uses "
         f"{message.provider} any more. Mailwright checks this again at {times.at(message.until)}."
@@ -388,7 +395,11 @@ _MESSAGE_SENTENCES: Final[Mapping[ExplanationState, _MessageSentence]] = {
     ExplanationState.EXPIRED: lambda times, message: (
         f"Expired at {times.at(message.occurred_at)}. A worker will mark it as failed."
     ),
-    ExplanationState.NO_WORKER: lambda times, message: "Due, but no worker is running.",
+    ExplanationState.NO_WORKER: lambda times, message: (
+        f"Due, but no worker with the provider {message.provider} is running."
+        if message.provider
+        else "Due, but no worker is running."
+    ),
     ExplanationState.SUSPECT: _suspect,
     ExplanationState.IN_LINE: _queued,
 }
@@ -611,7 +622,18 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CANCEL: "It cannot be sent earlier. You can cancel it.",
     Remedy.PROVIDER_RESPONSE: "Wait for the provider's response.",
     Remedy.PROVIDER_RECOVERY: "The provider must accept email again. Check its status.",
-    Remedy.RESTORE_PROVIDER: "Add the provider to MAILWRIGHT_ROUTE again, or cancel the messages that wait for it.",
+    Remedy.RESTORE_PROVIDER: (
+        "Route the tenant to the provider again, or add it to MAILWRIGHT_ROUTE if it is one of the installation, or "
+        "cancel the messages that wait for it."
+    ),
+    Remedy.ROUTE_TO_PROVIDER: (
+        "Route the tenant to the provider again with `mailwright provider route {route_to} --tenant {tenant}` until it is "
+        "sent, or cancel it."
+    ),
+    Remedy.FORMER_SERVER: (
+        "Look for it in the log of the former server, or ask the recipient. Then cancel it, and send a new message if it "
+        "did not arrive."
+    ),
     Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
     Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
     Remedy.CHANGE_FREQUENCY_CAP: (
@@ -664,7 +686,10 @@ def remedy_text(explanation: Explanation) -> str | None:
     if remedy is Remedy.CHANGE_LIMIT:
         return _change_limit(explanation)
     return _REMEDIES[remedy].format(
-        recipient=getattr(explanation, "recipient", None), campaign_ahead=getattr(explanation, "campaign_ahead", None)
+        recipient=getattr(explanation, "recipient", None),
+        campaign_ahead=getattr(explanation, "campaign_ahead", None),
+        route_to=getattr(explanation, "route_to", None),
+        tenant=getattr(explanation, "tenant", None),
     )
 
 

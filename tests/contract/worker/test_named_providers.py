@@ -10,10 +10,11 @@ from sqlalchemy import update
 
 from mailwright.app.named_providers import fields_of
 from mailwright.app.wiring import make_workers, open_engine
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.explanation import ExplanationState
 from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.permits import DeferReason
 from mailwright.domain.provider_routes import ClaimScope, ProviderRoutes
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox.audit_log import list_entries
@@ -26,7 +27,8 @@ from mailwright.outbox.provider_configurations import (
     ProviderInUse,
     edit_configuration,
 )
-from mailwright.storage.tables import provider_configurations
+from mailwright.schemas.explanation_text import message_text
+from mailwright.storage.tables import deliveries, provider_configurations
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, a_message, a_tenant, settings_for, statuses
 from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink
@@ -183,6 +185,39 @@ async def test_worker_with_replaced_server_sends_nothing(installed: Installation
         assert not installed.acme.messages
         await installed.drain()
         assert installed.recipients(new) == {"a@example.com"}
+
+
+async def test_changed_route_is_explained_and_used_at_once(installed: Installation) -> None:
+    [outbox_id] = await installed.accept(a_message(tenant_id=installed.tenant_id))
+    later = installed.clock.now() + HOUR
+    waits = {"defer_reason": DeferReason.PROVIDER_UNAVAILABLE, "claimable_at": later, "next_attempt_at": later}
+    async with installed.open() as opened:
+        async with opened.database.write() as tx:
+            await tx.execute(update(deliveries).values(provider="acme-smtp", **waits))
+        await opened.providers.set_route(installed.tenant_id, None, None, actor="ada")
+        found = await explain(opened.database, opened.clock, outbox_id, tenant_id=installed.tenant_id)
+        assert (found.state, found.provider) == (ExplanationState.NO_WORKER, None)
+    await installed.drain()
+    assert len(installed.own.messages) == 1
+
+
+@pytest.mark.promise("route-doubt-stays")
+async def test_message_in_doubt_waits_for_its_route_to_return(installed: Installation) -> None:
+    [outbox_id] = await installed.accept(a_message(tenant_id=installed.tenant_id))
+    async with installed.open() as opened:
+        async with opened.database.write() as tx:
+            await tx.execute(update(deliveries).values(provider="acme-smtp", resends=1, status=Status.RETRY_SCHEDULED))
+        await opened.providers.set_route(installed.tenant_id, None, None, actor="ada")
+    await installed.drain()
+    async with installed.open() as opened:
+        found = await explain(opened.database, opened.clock, outbox_id, tenant_id=installed.tenant_id)
+        assert (found.state, found.provider) == (ExplanationState.PROVIDER_MISSING, "acme-smtp")
+        assert "mailwright provider route acme-smtp --tenant acme" in (message_text(found).what_would_change or "")
+        await opened.providers.delete_route(installed.tenant_id, None, actor="ada")
+        await opened.providers.set_route(installed.tenant_id, None, "acme-smtp", actor="ada")
+    await installed.drain()
+    assert not installed.own.messages
+    assert len(installed.acme.messages) == 1
 
 
 async def test_dry_run_uses_no_named_provider(installed: Installation) -> None:

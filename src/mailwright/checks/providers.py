@@ -1,0 +1,74 @@
+"""Check the providers of tenants: their settings, workers, availability and quota, and the connection to them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.named_providers import NamedProvider, NamedProviders
+from mailwright.app.provider_test import advice_for, check_providers
+from mailwright.domain.clock import SECOND, Clock, Instant, utc_text
+from mailwright.outbox.quotas import STALE_AFTER, ProviderQuota
+from mailwright.outbox.workers import WorkerPresence
+
+# Workers use a changed provider within two seconds and report every five seconds.
+PROVIDER_GRACE: Instant = 15 * SECOND
+
+
+def find_provider_problems(
+    named: NamedProviders, workers: Sequence[WorkerPresence], quotas: Mapping[str, ProviderQuota], now: Instant
+) -> Iterator[Finding]:
+    """Report each provider that a route names, as the database knows it."""
+    running = [each for each in workers if not each.is_silent(now)]
+    for each in named.used:
+        seen = [presence for presence in running if presence.provider == each.name]
+        is_new = now - named.changed_at < PROVIDER_GRACE
+        # If no worker runs at all, another finding says so.
+        if not seen and each.problem is None and (is_new or not running):
+            continue
+        yield _state(each, seen) or _quota(each, quotas.get(each.name)) or ok(_name(each), f"{each.kind}, in use")
+
+
+def _state(each: NamedProvider, seen: Sequence[WorkerPresence]) -> Finding | None:
+    waits = "the messages of its tenants wait"
+    if each.problem is not None:
+        advice = f"correct it with `mailwright provider edit {each.name}`, or route its tenants to another provider"
+        return problem(_name(each), f"cannot be used, so {waits}: {each.problem}", advice)
+    if not seen:
+        advice = "restart the workers that still use earlier settings, or start one with `mailwright worker`"
+        return problem(_name(each), f"no running worker uses it, so {waits}", advice)
+    if not all(presence.is_unavailable for presence in seen):
+        return None
+    first = min(seen, key=lambda presence: presence.unavailable_until or 0)
+    advice = f"run `mailwright provider test {each.name}`; correct its settings, or wait until it recovers"
+    why = (first.unavailable_reason or "no response").rstrip(".")
+    return problem(_name(each), f"is not used until {utc_text(first.unavailable_until or 0)}: {why}", advice)
+
+
+def _quota(each: NamedProvider, quota: ProviderQuota | None) -> Finding | None:
+    if quota is None:
+        return None
+    if quota.failed_syncs >= STALE_AFTER:
+        advice = f"run `mailwright provider test {each.name}` and check the permissions of its credentials"
+        return warning(_name(each), f"its quota is unknown since {utc_text(quota.synced_at)}: {quota.failure}", advice)
+    if quota.remaining is not None and quota.remaining <= quota.sent_since:
+        advice = "get more quota from the provider, or wait until it is renewed"
+        return warning(_name(each), f"its quota is used up: {quota.detail or 'no message is left'}", advice)
+    return None
+
+
+async def check_connections(named: NamedProviders, clock: Clock) -> AsyncIterator[Finding]:
+    """Connect and sign in to every named provider at the same time. One that nobody uses is only a warning."""
+    usable = [each for each in named.by_name.values() if each.problem is None]
+    checks = await asyncio.gather(*(check_providers(each.settings, clock) for each in usable))
+    for each, (check, *_) in zip(usable, checks, strict=True):
+        if check.is_ok:
+            yield ok(_name(each), check.summary)
+            continue
+        is_used = each.name in named.routes.providers
+        verdict = Verdict.PROBLEM if is_used else Verdict.WARNING
+        after = "the messages of its tenants wait until this is fixed" if is_used else "no route names it yet"
+        yield Finding(_name(each), verdict, check.summary, f"{advice_for(check)} {after}".strip())
+
+
+def _name(each: NamedProvider) -> str:
+    return f"provider {each.name}"
