@@ -120,6 +120,7 @@ PAGES: Final = {
     "settings-providers": "/settings/providers",
     "settings-named-providers": "/settings/named-providers",
     "settings-named-provider-new": "/settings/named-providers/~new?kind=postmark",
+    "settings-report-sources": "/settings/report-sources",
     "settings-domain": "/settings/domain",
     "settings-domains": "/settings/domains",
     "settings-dmarc": "/settings/domains/example.com/dmarc",

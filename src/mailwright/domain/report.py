@@ -25,6 +25,7 @@ class ReportScope:
 
     tenant_id: int | None = None
     provider: str | None = None
+    needs_own_recipient: bool = False  # Whether a report about an address that the message did not go to is unknown.
 
     def covers(self, tenant_id: int, provider: str | None) -> bool:
         return self.tenant_id in (None, tenant_id) and self.provider in (None, provider)

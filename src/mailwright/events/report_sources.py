@@ -16,15 +16,20 @@ from mailwright.domain.report import ReportScope
 from mailwright.events.outbound.signature import SIGNATURE_HEADER, sign
 from mailwright.events.rejected_events import ForgedEvent
 from mailwright.events.webhook_secrets import require_recent
+from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database
+from mailwright.storage.secret_box import SecretKeyInvalid
 from mailwright.storage.tables import provider_configurations, report_sources, tenants
+
+log = logger(__name__)
 
 # The prefix of secrets, so that secret scanners recognise leaked ones.
 PREFIX: Final = "rpsec_"
+# How far the time of a request may be from the time of the server, in both directions.
 MAX_AGE: Final[Instant] = 5 * MINUTE
 # Providers of the installation whose message IDs can be looked up.
-_WITH_IDS: Final = frozenset({"ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"})
+PROVIDERS_WITH_IDS: Final = frozenset({"ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"})
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]")
 _HEADER: Final = re.compile(r"t=(\d{1,12})((?:,v1=[0-9a-f]{64}){1,4})")
 
@@ -49,7 +54,7 @@ class ReportSource:
 
     @property
     def scope(self) -> ReportScope:
-        return ReportScope(self.tenant_id, self.provider)
+        return ReportScope(self.tenant_id, self.provider, needs_own_recipient=True)
 
 
 class ReportSources:
@@ -67,10 +72,10 @@ class ReportSources:
         now, secret = self._clock.now(), PREFIX + secrets.token_urlsafe(32)
         try:
             async with self._database.write() as tx:
-                if provider is not None and provider not in _WITH_IDS:
+                if provider is not None and provider not in PROVIDERS_WITH_IDS:
                     p = provider_configurations.c
                     if not await tx.execute(select(p.id).where(p.name == provider).with_for_update()):
-                        known = ", ".join(sorted(_WITH_IDS))
+                        known = ", ".join(sorted(PROVIDERS_WITH_IDS))
                         text = f"The provider must be a named provider (`mailwright provider list`) or one of {known}."
                         raise InvalidInput(text, field="provider")
                 values = {"created_at": now, "created_by": actor, "tenant_id": tenant_id, "provider": provider}
@@ -102,13 +107,21 @@ class ReportSources:
         async with self._database.read() as tx:
             rows = await tx.execute(_QUERY.where(report_sources.c.name == name))
         # An unknown source is refused like a wrong signature, so that nobody can find out which sources exist.
-        secret = self._database.secret_box.decrypt(rows[0].secret) if rows else secrets.token_urlsafe(32)
+        secret = self._secret(rows[0]) if rows else secrets.token_urlsafe(32)
         timestamp = _check_signature(secret, headers.get(SIGNATURE_HEADER.lower(), ""), body)
         if not rows:
             raise ForgedEvent
-        require_recent(timestamp, self._clock.now(), MAX_AGE)
+        require_recent(timestamp, self._clock.now(), MAX_AGE, max_ahead=MAX_AGE)
         await self._note_use(rows[0])
         return _source(rows[0])
+
+    def _secret(self, row: Any) -> str:
+        try:
+            return self._database.secret_box.decrypt(row.secret)
+        except SecretKeyInvalid as error:
+            # Only the log names the key. Senders repeat the request, so that no report is lost.
+            log.error("report_source_unreadable", source=row.name, reason=str(error))
+            raise SecretKeyInvalid("Reports cannot be verified at present. Repeat the request later.") from error
 
     async def _note_use(self, row: Any) -> None:
         """Record the use, at most once per minute."""

@@ -289,7 +289,7 @@ async def _understood(
     for key, report in reports.items():
         message = messages.get(key)
         email = recipients.get(key)
-        if message is not None:
+        if message is not None and (email is not None or not _needs_recipient(report)):
             verdict = report.verdict if email is not None else ContactVerdict.NOTHING
             is_proof = proves and message.is_certain and report.type is not EventType.REPLIED
             taken[key] = _Taken(report, key, message.tenant_id, message, email, verdict, is_proof, proves)
@@ -376,7 +376,7 @@ async def _recipients(
     for key, message in messages.items():
         if reports[key].recipient is not None and _normal(reports[key].recipient) == message.to_email:
             recipients[key] = message.to_email
-        elif reports[key].verdict is not ContactVerdict.NOTHING:
+        elif reports[key].verdict is not ContactVerdict.NOTHING or _needs_recipient(reports[key]):
             unsure[key] = message.message_key
     if unsure:
         copies = await reported.load_copies(tx, set(unsure.values()))
@@ -384,6 +384,11 @@ async def _recipients(
             if email := _recipient(reports[key], messages[key], copies.get(message_key, messages[key].copies)):
                 recipients[key] = email
     return recipients
+
+
+def _needs_recipient(report: Report) -> bool:
+    """Return whether the report is unknown if the message was not sent to the address that it names."""
+    return report.recipient is not None and report.scope is not None and report.scope.needs_own_recipient
 
 
 def _recipient(report: Report, message: ReportedMessage, copies: Collection[str]) -> str | None:

@@ -106,9 +106,9 @@ class SharedSecret:
             raise ForgedEvent("The secret is wrong.")
 
 
-def require_recent(timestamp: str, now: Instant, max_age: Instant) -> None:
-    """Require a Unix time that is not older than `max_age`, nor in the future."""
+def require_recent(timestamp: str, now: Instant, max_age: Instant, *, max_ahead: Instant = MAX_CLOCK_SKEW) -> None:
+    """Require a Unix time that is not older than `max_age`, nor in the future by more than `max_ahead`."""
     if not (timestamp.isascii() and timestamp.isdecimal() and len(timestamp) <= 12):
         raise ForgedEvent("The time of the signature is missing or invalid.")
-    if not -MAX_CLOCK_SKEW <= now - int(timestamp) * SECOND <= max_age:
+    if not -max_ahead <= now - int(timestamp) * SECOND <= max_age:
         raise StaleEvent

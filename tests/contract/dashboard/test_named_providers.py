@@ -13,6 +13,7 @@ from tests.standins.smtp_sink import SmtpSink
 
 PASSWORD = "correct horse battery"
 HOME = "/settings/named-providers"
+SOURCES = "/settings/report-sources"
 
 
 @pytest.mark.promise("provider-per-tenant")
@@ -55,6 +56,28 @@ async def test_administrator_adds_tests_routes_and_deletes(database: Database, c
         assert (await api.engine.providers.list_all()).configurations == ()
 
 
+async def test_administrator_adds_and_deletes_a_report_source(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock) as api:
+        await api.engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+        browser = api.anonymous
+        browser.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
+        await browser.post("/sign-in", data={"login": "ada", "password": PASSWORD})
+        found = re.search(r'name="form_token" value="([\w-]+)"', (await browser.get("/account")).text)
+        assert found
+        given = {"form_token": found[1], "name": "Postfix", "tenant": "default"}
+        refused = await browser.post(SOURCES, data=given)
+        assert (refused.status_code, "2 to 40 characters" in refused.text) == (422, True)
+        made = await browser.post(SOURCES, data={**given, "name": "postfix-1"})
+        [secret] = set(re.findall(r"rpsec_[\w-]{40,}", made.text))
+        [source] = await api.engine.report_sources.list_all()
+        assert (source.name, source.tenant, source.provider) == ("postfix-1", "default", None)
+        shown = (await browser.get(SOURCES)).text
+        assert "/v1/reports/postfix-1" in shown
+        assert secret not in shown
+        await browser.post(f"{SOURCES}/postfix-1/delete", data=given)
+        assert await api.engine.report_sources.list_all() == []
+
+
 async def test_tenant_administrator_sees_no_named_providers(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock) as api:
         tenant_id = await a_tenant(database, "acme")
@@ -62,3 +85,4 @@ async def test_tenant_administrator_sees_no_named_providers(database: Database, 
         api.anonymous.headers.update({"Origin": "http://mail.example", "Accept": "text/html"})
         await api.anonymous.post("/sign-in", data={"login": "eve", "password": PASSWORD})
         assert (await api.anonymous.get(HOME)).status_code == 403
+        assert (await api.anonymous.get(SOURCES)).status_code == 403

@@ -81,7 +81,7 @@ async def test_forged_or_stale_reports_change_nothing(api: Api, clock: ManualClo
         await post(api, "rpsec_wrong", report),
         await post(api, secret, report, name="unknown"),
         await post(api, secret, report, at=now - 5 * 60 - 1),
-        await post(api, secret, report, at=now + 11 * 60),
+        await post(api, secret, report, at=now + 5 * 60 + 1),
         await api.anonymous.post("/v1/reports/postfix-1", json={"reports": [report]}),
         await api.anonymous.post("/v1/reports/postfix-1", content=b"{}", headers={"Mailwright-Signature": "t=1,v1=zz"}),
     ]
@@ -98,6 +98,26 @@ async def test_reports_about_other_tenants_are_unknown(api: Api, clock: ManualCl
     answer = await post(api, secret, {"type": "bounce", "bounce": "hard", "messageId": outbox_id})
     assert answer.json() == {"new": 0, "repeated": 0, "unknown": 1}
     assert await suppressed(api) == []
+
+
+async def test_report_about_foreign_address_is_unknown(api: Api, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(api, clock, "smtp")
+    secret = await a_source(api)
+    for kind in ({"type": "bounce", "bounce": "hard"}, {"type": "delivered"}):
+        answer = await post(api, secret, {**kind, "messageId": outbox_id, "recipient": "eve@example.com"})
+        assert answer.json() == {"new": 0, "repeated": 0, "unknown": 1}
+    assert not {"bounce", "delivered"} & {*steps(await record_of(api.engine.database, outbox_id))}
+    assert await suppressed(api) == []
+
+
+async def test_unreadable_secret_of_source_is_temporary(api: Api, database: Database) -> None:
+    secret = await a_source(api)
+    async with database.write() as tx:
+        await tx.execute(report_sources.update().values(secret="fernet:broken"))
+    answer = await post(api, secret, {"type": "open", "messageId": "01890a5d-ac96-774b-bcce-b302099a8057"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "SECRET_KEY_INVALID")
+    assert "Repeat the request later" in answer.text
+    assert "key file" not in answer.text
 
 
 async def test_reports_by_provider_id_need_a_provider(api: Api, clock: ManualClock) -> None:
