@@ -24,7 +24,9 @@ def with_settings(folder: Path, *words: str, lines: str) -> Ended:
 
 
 async def test_provider_is_created_tested_routed_and_deleted(commands: Commands, tmp_path: Path) -> None:
-    refused = await commands.run("provider", "create", "acme", "--kind", "smtp", "--set", "MAILWRIGHT_SMTP_URL=smtp://x")
+    refused = await commands.run(
+        "provider", "create", "acme", "--kind", "smtp", "--set", "MAILWRIGHT_SMTP_URL=smtp://x"
+    )
     assert refused.code != 0
     assert "is a secret. Pass it with --stdin" in refused.err
     async with SmtpSink() as sink:

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import delete
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral
-from mailwright.domain.states import Priority
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import lane_deferrals
@@ -56,9 +54,7 @@ async def end_cap_deferrals(tx: Transaction, first_lane: int, last_lane: int) ->
 
 async def end_provider_deferrals(tx: Transaction, tenant_id: int, now: Instant) -> None:
     """Let workers decide again about a tenant's messages that wait for a provider, because its route has changed."""
-    for priority in Priority:
-        first, after = (lane_number(priority, each) for each in (tenant_id, tenant_id + 1))
-        await tx.count(END_PROVIDER_DEFERRALS, first_lane=first, last_lane=after - 1, now=now)
+    await tx.count(END_PROVIDER_DEFERRALS, tenant_id=tenant_id, now=now)
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:

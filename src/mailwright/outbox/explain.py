@@ -521,7 +521,7 @@ def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
 
 def _provider(facts: MessageFacts) -> str | None:
     """Return the provider that has the message, sent it or will send it. None if the route is yet to choose it."""
-    tried = facts.message.provider
+    tried: str | None = facts.message.provider
     if facts.message.status not in CLAIMABLE or facts.only_provider is not None:
         return tried
     # After a change of the route, the provider of the last attempt is not the one of the next attempt.

@@ -101,7 +101,8 @@ class StoredProviders:
 
     @property
     def changed_at(self) -> Instant:
-        return max((each.updated_at for each in (*self.configurations, *self.routes)), default=0)
+        changes = [each.updated_at for each in self.configurations] + [each.updated_at for each in self.routes]
+        return max(changes, default=0)
 
     @property
     def rules(self) -> ProviderRoutes:

@@ -54,9 +54,9 @@ async def test_health_reports_workers_and_outages_of_providers(bench: Bench) -> 
 async def test_health_reports_quota_and_unusable_settings(bench: Bench) -> None:
     await a_provider(bench)
     await report(bench, WorkerPresence(NAME))
-    empty = {"provider": NAME, "remaining": 0, "detail": "0 of 200 left", "synced_at": bench.clock.now(), "in_flight": 0}
+    empty = {"provider": NAME, "remaining": 0, "detail": "0 of 200 left", "synced_at": bench.clock.now()}
     async with bench.database.write() as tx:
-        await tx.execute(insert(quotas).values(**empty, counted_before=0, failed_syncs=0))
+        await tx.execute(insert(quotas).values(**empty, in_flight=0, counted_before=0, failed_syncs=0))
     assert (found := await finding(bench)) is not None
     assert (found.verdict, found.summary) == (Verdict.WARNING, "its quota is used up: 0 of 200 left")
     async with bench.database.write() as tx:

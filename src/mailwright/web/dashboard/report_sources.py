@@ -65,7 +65,8 @@ async def _page(
     secret: str | None = None,
 ) -> Response:
     named = [each.name for each in (await engine.providers.list_all()).configurations]
-    providers = [*named, *sorted(PROVIDERS_WITH_IDS)]
+    owners = [each.name for each in await tenants.list_all(engine.database)]
+    sources = await engine.report_sources.list_all()
     return await page(
         request,
         visitor,
@@ -73,11 +74,9 @@ async def _page(
         status=HTTPStatus.OK if error is None else HTTPStatus.UNPROCESSABLE_ENTITY,
         tabs=TABS,
         errors=Errors() if error is None else field_errors(error),
-        sources=[
-            (each, report_source_response(each, engine.public_url).url) for each in await engine.report_sources.list_all()
-        ],
-        tenant_choices=[("", "All tenants")] + [(each.name, each.name) for each in await tenants.list_all(engine.database)],
-        provider_choices=[("", "All providers")] + [(each, each) for each in providers],
+        sources=[(each, report_source_response(each, engine.public_url).url) for each in sources],
+        tenant_choices=[("", "All tenants"), *((each, each) for each in owners)],
+        provider_choices=[("", "All providers"), *((each, each) for each in (*named, *sorted(PROVIDERS_WITH_IDS)))],
         form=form or Fields(),
         made=made,
         secret=secret,
