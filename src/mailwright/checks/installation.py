@@ -69,7 +69,7 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...], NamedProviders]:
-    """Add the settings and providers of the database, and the problems with them. Another check reports the database."""
+    """Add the settings and providers of the database, and their problems. Another check reports the database."""
     try:
         database = open_database(settings)
     except MailwrightError:

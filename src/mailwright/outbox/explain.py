@@ -408,10 +408,8 @@ def _due(facts: MessageFacts) -> MessageExplanation:
         )
     if message.held_until is not None:
         return _LANE_DEFERRED.get(message.hold_reason, _limited)(facts)
-    if not facts.workers:
-        return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
     providers = _possible_providers(facts)
-    if not providers and facts.only_provider is None:
+    if not facts.workers or (not providers and facts.only_provider is None):
         return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
     if (outage := outage_of(providers, facts.now)) is not None:
         return _provider_unavailable(facts, providers, outage)

@@ -266,8 +266,8 @@ def _provider_missing(times: _Times, message: MessageExplanation) -> str:
         return f"A former server of {message.provider} may already have it, so no other server may send it."
     if message.route_to is not None:
         return (
-            f"Provider {message.provider} may already have it, so no other provider may send it, and the route of tenant "
-            f"{message.tenant} names another one. Mailwright checks this again at {times.at(message.until)}."
+            f"Provider {message.provider} may already have it, so no other provider may send it, and the route of "
+            f"tenant {message.tenant} names another one. Mailwright checks this again at {times.at(message.until)}."
         )
     return (
         f"Provider {message.provider} may already have it, so no other provider may send it, and no worker uses "
@@ -627,12 +627,12 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         "cancel the messages that wait for it."
     ),
     Remedy.ROUTE_TO_PROVIDER: (
-        "Route the tenant to the provider again with `mailwright provider route {route_to} --tenant {tenant}` until it is "
-        "sent, or cancel it."
+        "Route the tenant to the provider again with `mailwright provider route {route_to} --tenant {tenant}` until it "
+        "is sent, or cancel it."
     ),
     Remedy.FORMER_SERVER: (
-        "Look for it in the log of the former server, or ask the recipient. Then cancel it, and send a new message if it "
-        "did not arrive."
+        "Look for it in the log of the former server, or ask the recipient. Then cancel it, and send a new message if "
+        "it did not arrive."
     ),
     Remedy.MORE_QUOTA: "Get more quota from the provider, then sync the quota.",
     Remedy.HIGHER_PROVIDER_RATE: "Get a higher send rate from the provider.",
