@@ -199,16 +199,19 @@ def check_lines(content: bytes) -> None:
     """Raise `InvalidEmail` if the lines of an email cannot be sent unchanged."""
     if b"\0" in content:
         raise AmbiguousLines("The email contains a NUL byte. Encode binary content as base64.")
-    lines = content.split(b"\r\n")
-    ends = len(lines) - 1
+    ends = content.count(b"\r\n")
     if ends != content.count(b"\n") or ends != content.count(b"\r"):
         raise AmbiguousLines("Every line of the email must end in CRLF, but it contains a CR or LF alone.")
     if not content.endswith(b"\r\n"):
         raise InvalidEmail("The last line of the email must end in CRLF.")
-    if max(map(len, lines)) > MAX_LINE:
-        raise InvalidEmail(
-            f"A line of the email is longer than {MAX_LINE} bytes. Encode the part as quoted-printable or base64."
-        )
+    start, length = 0, len(content)
+    while start < length:  # Every line up to the last line end within reach is short enough.
+        end = content.rfind(b"\r\n", start, start + MAX_LINE + 2)
+        if end < 0:
+            raise InvalidEmail(
+                f"A line of the email is longer than {MAX_LINE} bytes. Encode the part as quoted-printable or base64."
+            )
+        start = end + 2
 
 
 def _fields(head: bytes) -> tuple[HeaderField, ...]:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
@@ -56,6 +56,10 @@ PREFERENCES_LINK_MARK = "https://preferences-link.invalid/"
 FORWARDED_REPLY = "forwardedReply"
 
 
+# A raw email of this size takes more pages than the entries of its key in the indexes.
+_SMALL_BYTES = 16 * 1024
+
+
 def raw_dedupe_key(key: str, to_email: str) -> str:
     """Return the deduplication key of a raw email to one recipient. `key` is its idempotency key or Message-ID."""
     return f"api:raw:{hashlib.sha256(key.encode()).hexdigest()[:40]}:{to_email}"
@@ -63,10 +67,20 @@ def raw_dedupe_key(key: str, to_email: str) -> str:
 
 @dataclass(slots=True)
 class RawContent:
-    """The bytes of a raw email and their SHA-256. All messages of a submission share them."""
+    """The bytes of a raw email and their SHA-256. All messages of a submission share them under one key."""
 
-    digest: str
     content: bytes
+    digest: str
+    key: str
+
+    @classmethod
+    def of(cls, content: bytes, now: Instant) -> Self:
+        """Name the content by its digest, so that equal emails are stored once, and a small one also by its time.
+
+        Small emails that are stored together are then neighbours in the indexes: a commit writes fewer pages.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(content, digest, digest if len(content) > _SMALL_BYTES else f"{now:012x}{digest[:40]}")
 
 
 @dataclass(slots=True)

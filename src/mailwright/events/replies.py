@@ -4,7 +4,6 @@ A reply never changes a contact, with one exception: a reply from the recipient'
 subject asks to unsubscribe, unsubscribes the recipient. Nobody can forge it without the id of the message.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -177,7 +176,7 @@ class ReplyRecorder:
             # The same email is accepted once, even if it was delivered twice and its copies have different headers.
             dedupe_key=f"reply:{email.identity}",
             body_digest=email.identity,
-            raw=RawContent(hashlib.sha256(raw).hexdigest(), raw),
+            raw=RawContent.of(raw, now),
         )
 
 

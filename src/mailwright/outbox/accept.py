@@ -136,10 +136,10 @@ async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> li
 
 
 async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> None:
-    """Store the raw emails of applications. All recipients of an email and all equal emails share one row."""
-    contents = {(message.tenant_id, message.raw.digest): message.raw.content for message in messages if message.raw}
+    """Store the raw emails of applications. All recipients of an email share one row."""
+    contents = {(message.tenant_id, message.raw.key): message.raw.content for message in messages if message.raw}
     if contents:
-        rows = [(tenant_id, digest, content) for (tenant_id, digest), content in sorted(contents.items())]
+        rows = [(tenant_id, key, content) for (tenant_id, key), content in sorted(contents.items())]
         await tx.count(INSERT_RAW_CONTENTS, contents=rows, now=now)
 
 
@@ -273,7 +273,7 @@ def _message_row(message: NewMessage, position: int) -> tuple[object, ...]:
         list_key,
         message.expires_at,
         message.scheduled_at,
-        message.raw.digest if message.raw is not None else None,
+        message.raw.key if message.raw is not None else None,
         position,  # Keys are assigned in the order in which the messages were submitted.
     )
 

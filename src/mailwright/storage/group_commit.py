@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 from mailwright.domain.errors import NotDurable
@@ -76,10 +77,9 @@ class GroupCommit(Generic[Item, Result]):
             except Exception:  # One caller's items cannot be stored. Commit one by one, so that the others succeed.
                 await self._commit_one_by_one(group)
             else:
+                each = iter(results)
                 for submission in group:
-                    count = len(submission.items)
-                    submission.succeed(results[:count])
-                    results = results[count:]
+                    submission.succeed(list(islice(each, len(submission.items))))
             await self._after_commit()
 
     async def _commit_one_by_one(self, group: Sequence[_Submission[Item, Result]]) -> None:
@@ -92,13 +92,14 @@ class GroupCommit(Generic[Item, Result]):
     def _next_group(self) -> list[_Submission[Item, Result]]:
         group: list[_Submission[Item, Result]] = []
         count = size = 0
-        while self._waiting:
-            items = self._waiting[0].items
+        for submission in self._waiting:
+            items = submission.items
             count += len(items)
             if self._max_bytes is not None:
                 size += sum([self._size_of(item) for item in items])
             is_full = count > self._max_items or (self._max_bytes is not None and size > self._max_bytes)
             if group and is_full:
                 break
-            group.append(self._waiting.pop(0))
+            group.append(submission)
+        del self._waiting[: len(group)]
         return group

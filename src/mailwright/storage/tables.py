@@ -603,7 +603,8 @@ images = Table(
     UniqueConstraint("tenant_id", "name"),
 )
 
-# Emails that applications composed themselves: the bytes as sent, stored once for all recipients, keyed by SHA-256.
+# Emails that applications composed themselves: the bytes as sent, stored once for all recipients. `digest` is the key
+# of `RawContent`: the SHA-256, and in front of it the time if the email is small.
 raw_contents = Table(
     "raw_contents",
     metadata,

@@ -119,7 +119,7 @@ async def test_body_is_deleted_and_message_stays(bench: Bench) -> None:
 
 
 async def test_raw_content_is_deleted_with_its_last_message(bench: Bench) -> None:
-    raw = RawContent("digest", b"Subject: Hello\r\n\r\nHello\r\n")
+    raw = RawContent.of(b"Subject: Hello\r\n\r\nHello\r\n", bench.clock.now())
     await bench.accept(a_message(raw=raw))
     await bench.drain(ScriptedProvider())
     bench.clock.advance(AGE)

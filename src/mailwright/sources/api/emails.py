@@ -297,7 +297,7 @@ def _messages_to_all(
     outbox_ids = uuid7s(now, len(recipients))
     sender = _sender(first)
     content = _write(email, first, _message_id(email, outbox_ids[0], sender), now)
-    raw = RawContent(hashlib.sha256(content).hexdigest(), content)
+    raw = RawContent.of(content, now)
     payload = {
         "from": first.payload["from"],
         ENVELOPE_FROM: sender.address,

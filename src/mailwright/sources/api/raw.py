@@ -341,7 +341,7 @@ def _raw_content(email: RawEmail, author: Mailbox, now: Instant) -> RawContent:
     content = email.to_bytes(kept)
     if added:
         content = b"".join([*[f"{line}\r\n".encode() for line in added], content])
-    return RawContent(hashlib.sha256(content).hexdigest(), content)
+    return RawContent.of(content, now)
 
 
 def _body_digest(email: RawEmail, raw: RawContent) -> str:
