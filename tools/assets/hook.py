@@ -39,7 +39,7 @@ FONT_FACE = """@font-face {{
   unicode-range: {characters};
 }}
 """
-NOT_SHIPPED = ("axe-core", "@scarf/scarf")
+NOT_SHIPPED = ("axe-core", "nodemailer", "@scarf/scarf")
 BUNDLES = {"editor.js": "editor.js", "composer.js": "composer/index.js", "variable_fields.js": "composer/fields.js"}
 BUNDLE = ("--bundle", "--minify", "--format=iife", "--target=es2022", "--legal-comments=none", "--log-level=warning")
 
