@@ -36,6 +36,7 @@ class SequenceBench:
     """An installation with a template, and the actions of a user and a worker on sequences."""
 
     def __init__(self, bench: Bench) -> None:
+        self.bench = bench
         self.engine = bench.engine
         self.clock = bench.clock
         self.database = bench.engine.database

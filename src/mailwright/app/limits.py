@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from mailwright.app.providers import providers_of
 from mailwright.domain.clock import SECOND
 from mailwright.domain.guard_rails import GuardRails
+from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import DomainLimits, Limits
 from mailwright.ops.settings import Settings
 from mailwright.outbox.limits import DefaultLimits
@@ -57,3 +58,7 @@ def _default_hourly_limit(settings: Settings) -> int | None:
 
 def domain_limits(settings: Settings) -> DomainLimits | None:
     return None if settings.domain_limits is None else parse_domain_limits(settings.domain_limits)
+
+
+def lifetimes(settings: Settings) -> Lifetimes:
+    return Lifetimes() if settings.lifetimes is None else parse_lifetimes(settings.lifetimes)

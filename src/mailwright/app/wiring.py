@@ -30,7 +30,7 @@ from mailwright.app.dns_lookup import make_lookup
 from mailwright.app.feeds import fetch_feed
 from mailwright.app.images import make_images
 from mailwright.app.inbound import NamedWebhook, make_named_webhooks, make_reports, make_webhooks, verify_inbound
-from mailwright.app.limits import defaults_of, domain_limits, guard_rails
+from mailwright.app.limits import defaults_of, domain_limits, guard_rails, lifetimes
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
 from mailwright.app.oidc import OidcClient
@@ -40,6 +40,7 @@ from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
 from mailwright.app.sender_directory import make_directory, sender_domains
 from mailwright.app.sender_domains import SenderDomainService
+from mailwright.app.sequences import make_sequences
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.system_emails import render_branded
 from mailwright.app.template_removal import make_template_removal
@@ -61,7 +62,6 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.frequency import parse_frequency_cap
-from mailwright.domain.lifetimes import Lifetimes, parse_lifetimes
 from mailwright.domain.permits import SendRate
 from mailwright.domain.provider_routes import ClaimScope
 from mailwright.domain.sender_domains import AcceptWarning
@@ -275,7 +275,7 @@ class Engine(EngineSettings):
 
     @property
     def sequences(self) -> Sequences:
-        return Sequences(self.database, self.clock, self.settings.timezone)
+        return make_sequences(self.settings, self.database, self.clock)
 
     @property
     def account_links(self) -> AccountLinks:
@@ -750,10 +750,6 @@ def preview_identity(settings: Settings) -> SenderIdentity:
     tokens = UnsubscribeTokens("preview")
     postal = settings.postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
-
-
-def lifetimes(settings: Settings) -> Lifetimes:
-    return Lifetimes() if settings.lifetimes is None else parse_lifetimes(settings.lifetimes)
 
 
 def _frequency_cap(settings: Settings) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 import typer
 
+from mailwright.app.sequences import make_sequences
 from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, Yes, confirm, group
@@ -14,7 +15,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.sequence_text import run_text, step_text
+from mailwright.schemas.sequence_text import deferred_text, run_text, step_text, unsent_texts
 from mailwright.schemas.sequences import (
     SequenceEnrolResponse,
     SequencePublishResponse,
@@ -299,12 +300,14 @@ def rehearse(
             day.day.isoformat(),
             day.emails,
             ", ".join(f"{step} {number}" for step, number in day.by_step.items()),
-            f"over the daily limit of {result.daily_limit}" if day.is_over_limit else "",
+            "; ".join(deferred_text(each) for each in day.deferred),
         )
         for day in result.days
-        if day.emails
+        if day.emails or day.deferred
     )
-    print_rows(("Day!", "Emails#", "Steps", "Limit"), rows, nothing="No emails.")
+    print_rows(("Day!", "Emails#", "Steps", "Limits"), rows, nothing="No emails.")
+    for sentence in unsent_texts(result):
+        out.print(sentence, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -374,7 +377,7 @@ def delete(reference: Reference, tenant: Tenant = tenants.DEFAULT, yes: Yes = Fa
 
 
 def _sequences(at: Installation) -> Sequences:
-    return Sequences(at.database, at.clock, at.settings.timezone)
+    return make_sequences(at.settings, at.database, at.clock)
 
 
 def _choice(overdue: Overdue | None, hours: int) -> OverdueChoice | None:

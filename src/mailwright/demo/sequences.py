@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mailwright.app.sequences import make_sequences
 from mailwright.app.wiring import Engine
 from mailwright.demo.campaigns import NEWS
 from mailwright.domain.clock import DAY, HOUR, ManualClock
@@ -9,7 +10,6 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.runner import SequenceRunner
-from mailwright.sources.sequences.sequences import Sequences
 
 # Who entered, and how many days ago, so that the number of emails does not depend on the weekday of today: emails wait
 # for the morning of a working day.
@@ -29,7 +29,7 @@ async def load_sequence(engine: Engine, tenant_id: int) -> None:
     """Publish the welcome series some days ago, and let people enter and take their steps until now."""
     end = engine.clock.now()
     clock = ManualClock(end - _BEGAN * DAY)
-    sequences = Sequences(engine.database, clock, engine.settings.timezone)
+    sequences = make_sequences(engine.settings, engine.database, clock)
     ready = ReadySequences(engine.database, clock, engine.templates, sequences)
     runner = SequenceRunner(engine.database, clock, engine.templates, engine.settings.timezone)
     created = await ready.create(tenant_id, "welcome", list_key=NEWS, actor=CONSOLE)

@@ -4,9 +4,11 @@ from datetime import UTC, tzinfo
 from typing import Final
 
 from mailwright.domain.clock import Instant
+from mailwright.schemas.explanation_text import limit_name
 from mailwright.schemas.time_text import time_text
 from mailwright.sources.sequences.explain import RunExplanation, RunState, StepRecord
 from mailwright.sources.sequences.records import SequenceStatus
+from mailwright.sources.sequences.rehearsal import DeferredEmails, Rehearsal
 
 _END_REASONS: Final = {
     "finished": "they reached its end",
@@ -101,3 +103,31 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
             return f"They wait at {step} until {until}.{following}"
         case _:
             return f"The step {step} is due now and runs within seconds if a worker runs.{following}"
+
+
+def deferred_text(deferred: DeferredEmails) -> str:
+    """Return how many emails of a step a limit holds: `working hours: hello 3`."""
+    failed = f", {deferred.failed} fail" if deferred.failed else ""
+    return f"{limit_name(deferred.reason)}: {deferred.step} {deferred.emails}{failed}"
+
+
+def unsent_texts(rehearsal: Rehearsal) -> list[str]:
+    """Return sentences about the emails of a rehearsal that are not sent."""
+    found = []
+    if rehearsal.failed:
+        found.append(
+            f"{_emails(rehearsal.failed)} would never be sent: the frequency cap or a pause by the recipient would "
+            "hold them until after their lifetime. Use longer waits or raise the cap."
+        )
+    if rehearsal.cancelled:
+        found.append(
+            f"{_emails(rehearsal.cancelled)} would be cancelled: the person would leave the sequence before a limit "
+            "lets the email pass."
+        )
+    if rehearsal.waiting:
+        found.append(f"{_emails(rehearsal.waiting)} would still wait at the end.")
+    return found
+
+
+def _emails(number: int) -> str:
+    return f"{number:,} {'email' if number == 1 else 'emails'}"

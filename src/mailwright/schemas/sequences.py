@@ -216,18 +216,33 @@ class EnrolmentListResponse(ResponseModel):
     next_cursor: str | None
 
 
+class DeferredEmailsResponse(ResponseModel):
+    """The emails of a step that the limit `reason` holds. `failed` of them would be sent too late and are not."""
+
+    step: str
+    reason: str
+    emails: int
+    failed: int
+
+
 class RehearsedDayResponse(ResponseModel):
+    """The emails that are sent on a day, and those of the day's steps that a limit holds."""
+
     day: date
     emails: int
     by_step: dict[str, int]
+    deferred: list[DeferredEmailsResponse]
     is_over_limit: bool
 
 
 class SequenceRehearsalResponse(ResponseModel):
-    """What the draft would do if nobody did anything else meanwhile."""
+    """What the draft would do under the limits of the tenant if nobody did anything else meanwhile."""
 
     people: int
     emails: int
+    failed: int
+    cancelled: int
+    waiting: int
     still_in: int
     ended: dict[str, int]
     daily_limit: int | None
@@ -271,14 +286,7 @@ class SequenceRunListResponse(ResponseModel):
 
 
 def rehearsal_response(rehearsal: Rehearsal) -> SequenceRehearsalResponse:
-    return SequenceRehearsalResponse(
-        people=rehearsal.people,
-        emails=rehearsal.emails,
-        still_in=rehearsal.still_in,
-        ended=dict(rehearsal.ended),
-        daily_limit=rehearsal.daily_limit,
-        days=[RehearsedDayResponse.model_validate(day) for day in rehearsal.days],
-    )
+    return SequenceRehearsalResponse.model_validate(rehearsal)
 
 
 def run_list_response(runs: Iterable[RunExplanation], now: Instant, zone: tzinfo = UTC) -> SequenceRunListResponse:

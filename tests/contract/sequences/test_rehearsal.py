@@ -1,20 +1,29 @@
 """The rehearsal on a virtual clock runs the same steps at the same times as a worker."""
 
+from collections import Counter
+from datetime import UTC, date, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
+from mailwright.audience.snooze import snooze
 from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.program import Node
-from mailwright.sources.sequences.rehearsal import Rehearsals
+from mailwright.sources.sequences.rehearsal import DeferredEmails
 from mailwright.sources.sequences.simulation import Simulated
 from mailwright.storage.tables import (
+    bulk_sends,
     contact_tags,
     contacts,
+    deliveries,
+    lane_deferrals,
+    messages,
     sequence_enrolments,
     sequence_steps,
     sequence_versions,
@@ -24,7 +33,8 @@ from mailwright.storage.tables import (
 )
 from tests.builders import DEFAULT_TENANT, change_tenant
 from tests.examples import examples
-from tests.sequences import SequenceBench, a_document, a_wait, an_email, lists
+from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
+from tests.standins.provider import ScriptedProvider
 
 NEWS = "news"
 DAYS = 12
@@ -108,13 +118,23 @@ def numbered(steps: list[Any], numbers: list[int]) -> list[Any]:
 
 
 steps_of = st.recursive(simple, nested, max_leaves=6)
+emails = st.lists(st.just({"send": {"template": "welcome"}}) | waits, min_size=2, max_size=5)
 documents = st.builds(
-    lambda steps, again, exits, goal: a_document(
-        *numbered([*steps, *([{"wait": {"hours": 50}}, {"goTo": "s0"}] if again else [])], []),
+    lambda first, steps, again, exits, goal: a_document(
+        *numbered(
+            [
+                {"send": {"template": "welcome"}},
+                *first,
+                *steps,
+                *([{"wait": {"hours": 50}}, {"goTo": "s0"}] if again else []),
+            ],
+            [],
+        ),
         list=NEWS,
         exits=exits,
         **({} if goal is None else {"goal": goal}),
     ),
+    emails,
     st.lists(steps_of, min_size=1, max_size=5),
     st.booleans(),
     st.lists(conditions | st.just({"event": "never"}), max_size=1),
@@ -122,47 +142,87 @@ documents = st.builds(
 )
 
 
+limits = st.fixed_dictionaries(
+    {
+        "working_hours": st.sampled_from([None, "09:00-17:00", "Mon 10:00-12:00, Fri 20:00-24:00"]),
+        "timezone": st.sampled_from([None, "America/New_York"]),
+        "frequency_cap": st.sampled_from([None, "1 per day", "1 per 4 days", "2 per 3 days"]),
+    }
+)
+
 History = list[tuple[int, str, str, Instant]]
+# The emails by day and step, and how many were never sent or still wait.
+Emails = tuple[dict[tuple[date, str], int], int, int]
 
 
-async def rehearse(at: SequenceBench, sequence_id: str) -> History:
+async def rehearse(at: SequenceBench, sequence_id: str) -> tuple[History, Emails]:
     found: History = []
 
     def on_step(person: Simulated, node: Node, outcome: str, at: Instant) -> None:
         found.append((person.contact_key, node.id, outcome, at))
 
-    people = People(emails=tuple(PEOPLE))
-    rehearsals = Rehearsals(at.database, at.clock)
-    await rehearsals.rehearse(DEFAULT_TENANT, sequence_id, people=people, days=DAYS, on_step=on_step)
-    return sorted(found, key=lambda step: step[0])  # The sort keeps the order of each person's steps.
+    result = await at.engine.sequences.rehearsals.rehearse(
+        DEFAULT_TENANT, sequence_id, people=People(emails=tuple(PEOPLE)), days=DAYS, on_step=on_step
+    )
+    sent = {(day.day, step): number for day in result.days for step, number in day.by_step.items()}
+    # The sort keeps the order of each person's steps.
+    return sorted(found, key=lambda step: step[0]), (sent, result.failed + result.cancelled, result.waiting)
 
 
-async def run_worker(at: SequenceBench, sequence_id: str) -> History:
-    """Run everything that is due, moving the clock from one due time to the next."""
+async def run_worker(at: SequenceBench, sequence_id: str, zone: ZoneInfo) -> tuple[History, Emails]:
+    """Run steps and send emails whenever something is due, moving the clock from one time to the next."""
     await at.enrol(sequence_id, *PEOPLE)
     end = at.clock.now() + DAYS * DAY
+    provider = ScriptedProvider()
     while True:
         await at.watch()
         await at.run()
+        await send_due(at, provider)
         due = [each.due_at for each in await at.enrolments(sequence_id) if each.due_at is not None]
+        due += await waiting_until(at)
         if not due or min(due) > end:
             break
         at.clock.advance(min(due) - at.clock.now())
     e, s = sequence_enrolments.c, sequence_steps.c
-    joined = select(e.contact_key, s.node, s.outcome, s.at).join_from(
+    joined = select(e.contact_key, s.node, s.outcome, s.at, deliveries.c.status, deliveries.c.sent_at).join_from(
         sequence_steps, sequence_enrolments, e.id == s.enrolment_key
+    )
+    joined = joined.outerjoin(messages, messages.c.outbox_id == s.outbox_id).outerjoin(
+        deliveries, (deliveries.c.message_key == messages.c.id) & (s.kind == "send")
     )
     async with at.database.read() as tx:
         rows = await tx.execute(joined.order_by(e.contact_key, s.visit))
-    return [tuple(row) for row in rows]
+    sent: Counter[tuple[date, str]] = Counter()
+    for row in rows:
+        if row.status == Status.SENT:
+            sent[datetime.fromtimestamp(row.sent_at / 1000, UTC).astimezone(zone).date(), row.node] += 1
+    states = Counter(row.status for row in rows if row.status is not None)
+    waiting = sum(states.pop(status, 0) for status in CLAIMABLE)
+    return [tuple(row)[:4] for row in rows], (dict(sent), states.total() - states[Status.SENT], waiting)
+
+
+async def send_due(at: SequenceBench, provider: ScriptedProvider) -> None:
+    """Send what is due now. Emails that wait for another one in flight are due a second later."""
+    while min(await waiting_until(at), default=at.clock.now() + 1) <= at.clock.now():
+        await at.bench.drain(provider)
+
+
+async def waiting_until(at: SequenceBench) -> list[Instant]:
+    """Return when the unsent emails may be sent."""
+    lane = deliveries.outerjoin(lane_deferrals, lane_deferrals.c.lane == deliveries.c.lane)
+    query = select(deliveries.c.claimable_at, lane_deferrals.c.deferred_until).select_from(lane)
+    async with at.database.read() as tx:
+        rows = await tx.execute(query.where(deliveries.c.status.in_(CLAIMABLE)))
+    return [max(row.claimable_at, row.deferred_until or 0) for row in rows]
 
 
 async def reset(at: SequenceBench) -> None:
     """Bring everyone back to where they were, and let another worker begin: SQLite uses the deleted keys again."""
     at.runner = at.another_runner()
     tables = (sequences, sequence_versions, sequence_enrolments, sequence_steps, subscriptions, suppressions)
+    sending = (bulk_sends, lane_deferrals, deliveries, messages)
     async with at.database.write() as tx:
-        for table in (*tables, contact_tags, contacts):
+        for table in (*tables, *sending, contact_tags, contacts):
             await tx.execute(delete(table))
     for email, (zone, attributes) in PEOPLE.items():
         await at.people(email, list_key=NEWS, timezone=zone, attributes=attributes)
@@ -181,28 +241,55 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(document=documents)
-async def test_rehearsal_equals_what_a_worker_does(prepared: SequenceBench, document: dict[str, Any]) -> None:
+@given(document=documents, limits=limits)
+async def test_rehearsal_equals_what_a_worker_does(
+    prepared: SequenceBench, document: dict[str, Any], limits: dict[str, str | None]
+) -> None:
+    """A worker runs the same steps and sends the same emails on the same days, under working hours and a cap."""
     await reset(prepared)
+    await change_tenant(prepared.database, **limits)
     key = await prepared.start(**document)
     expected = await rehearse(prepared, key)
-    assert await run_worker(prepared, key) == expected
+    assert await run_worker(prepared, key, ZoneInfo(limits["timezone"] or "UTC")) == expected
 
 
 async def test_rehearsal_counts_the_emails_of_each_day(prepared: SequenceBench) -> None:
     await reset(prepared)
     await change_tenant(prepared.database, daily_limit=2)
     key = await prepared.start(an_email("one"), a_wait(days=2), an_email("two"), list=NEWS)
-    result = await Rehearsals(prepared.database, prepared.clock).rehearse(
-        DEFAULT_TENANT, key, people=People(list_key=NEWS), days=3
+    result = await prepared.engine.sequences.rehearsals.rehearse(
+        DEFAULT_TENANT, key, people=People(list_key=NEWS), days=4
     )
     assert (result.people, result.emails, result.still_in, result.ended) == (3, 6, 0, {"finished": 3})
     assert [(day.emails, day.by_step, day.is_over_limit) for day in result.days] == [
-        (3, {"one": 3}, True),
-        (0, {}, False),
-        (3, {"two": 3}, True),
+        (2, {"one": 2}, True),
+        (1, {"one": 1}, False),
+        (2, {"two": 2}, True),
+        (1, {"two": 1}, False),
         (0, {}, False),
     ]
+    assert result.days[0].deferred == (DeferredEmails("one", "daily_limit", 1, 0),)
+
+
+async def test_rehearsal_names_the_limits_that_hold_emails(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    await change_tenant(prepared.database, working_hours="20:00-21:00", frequency_cap="1 per 7 days", rate_per_hour=1)
+    until = prepared.clock.now() + 30 * DAY
+    await snooze(prepared.database, prepared.clock, DEFAULT_TENANT, "cid@example.com", until, actor=ACTOR)
+    key = await prepared.start(an_email("one"), a_wait(days=1), an_email("two"), list=NEWS)
+    result = await prepared.engine.sequences.rehearsals.rehearse(
+        DEFAULT_TENANT, key, people=People(list_key=NEWS), days=3
+    )
+    found = {(each.step, each.reason, each.emails, each.failed) for day in result.days for each in day.deferred}
+    assert found == {
+        ("one", "outside_hours", 3, 0),
+        ("one", "rate_per_hour", 2, 0),
+        ("one", "snoozed", 1, 1),
+        ("two", "outside_hours", 3, 0),
+        ("two", "frequency_cap", 2, 2),
+        ("two", "snoozed", 1, 1),
+    }
+    assert (result.emails, result.failed, result.waiting) == (2, 4, 0)
 
 
 async def test_rehearsal_follows_people_who_are_in_it(prepared: SequenceBench) -> None:
@@ -211,5 +298,5 @@ async def test_rehearsal_follows_people_who_are_in_it(prepared: SequenceBench) -
     await prepared.enrol(key, "ann@example.com")
     await prepared.run()
     prepared.clock.advance(HOUR)
-    result = await Rehearsals(prepared.database, prepared.clock).rehearse(DEFAULT_TENANT, key, days=3)
+    result = await prepared.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, days=3)
     assert [day.by_step for day in result.days] == [{}, {}, {"two": 1}, {}]

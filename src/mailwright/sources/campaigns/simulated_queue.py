@@ -58,7 +58,7 @@ class SimulatedQueue:
         self.counters = counters
         self.quota = quota
         if quota is not None:
-            self._count_quota(quota)
+            count_quota(counters, quota)
         self._cached: dict[str, CachedWindows] = {}
         self._deferrals: list[tuple[Instant, int, CampaignRun]] = []
         self._numbers = count()
@@ -71,13 +71,6 @@ class SimulatedQueue:
                 run.finish(now)
             elif run.queued.deferral is not None and run.queued.deferral.until > now:
                 self.defer(run, run.queued.deferral)
-
-    def _count_quota(self, quota: QuotaSnapshot) -> None:
-        """Count the messages sent since the quota report in each reported period."""
-        [counted] = provider_quota.windows(quota, quota.synced_at)
-        used = counted.limit - self.counters.free(counted)
-        for window in quota_windows(quota, quota.synced_at):
-            self.counters.used[window.name] = used
 
     def windows_of(self, level: LimitLevel) -> CachedWindows:
         """Return the windows, cached until one of them ends, because computing them in each step is slow."""
@@ -130,6 +123,14 @@ def _by_tenant(runs: Sequence[CampaignRun]) -> list[SimulatedTenant]:
         queued = run.queued
         found.setdefault(queued.tenant_id, SimulatedTenant(queued.tenant, queued.weight, [])).runs.append(run)
     return list(found.values())
+
+
+def count_quota(counters: SimulatedCounters, quota: QuotaSnapshot) -> None:
+    """Count the messages sent since the quota report in each reported period."""
+    [counted] = provider_quota.windows(quota, quota.synced_at)
+    used = counted.limit - counters.free(counted)
+    for window in quota_windows(quota, quota.synced_at):
+        counters.used[window.name] = used
 
 
 def quota_windows(quota: QuotaSnapshot | None, now: Instant) -> tuple[LimitWindow, ...]:

@@ -1,7 +1,8 @@
-"""Rehearse a draft on a virtual clock: how many emails it sends on each of the next days, and by which step."""
+"""Rehearse a draft on a virtual clock: the emails of each of the next days by step, and the limits that hold them."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,12 @@ from mailwright.sources.sequences.program import START, Node, Program, closest_n
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.records import StoredSequence, find_sequence
 from mailwright.sources.sequences.references import require_known
+from mailwright.sources.sequences.simulated_sending import (
+    RehearsedEmail,
+    SendingRules,
+    SimulatedSending,
+    load_conditions,
+)
 from mailwright.sources.sequences.simulation import FactModel, OnStep, Simulated, ignore_step, make_model, simulate
 from mailwright.sources.sequences.versions import load_published, published_from
 from mailwright.storage.database import Database, Transaction
@@ -27,11 +34,25 @@ _E = sequence_enrolments.c
 
 
 @dataclass(frozen=True, slots=True)
+class DeferredEmails:
+    """The emails of a step that a limit holds, and how many of them fail because they would be sent too late."""
+
+    step: str
+    reason: str
+    emails: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class RehearsedDay:
     day: date
-    emails: int
+    emails: int  # Sent on this day.
     by_step: Mapping[str, int]
-    is_over_limit: bool
+    deferred: tuple[DeferredEmails, ...]  # Of the steps that ran on this day.
+
+    @property
+    def is_over_limit(self) -> bool:
+        return any(each.reason == "daily_limit" for each in self.deferred)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +60,30 @@ class Rehearsal:
     """What a sequence would do if nobody did anything else meanwhile."""
 
     people: int
-    emails: int
+    emails: int  # Sent until the end of the rehearsal.
+    failed: int  # Never sent, because a limit holds them until after their lifetime.
+    cancelled: int  # Never sent, because the person left the sequence while a limit held them.
+    waiting: int  # Still held at the end of the rehearsal.
     days: tuple[RehearsedDay, ...]
     ended: Mapping[str, int]
     still_in: int
-    daily_limit: int | None  # The tenant's limit, which defers what is above it to the next day.
+    daily_limit: int | None
+
+    @property
+    def deferred(self) -> dict[str, int]:
+        """How many emails each limit holds."""
+        totals: Counter[str] = Counter()
+        for day in self.days:
+            for each in day.deferred:
+                totals[each.reason] += each.emails
+        return dict(totals)
 
 
 class Rehearsals:
-    def __init__(self, database: Database, clock: Clock, zone: str = "UTC") -> None:
+    def __init__(self, database: Database, clock: Clock, rules: SendingRules | None = None) -> None:
         self._database = database
         self._clock = clock
-        self._zone = zone
+        self._rules = rules or SendingRules()
 
     async def rehearse(
         self,
@@ -68,9 +101,8 @@ class Rehearsals:
             published = published_from(sequence.draft)
             await require_known(tx, tenant_id, published.definition)
             program, model = published.program, make_model(published.program)
-            owner = select(tenants.c.timezone, tenants.c.daily_limit).where(tenants.c.id == tenant_id)
-            [tenant] = await tx.execute(owner)
-            zone = tenant.timezone or self._zone
+            [tenant] = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == tenant_id))
+            zone = tenant.timezone or self._rules.defaults.limits.timezone
             columns = _columns(tenant_id, program, model, now)
             simulated = await self._enrolled(tx, sequence, program, columns, zone)
             if people is not None:
@@ -78,11 +110,14 @@ class Rehearsals:
                 matching = and_(wanted, _may_receive(tenant_id, program))
                 rows = await _entering(tx, sequence, matching, columns)
                 simulated += [_simulated(sequence, row, zone, StartingPoint(START, None, now)) for row in rows]
+        addresses = (person.email for person in simulated)
+        conditions = await load_conditions(self._database, self._rules, tenant_id, addresses, now)
         # A long computation, so it happens outside of the read transaction.
-        emails = EmailCounts(now, zone, on_step)
+        emails = EmailCollector(on_step)
         for person in simulated:
             simulate(program, model, person, now + days * DAY, emails.on_step)
-        return emails.result(simulated, days, tenant.daily_limit)
+        SimulatedSending(conditions).send(emails.found, now + days * DAY)
+        return _result(simulated, emails.found, Calendar(now, zone, days), conditions.level.limits.daily_limit)
 
     async def _enrolled(
         self, tx: Transaction, sequence: StoredSequence, program: Program, columns: list[Any], zone: str
@@ -124,53 +159,88 @@ async def _entering(
 
 
 def _simulated(sequence: StoredSequence, row: Any, zone: str, place: StartingPoint) -> Simulated:
-    contact_key, contact_id, own_zone, *leaves = row
+    contact_key, contact_id, email, snoozed_until, own_zone, *leaves = row
     seed = f"{sequence.sequence_id}:{contact_id}"
-    return Simulated(contact_key, seed, own_zone or zone, *place, [bool(each) for each in leaves])
+    holds = [bool(each) for each in leaves]
+    return Simulated(contact_key, email, snoozed_until, seed, own_zone or zone, *place, holds)
 
 
 def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -> list[Any]:
-    """Return the columns of a person: the keys, the time zone, and whether each condition holds."""
+    """Return the columns of a person: who they are, their time zone, and whether each condition holds."""
     clauses = [_may_receive(tenant_id, program)]
     clauses += [filter_clause(each, tenant_id, now) for each in model.conditions if each is not None]
-    return [contacts.c.id, contacts.c.contact_id, contacts.c.timezone, *(case((each, 1), else_=0) for each in clauses)]
+    c = contacts.c
+    about = (c.id, c.contact_id, c.email, c.snoozed_until, c.timezone)
+    return [*about, *(case((each, 1), else_=0) for each in clauses)]
 
 
 def _may_receive(tenant_id: int, program: Program) -> ColumnElement[bool]:
     return may_receive(tenant_id, [] if program.list_key is None else [program.list_key])
 
 
-class EmailCounts:
-    """Counts the emails of a rehearsal by day and step."""
+class EmailCollector:
+    """Collects the emails of the simulated steps."""
 
-    def __init__(self, now: Instant, zone: str, on_step: OnStep) -> None:
-        place = zone_of(zone)
-        self._first_day = datetime.fromtimestamp(now / 1000, UTC).astimezone(place).date()
-        self._midnight = to_instant(datetime.combine(self._first_day, time(), tzinfo=place))
-        self._sent: Counter[tuple[int, str]] = Counter()
+    def __init__(self, on_step: OnStep) -> None:
+        self.found: list[RehearsedEmail] = []
         self._on_step = on_step
 
     def on_step(self, person: Simulated, node: Node, outcome: str, at: Instant) -> None:
         if node.kind is StepKind.SEND:
-            self._sent[(at - self._midnight) // DAY, node.id] += 1
+            self.found.append(RehearsedEmail(person, node.id, at))
         self._on_step(person, node, outcome, at)
 
-    def result(self, people: Sequence[Simulated], days: int, daily_limit: int | None) -> Rehearsal:
-        by_day: dict[int, dict[str, int]] = {}
-        for (day, node), number in self._sent.items():
-            by_day.setdefault(day, {})[node] = number
-        ended = Counter(person.end_reason for person in people if person.end_reason is not None)
-        rehearsed = []
-        for day in range(days + 1):
-            by_step = by_day.get(day, {})
-            emails = sum(by_step.values())
-            is_over = daily_limit is not None and emails > daily_limit
-            rehearsed.append(RehearsedDay(self._first_day + timedelta(days=day), emails, by_step, is_over))
-        return Rehearsal(
-            len(people),
-            sum(self._sent.values()),
-            tuple(rehearsed),
-            dict(ended),
-            len(people) - sum(ended.values()),
-            daily_limit,
+
+class Calendar:
+    """The days of a rehearsal in the tenant's time zone, in which some days have 23 or 25 hours."""
+
+    def __init__(self, now: Instant, zone: str, days: int) -> None:
+        place = zone_of(zone)
+        first = datetime.fromtimestamp(now / 1000, UTC).astimezone(place).date()
+        self.days = [first + timedelta(days=number) for number in range(days + 1)]
+        self._midnights = [to_instant(datetime.combine(day, time(), tzinfo=place)) for day in self.days]
+
+    def day_of(self, at: Instant) -> date:
+        return self.days[bisect_right(self._midnights, at) - 1]
+
+
+def _result(
+    people: Sequence[Simulated], emails: Iterable[RehearsedEmail], calendar: Calendar, daily_limit: int | None
+) -> Rehearsal:
+    sent: dict[date, Counter[str]] = {day: Counter() for day in calendar.days}
+    held: dict[date, Counter[tuple[str, str]]] = {day: Counter() for day in calendar.days}
+    failed: Counter[tuple[date, str, str]] = Counter()
+    cancelled = waiting = 0
+    for email in emails:
+        day = calendar.day_of(email.due_at)
+        for reason in email.reasons:
+            held[day][email.step, reason] += 1
+        if email.sent_at is not None:
+            sent[calendar.day_of(email.sent_at)][email.step] += 1
+        elif email.failed_because is not None:
+            failed[day, email.step, email.failed_because] += 1
+        elif email.is_cancelled:
+            cancelled += 1
+        else:
+            waiting += 1
+    days = tuple(
+        RehearsedDay(
+            day,
+            sent[day].total(),
+            dict(sent[day]),
+            tuple(DeferredEmails(*key, number, failed[day, *key]) for key, number in held[day].items()),
         )
+        for day in calendar.days
+    )
+    ended = Counter(person.end_reason for person in people if person.end_reason is not None)
+    return Rehearsal(
+        people=len(people),
+        emails=sum(day.emails for day in days),
+        failed=failed.total(),
+        cancelled=cancelled,
+        waiting=waiting,
+        days=days,
+        ended=dict(ended),
+        still_in=len(people) - ended.total(),
+        daily_limit=daily_limit,
+    )

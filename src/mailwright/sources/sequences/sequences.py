@@ -25,6 +25,7 @@ from mailwright.sources.sequences.publish import NOBODY, MovePlan, is_enrolled, 
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.rehearsal import Rehearsals
+from mailwright.sources.sequences.simulated_sending import SendingRules
 from mailwright.sources.sequences.versions import Published, load_published, published_from
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import sequence_enrolments, sequence_versions, sequences, tenants
@@ -58,13 +59,14 @@ class SequenceCounts:
 
 
 class Sequences:
-    def __init__(self, database: Database, clock: Clock, zone: str = "UTC") -> None:
+    def __init__(self, database: Database, clock: Clock, rules: SendingRules | None = None) -> None:
         self._database = database
         self._clock = clock
-        self._zone = zone
+        rules = rules or SendingRules()
+        self._zone = rules.defaults.limits.timezone
         self.enrolments = Enrolments(database, clock)
         self.explanations = SequenceExplanations(database, clock)
-        self.rehearsals = Rehearsals(database, clock, zone)
+        self.rehearsals = Rehearsals(database, clock, rules)
 
     async def create(self, tenant_id: int, document: Any, *, actor: str) -> StoredSequence:
         """Store a draft. It runs once it is published."""

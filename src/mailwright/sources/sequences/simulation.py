@@ -28,11 +28,13 @@ class Simulated:
     """A person in a simulation. `leaves` says which single conditions of the program's filters hold for them."""
 
     contact_key: int
+    email: str
+    snoozed_until: Instant | None
     seed: str
     zone: str | None
     node: int
     waits_since: Instant | None
-    due_at: Instant
+    due_at: Instant  # When the next step is due, or when the run ended.
     leaves: list[bool]
     end_reason: str | None = None
 
@@ -86,7 +88,7 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
         action = decision.action
         if action is StepAction.END:
             person.end_reason = decision.outcome
-            return
+            break
         if action is StepAction.WAIT:
             if person.waits_since is None:
                 person.waits_since = now
@@ -98,7 +100,7 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
             if action is StepAction.CHANGE:
                 facts = _changed(program, model, person)
                 if person.end_reason is not None:
-                    return
+                    break
         person.node, person.waits_since = decision.next, None
     person.due_at = now
 

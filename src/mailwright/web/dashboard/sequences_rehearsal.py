@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.schemas.explanation_text import limit_name
 from mailwright.schemas.sequence_document_text import describe_steps, walk_steps
-from mailwright.schemas.sequence_text import end_reason_text
+from mailwright.schemas.sequence_text import deferred_text, end_reason_text, unsent_texts
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.rehearsal import Rehearsal
@@ -81,7 +82,9 @@ async def show(
         "problems": problems,
         "steps": [(step, min(number, COLOURS - 1)) for number, step in enumerate(steps)],
         "chart": draw(result, steps) if result is not None and result.emails else None,
-        "over": [day for day in result.days if day.is_over_limit] if result is not None else [],
+        "deferred": {limit_name(reason): emails for reason, emails in result.deferred.items()} if result else {},
+        "unsent": unsent_texts(result) if result else [],
+        "deferred_text": deferred_text,
         "ended": {end_reason_text(reason): people for reason, people in result.ended.items()} if result else {},
         "list_key": list_key,
         "segment": segment,

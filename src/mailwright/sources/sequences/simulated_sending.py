@@ -1,0 +1,196 @@
+"""Send the emails of a rehearsal on its virtual clock, under the policies that limit real sending.
+
+A limit of the tenant holds all emails behind it, as it defers the lane of a worker. A frequency cap and a pause by the
+recipient hold one email, which fails if it would be sent after its lifetime.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from math import ceil
+from typing import Final
+
+from mailwright.domain.clock import MINUTE, SECOND, Instant
+from mailwright.domain.frequency import parse_frequency_cap
+from mailwright.domain.lanes import lane_number
+from mailwright.domain.lifetimes import Lifetimes
+from mailwright.domain.message import Source
+from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, Limits, LimitWindow, QuotaSnapshot, SendRate
+from mailwright.domain.states import Priority
+from mailwright.outbox.frequency import RECENT_BULK_SENDS, free_at
+from mailwright.outbox.ledger import read_counters
+from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.provider_configurations import load_routes
+from mailwright.policies.hours import closes_at, outside_hours
+from mailwright.policies.pacing import pacing_rules
+from mailwright.policies.quota import windows as reported_windows
+from mailwright.policies.rates import windows
+from mailwright.policies.reserve import quota_for_bulk
+from mailwright.sources.campaigns.simulated_campaign import SimulatedCounters
+from mailwright.sources.campaigns.simulated_queue import count_quota, quota_windows
+from mailwright.sources.sequences.program import EndReason
+from mailwright.sources.sequences.simulation import Simulated
+from mailwright.storage.database import Database
+
+# Emails that a limit holds for less than this do not count as deferred.
+SHORTEST_DEFERRAL: Final[Instant] = MINUTE
+_BATCH: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class SendingRules:
+    """The rules for sending that come from the settings."""
+
+    defaults: DefaultLimits = field(default_factory=lambda: DefaultLimits(Limits()))
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+
+
+@dataclass(frozen=True, slots=True)
+class SendingConditions:
+    """The limits of a tenant's bulk email, and how much of them is used."""
+
+    level: LimitLevel
+    lifetime: Instant
+    rate: SendRate | None
+    quota: QuotaSnapshot | None
+    used: Mapping[str, float]
+    recent: Mapping[str, Sequence[Instant]]  # When an address received bulk email that counts for the frequency cap.
+
+
+@dataclass(slots=True, eq=False)
+class RehearsedEmail:
+    """An email of a step, and what became of it. Without a time or a failure, it was cancelled or still waits."""
+
+    person: Simulated
+    step: str
+    due_at: Instant
+    sent_at: Instant | None = None
+    reasons: tuple[str, ...] = ()  # The limits that held it.
+    failed_because: str | None = None
+    is_cancelled: bool = False
+    retry_until: Instant | None = None
+
+    def hold(self, reason: str) -> None:
+        if reason not in self.reasons:
+            self.reasons = (*self.reasons, reason)
+
+
+async def load_conditions(
+    database: Database, given: SendingRules, tenant_id: int, emails: Iterable[str], now: Instant
+) -> SendingConditions:
+    """Read the limits that apply to the emails of a tenant's sequences now."""
+    async with database.read() as tx:
+        provider = (await load_routes(tx)).provider_of(tenant_id, Source.SEQUENCE)
+    defaults = given.defaults if provider is None else replace(given.defaults, providers={provider: None})
+    rules = await load_limit_rules(database, defaults)
+    [level] = rules.levels(tenant_id, lane_number(Priority.BULK, tenant_id))
+    quota = quota_for_bulk(rules.quota, level.limits.reserve_percent)
+    pacing = pacing_rules((level,), rules.provider_rate, rules.route)
+    rates = () if pacing is None else pacing.rates
+    counted = [*windows(level.limits, level.owner, now)]
+    counted += reported_windows(quota, quota.synced_at) if quota is not None else ()
+    names = {window.name for window in counted} | {other.name for window in counted for other in window.related}
+    recent: defaultdict[str, list[Instant]] = defaultdict(list)
+    cap = parse_frequency_cap(level.limits.frequency_cap)
+    async with database.read() as tx:
+        used = await read_counters(tx, sorted(names))
+        known = sorted(set(emails)) if cap is not None else []
+        for start in range(0, len(known), _BATCH):
+            wanted = [(tenant_id, email) for email in known[start : start + _BATCH]]
+            since = 0 if cap is None else now - cap.window
+            for row in await tx.run(RECENT_BULK_SENDS, recipients=wanted, since=since):
+                recent[row.email].append(row.sent_at)
+    lifetime = given.lifetimes.sources.get(Source.SEQUENCE, given.lifetimes.bulk)
+    rate = min(rates, key=lambda each: each.per_second, default=None)
+    return SendingConditions(level, lifetime, rate, quota, used, recent)
+
+
+class SimulatedSending:
+    """Sends emails in the order in which they are due."""
+
+    def __init__(self, conditions: SendingConditions) -> None:
+        self._conditions = conditions
+        self._limits = conditions.level.limits
+        self._cap = parse_frequency_cap(self._limits.frequency_cap)
+        self._recent: dict[str, deque[Instant]] = {}
+        self._counters = SimulatedCounters(conditions.used)
+        if conditions.quota is not None:
+            count_quota(self._counters, conditions.quota)
+        self._windows: tuple[LimitWindow, ...] = ()
+        self._windows_end: Instant = 0  # Until then, the working hours are open and the windows stay the same.
+        self._next_slot: float = 0
+        self._closed_until: Instant = 0
+        self._closed_by = ""
+
+    def send(self, emails: Iterable[RehearsedEmail], until: Instant) -> None:
+        """Send everything that can be sent until a time."""
+        waiting = [(email.due_at, number, email) for number, email in enumerate(emails)]
+        waiting.sort(key=lambda each: each[:2])  # A sorted list is a heap.
+        while waiting:
+            due_at, number, email = heappop(waiting)
+            now = self._opens_at(email, due_at, until)
+            if now > until:
+                continue
+            if email.person.end_reason not in (None, EndReason.FINISHED) and now >= email.person.due_at:
+                email.is_cancelled = True
+            elif (deferral := self._deferral(email, now)) is None:
+                self._sent(email, now)
+            elif email.failed_because is None:
+                heappush(waiting, (deferral.until, number, email))
+
+    def _opens_at(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> Instant:
+        """Return when the limits of the tenant let an email pass that is due now."""
+        now = due_at
+        while now <= until:
+            if self._closed_until <= now and (closed := self._closed(now)) is not None:
+                self._closed_until, self._closed_by = closed.until, closed.reason
+            if self._closed_until <= now:
+                break
+            now = self._closed_until
+            if now - due_at >= SHORTEST_DEFERRAL:
+                email.hold(self._closed_by)
+        return now
+
+    def _closed(self, now: Instant) -> Deferral | None:
+        if now >= self._windows_end:
+            if (closed := outside_hours(self._limits, is_bulk=True, now=now)) is not None:
+                return closed
+            level, quota = self._conditions.level, self._conditions.quota
+            self._windows = (*windows(level.limits, level.owner, now), *quota_windows(quota, now))
+            ends = [window.ends_at for window in self._windows]
+            closing = closes_at(self._limits, now)
+            self._windows_end = min([*ends, *(() if closing is None else (closing,))], default=1 << 62)
+        if self._next_slot > now and self._conditions.rate is not None:
+            return Deferral(ceil(self._next_slot), self._conditions.rate.reason)
+        return self._counters.exhausted(self._windows, now)
+
+    def _deferral(self, email: RehearsedEmail, now: Instant) -> Deferral | None:
+        """Return what holds this email alone, after recording it."""
+        deferral: Deferral | None = None
+        snoozed_until = email.person.snoozed_until
+        if snoozed_until is not None and snoozed_until > now:
+            deferral = Deferral(snoozed_until, DeferReason.SNOOZED)
+        elif self._cap is not None and (free := free_at(self._cap, self._sends_to(email), now)) is not None:
+            deferral = Deferral(free, DeferReason.FREQUENCY_CAP)
+        if deferral is not None:
+            email.hold(deferral.reason)
+            email.retry_until = email.retry_until or now + self._conditions.lifetime
+            if deferral.until > email.retry_until:
+                email.failed_because = deferral.reason
+        return deferral
+
+    def _sends_to(self, email: RehearsedEmail) -> deque[Instant]:
+        assert self._cap is not None
+        address = email.person.email
+        if (known := self._recent.get(address)) is None:
+            known = self._recent[address] = deque(self._conditions.recent.get(address, ()), maxlen=self._cap.limit)
+        return known
+
+    def _sent(self, email: RehearsedEmail, now: Instant) -> None:
+        email.sent_at = now
+        self._counters.add(self._windows, 1)
+        if self._cap is not None:
+            self._sends_to(email).append(now)
+        if self._conditions.rate is not None:
+            self._next_slot = max(self._next_slot, now) + SECOND / self._conditions.rate.per_second
