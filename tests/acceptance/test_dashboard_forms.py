@@ -501,8 +501,8 @@ async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, web_eng
     await lists.create(web_engine.database, web_engine.clock, DEFAULT_TENANT, "news", requires_confirmation=True)
     await ada.open("/imports")
     [form] = [form for form in ada.forms() if form.action == "/imports/file"]
-    file = {"file": ("people.csv", b"email,city\nada@example.com,Bern\n")}
-    sent = form.filled({"list": "news", "file": None})
+    file = {"upload": ("people.csv", b"email,city\nada@example.com,Bern\n")}
+    sent = form.filled({"list": "news", "upload": None})
     ada.answer = await ada.client.post("/imports/file", data=sent, files=file, follow_redirects=True)
     assert ada.answer.status_code == 200
     assert "ada@example.com" in ada.words()
@@ -521,12 +521,14 @@ async def test_import_to_double_opt_in_list_requires_consent(ada: Visit, web_eng
 async def test_import_creates_a_list_and_reads_the_chosen_encoding(ada: Visit, web_engine: wiring.Engine) -> None:
     await ada.open("/imports")
     [form] = [form for form in ada.forms() if form.action == "/imports/file"]
-    file = {"file": ("people.csv", "email,name\nada@example.com,Dvořák\n".encode("cp1250"))}
-    unnamed = form.filled({"list": "~new", "file": None})
-    refused = await ada.client.post("/imports/file", data=unnamed, files=file)
-    assert (refused.status_code, "Enter a name for the new list." in refused.text) == (422, True)
-    sent = form.filled({"list": "~new", "newList": "Neue Bücher", "confirmed": "yes", "file": None})
-    ada.answer = await ada.client.post("/imports/file", data=sent, files=file, follow_redirects=True)
+    file = {"upload": ("people.csv", "email,name\nada@example.com,Dvořák\n".encode("cp1250"))}
+    unnamed = form.filled({"list": "~new", "upload": None})
+    ada.answer = await ada.client.post("/imports/file", data=unnamed, files=file)
+    assert (ada.answer.status_code, "Enter a name for the new list." in ada.text) == (422, True)
+    assert "Uploaded people.csv" in ada.words()
+    [form] = [form for form in ada.forms() if form.action == "/imports/file"]
+    sent = form.filled({"list": "~new", "newList": "Neue Bücher", "confirmed": "yes", "upload": None})
+    ada.answer = await ada.client.post("/imports/file", data=sent, follow_redirects=True)
     assert "list Neue Bücher" in ada.words()
     assert "Dvořák" not in ada.words()
     await ada.press("Update preview", encoding="cp1250")

@@ -1,6 +1,5 @@
 """`mailwright template`: email templates. Every change creates a new version."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.text import Text
 from mailwright.app.findings import Verdict
 from mailwright.app.link_checks import dead_links
 from mailwright.app.sender_dns import check_sender
+from mailwright.app.template_checks import check_template
 from mailwright.app.template_removal import make_template_removal
 from mailwright.app.templates import make_templates
 from mailwright.cli.exit_codes import NEGATIVE
@@ -21,7 +21,7 @@ from mailwright.cli.options import BlocksFile, HtmlFile, Json, MarkdownFile, Mjm
 from mailwright.cli.output import clock_time, out, print_json, print_rows, zone_time
 from mailwright.content.blocks.starters import list_starters, load_starter
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, links_of, run_presend_checks
+from mailwright.content.presend_checks import IssueLevel, PresendIssue, links_of
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
 from mailwright.content.variables import Variable, standard_values
 from mailwright.domain.locales import DEFAULT_LOCALE
@@ -243,19 +243,31 @@ def check_command(
     *,
     locale: Locale = None,
     version: VersionNumber = None,
-    bulk: Annotated[bool, typer.Option("--bulk/--transactional", help="Bulk email needs an unsubscribe link.")] = True,
+    bulk: Annotated[
+        bool | None,
+        typer.Option(
+            "--bulk/--transactional",
+            help="Bulk email needs an unsubscribe link. Default: bulk, unless the footer of a design is transactional.",
+            show_default=False,
+        ),
+    ] = None,
     check_links: Annotated[bool, typer.Option("--check-links", help="Request every link.")] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
     """Run the pre-send checks. Exit code 1 if there is an error."""
-    stored, settings = run(lambda at: _find_version(at, tenant, template_id, locale, version))
-    found = asyncio.run(_findings(stored, settings, is_bulk=bulk, check_links=check_links))
+
+    async def check(at: Installation) -> list[PresendIssue]:
+        stored, _ = await _find_version(at, tenant, template_id, locale, version)
+        return await _findings(at, stored, is_bulk=bulk, check_links=check_links)
+
+    found = run(check)
     if as_json:
         print_json(template_check_response(found).to_dict())
     for each in () if as_json else found:
         shape, colour = _SHAPES[each.level]
-        out.print(Text(f"{shape} {each.level}  {each.where}: {each.sentence} [{each.code}]", style=colour))
+        text = " ".join(part for part in (each.sentence, each.advice) if part)
+        out.print(Text(f"{shape} {each.level}  {each.where}: {text} [{each.code}]", style=colour))
     if not found and not as_json:
         out.print("No errors or warnings.")
     if any(each.level is IssueLevel.ERROR for each in found):
@@ -266,15 +278,20 @@ _SHAPES = {IssueLevel.ERROR: ("✗", "red"), IssueLevel.WARNING: ("!", "yellow")
 
 
 async def _findings(
-    stored: StoredTemplate, settings: Settings, *, is_bulk: bool, check_links: bool
+    at: Installation, stored: StoredTemplate, *, is_bulk: bool | None, check_links: bool
 ) -> list[PresendIssue]:
     sender_problems = [
         f"{each.name.upper()}: {each.summary}"
-        async for each in check_sender(settings)
+        async for each in check_sender(at.settings)
         if each.verdict is Verdict.PROBLEM
     ]
-    facts = PresendContext(is_bulk=is_bulk, postal_address=settings.postal_address, sender=tuple(sender_problems))
-    found = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts)
+    found = await check_template(
+        at.database,
+        stored,
+        postal_address=at.settings.postal_address,
+        is_bulk=is_bulk,
+        sender=tuple(sender_problems),
+    )
     return [*found, *(await dead_links(links_of(stored.html)) if check_links else ())]
 
 

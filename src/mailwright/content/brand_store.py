@@ -44,11 +44,15 @@ class Brands:
 async def load_brand(tx: Transaction, tenant_id: int) -> Brand:
     """Return the tenant's brand kit, or the default."""
     rows = await tx.execute(select(tenants.c.brand).where(tenants.c.id == tenant_id))
-    if not rows or rows[0].brand is None:
-        return DEFAULT_BRAND
+    return (parse_brand(rows[0].brand) if rows else None) or DEFAULT_BRAND
+
+
+def parse_brand(text: str | None) -> Brand | None:
+    """Return a stored brand kit, or None if there is none, or one of another version that cannot be read."""
+    if text is None:
+        return None
     try:
-        return Brand.model_validate_json(rows[0].brand)
+        return Brand.model_validate_json(text)
     except ValidationError as error:
-        # Another version may have stored it. Emails and pages work without it.
-        log.warning("brand_unreadable", tenant_id=tenant_id, errors=error.error_count())
-        return DEFAULT_BRAND
+        log.warning("brand_unreadable", errors=error.error_count())
+        return None

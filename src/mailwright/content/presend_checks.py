@@ -5,7 +5,7 @@ recipient is an error; all others are warnings.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -15,6 +15,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from mailwright.content import subject as subject_rules
 from mailwright.content import text as plain_text
 from mailwright.content.personal_links import find_personal_links
+from mailwright.content.presend_advice import ADVICE
+from mailwright.content.segments_used import segments_used
 from mailwright.content.template import InvalidSubject, InvalidTemplate, Template
 from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import KNOWN_VARIABLES
@@ -43,11 +45,19 @@ class PresendIssue:
     where: str  # subject, html, text, sender, audience, attachments or scheduledAt
     # Where an issue of a template was found first. Not compared: an issue of many languages is reported once.
     locale: str = field(default="", compare=False)
+    blocks: tuple[str, ...] = field(default=(), compare=False)  # The IDs of the blocks that have the issue.
+
+    @property
+    def advice(self) -> str:
+        """How to fix it, unless the sentence says it."""
+        return ADVICE.get(self.code, "")
 
 
 ISSUE_LEVELS: Mapping[str, IssueLevel] = {
     "INVALID_TEMPLATE": IssueLevel.ERROR,
+    "BLANK_DESIGN": IssueLevel.ERROR,
     "UNKNOWN_VARIABLE": IssueLevel.ERROR,
+    "UNKNOWN_SEGMENT": IssueLevel.ERROR,
     "NO_UNSUBSCRIBE_LINK": IssueLevel.WARNING,
     "EMPTY_SUBJECT": IssueLevel.ERROR,
     "SUBJECT_TOO_LONG": IssueLevel.ERROR,
@@ -66,7 +76,11 @@ ISSUE_LEVELS: Mapping[str, IssueLevel] = {
     "IMAGE_WITHOUT_ALT": IssueLevel.WARNING,
     "INSECURE_IMAGE": IssueLevel.WARNING,
     "LOCAL_IMAGE": IssueLevel.WARNING,
+    "BRAND_CHANGED": IssueLevel.WARNING,
+    "EMPTY_HEADER": IssueLevel.WARNING,
     "UNFINISHED_BLOCK": IssueLevel.WARNING,
+    "EMPTY_BLOCK": IssueLevel.WARNING,
+    "LOW_CONTRAST": IssueLevel.WARNING,
     "SAMPLE_TEXT": IssueLevel.WARNING,
     "SAMPLE_LINK": IssueLevel.WARNING,
     "INLINE_IMAGE": IssueLevel.WARNING,
@@ -88,12 +102,15 @@ class PresendContext:
     is_bulk: bool = True
     postal_address: str | None = None
     variables: frozenset[str] | None = None  # All variables that will have a value; None if unknown.
+    segments: frozenset[str] | None = None  # The keys of all segments; None if unknown or checked by the caller.
     sender: tuple[str, ...] = ()  # Problems of the sender domain's DNS, one sentence each.
     limits: Limits = field(default_factory=Limits)  # The installation's limits, for tenants without their own.
 
 
 # Every issue with one of these codes is listed. For other codes, only the first issue is listed.
-_LISTED_EACH = frozenset(["UNKNOWN_VARIABLE", "BROKEN_LINK", "RELATIVE_LINK", "BROKEN_IMAGE", "SENDER_NOT_TRUSTED"])
+_LISTED_EACH = frozenset(
+    ["UNKNOWN_VARIABLE", "UNKNOWN_SEGMENT", "BROKEN_LINK", "RELATIVE_LINK", "BROKEN_IMAGE", "SENDER_NOT_TRUSTED"]
+)
 _VALUE, _STATEMENT = "mwvalue", "mwstatement"
 _BLANK = re.compile(r"\s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -101,6 +118,7 @@ _HOST = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)*[^\W_](?:[\w-]*[^\W_])?\.?|[0
 _LOCAL = re.compile(
     r"localhost|[^.:]+|.+\.(?:localhost|local|internal|test|invalid)|127\..+|10\..+|192\.168\..+|::1", re.IGNORECASE
 )
+_SAMPLE_HOST = re.compile(r"(?:.+\.)?(example\.(?:com|org|net))")
 _SHORTENERS = frozenset(
     ["bit.ly", "tinyurl.com", "t.co", "goo.gl", "ow.ly", "is.gd", "buff.ly", "cutt.ly", "rb.gy", "clck.ru"]
 )
@@ -119,11 +137,13 @@ def run_presend_checks(
     """Return all issues, errors first. Most kinds are listed once, with the first occurrence and a count of others."""
     try:
         template = Template(subject=subject, html=html, text=text)
+        segments = segments_used(subject, html, text)
     except InvalidTemplate as error:
         where = "subject" if isinstance(error, InvalidSubject) else "html"
         return [presend_issue("INVALID_TEMPLATE", str(error), where)]
     issues = [
         *_variables(template, context),
+        *_segments(segments, context),
         *_subject(subject),
         *(_unsubscribe_link(html, text) if context.is_bulk else ()),
         *(_postal_address(html, text, context) if context.is_bulk else ()),
@@ -132,11 +152,20 @@ def run_presend_checks(
         *(_html(html) if html is not None else ()),
         *(presend_issue("SENDER_NOT_TRUSTED", sentence, "sender") for sentence in context.sender),
     ]
-    return sorted(_merge(issues), key=lambda issue: issue.level is not IssueLevel.ERROR)
+    return errors_first(_merge(issues))
 
 
-def presend_issue(code: str, sentence: str, where: str, locale: str = "") -> PresendIssue:
-    return PresendIssue(ISSUE_LEVELS[code], code, sentence, where, locale)
+def errors_first(issues: Iterable[PresendIssue]) -> list[PresendIssue]:
+    return sorted(issues, key=lambda issue: issue.level is not IssueLevel.ERROR)
+
+
+def presend_issue(code: str, sentence: str, where: str, locale: str = "", blocks: tuple[str, ...] = ()) -> PresendIssue:
+    return PresendIssue(ISSUE_LEVELS[code], code, sentence, where, locale, blocks)
+
+
+def unknown_segment(key: str) -> str:
+    """Return the sentence about a condition for a segment that does not exist."""
+    return f"The content has a condition for the segment {key}, which does not exist."
 
 
 def links_of(html: str) -> list[str]:
@@ -154,6 +183,12 @@ def _variables(template: Template, context: PresendContext) -> Iterator[PresendI
         parts = (("subject", template.subject), ("html", template.html), ("text", template.text))
         where = next(part for part, source in parts if source is not None and name in source.variables)
         yield presend_issue("UNKNOWN_VARIABLE", f"{{{{ {name} }}}} is used, but no value is provided.", where)
+
+
+def _segments(used: Iterable[str], context: PresendContext) -> Iterator[PresendIssue]:
+    for key in used:
+        if context.segments is not None and key not in context.segments:
+            yield presend_issue("UNKNOWN_SEGMENT", unknown_segment(key), "html")
 
 
 def _subject(subject: str) -> Iterator[PresendIssue]:
@@ -201,7 +236,7 @@ def _postal_address(html: str | None, text: str | None, context: PresendContext)
         return  # The footer block wrote the address of the brand kit.
     if _uses(content, "postal_address"):
         if not context.postal_address:
-            sentence = "{{ postal_address }} is used, but MAILWRIGHT_POSTAL_ADDRESS is not set."
+            sentence = "{{ postal_address }} is used, but no postal address is set."
             yield presend_issue("NO_POSTAL_ADDRESS", sentence, "html")
         return
     readable = " ".join((plain_text.from_html(html) if html is not None else content).split())
@@ -223,6 +258,7 @@ def _html(html: str) -> Iterator[PresendIssue]:
     if (size := len(html.encode("utf-8", "replace"))) > CLIPPED_BYTES:
         sentence = f"The HTML has {size // 1024} KB; Gmail clips emails at {CLIPPED_BYTES // 1024} KB."
         yield presend_issue("CLIPPED", sentence, "html")
+    yield from _sample_links(html)
     tree = _parse_html(html)
     for node in tree.css("a[href], area[href]"):
         yield from _link(node)
@@ -230,6 +266,14 @@ def _html(html: str) -> Iterator[PresendIssue]:
         yield from _image(node)
     for node in tree.css("form, video, audio, iframe, object, embed"):
         yield presend_issue("UNSUPPORTED_ELEMENT", f"Most email programs do not show <{node.tag}>.", "html")
+
+
+def _sample_links(html: str) -> Iterator[PresendIssue]:
+    """Find links to the domains for examples."""
+    hosts = [match[1] for link in links_of(html) if (match := _SAMPLE_HOST.fullmatch(host_of(link) or ""))]
+    if hosts:
+        sentence = "1 link goes" if len(hosts) == 1 else f"{len(hosts)} links go"
+        yield presend_issue("SAMPLE_LINK", f"{sentence} to {' and '.join(sorted(set(hosts)))}.", "html")
 
 
 def _link(node: LexborNode) -> Iterator[PresendIssue]:

@@ -89,6 +89,7 @@ class StoredTemplate:
     source: str | None = None  # None if the author wrote the HTML itself
     variables: tuple[Variable, ...] = ()
     is_archived: bool = False
+    brand: str | None = None  # The brand kit that the HTML of a design was made with, as JSON.
 
     @property
     def body(self) -> str:
@@ -183,7 +184,7 @@ class TemplateStore:
             await self.check_locked(tenant_id, template_id, draft, locale)
         else:
             await self._require_no_deleted_locks(tenant_id, template_id)
-        html = await self.compiled(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
+        html, brand = await self._compile(tenant_id, draft.body, draft.format, title=draft.subject, locale=locale)
         check_declared(Template(subject=draft.subject, html=html, text=draft.text), draft.variables)
         stored = {
             "subject": draft.subject,
@@ -193,6 +194,7 @@ class TemplateStore:
             "format": draft.format.value,
             "source": draft.body if html != draft.body else None,
             "variables": orjson.dumps(draft.variables).decode(),
+            "brand": brand.model_dump_json(by_alias=True) if draft.format is TemplateFormat.BLOCKS else None,
         }
         return await self._insert(
             tenant_id,
@@ -257,11 +259,24 @@ class TemplateStore:
         locale: str = DEFAULT_LOCALE,
     ) -> str:
         """Compile the source to HTML, and replace the names of the tenant's images by their URLs."""
+        return (await self._compile(tenant_id, body, format, title=title, locale=locale))[0]
+
+    async def _compile(
+        self,
+        tenant_id: int,
+        body: str,
+        format: TemplateFormat,  # noqa: A002 - the usual word
+        *,
+        title: str,
+        locale: str,
+    ) -> tuple[str, Brand]:
+        """Return the HTML and the brand kit that it was made with."""
         # Imported only here, because reading templates does not need the compilers.
         from mailwright.content.authoring import compile_to_html  # noqa: PLC0415
 
         urls, brand = await self.images_and_brand(tenant_id, body)
-        return await run_in_thread(compile_to_html, body, format, title=title, locale=locale, images=urls, brand=brand)
+        options: dict[str, Any] = {"title": title, "locale": locale, "images": urls, "brand": brand}
+        return await run_in_thread(compile_to_html, body, format, **options), brand
 
     async def images_and_brand(self, tenant_id: int, body: str) -> tuple[dict[str, str], Brand]:
         """Return the URLs of the images that the source names, and the brand kit."""
@@ -474,4 +489,5 @@ def _stored(row: Any) -> StoredTemplate:
         source=row.source,
         variables=tuple(Variable(**variable) for variable in orjson.loads(row.variables)),
         is_archived=row.archived_at is not None,
+        brand=row.brand,
     )

@@ -43,7 +43,13 @@ class TemplateVersionQuery(RequestModel):
 
 
 class TemplateCheckQuery(TemplateVersionQuery):
-    bulk: Annotated[bool, Field(description="Bulk email needs an unsubscribe link and a postal address.")] = True
+    bulk: Annotated[
+        bool | None,
+        Field(
+            description="Bulk email needs an unsubscribe link and a postal address. "
+            "Default: true, unless the footer of a design is transactional."
+        ),
+    ] = None
 
 
 class TemplateDiffQuery(RequestModel):
@@ -186,6 +192,8 @@ class TemplateIssueResponse(ResponseModel):
     code: str
     sentence: str
     where: str
+    advice: Annotated[str, Field(description="How to fix it. Empty if the sentence says it.")]
+    blocks: Annotated[list[str], Field(description="The IDs of the blocks of a design that have the issue.")]
 
 
 class TemplateCheckResponse(ResponseModel):

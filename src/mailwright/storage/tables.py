@@ -546,6 +546,7 @@ templates = Table(
     Column("variables", Text, nullable=False, server_default=text("'[]'")),  # As JSON.
     # The keys of the segments whose members see other content, as JSON, so that accepting reads no HTML.
     Column("segments", Text, nullable=False, server_default=text("'[]'")),
+    Column("brand", Text),  # The brand kit that the HTML of a design was made with, as JSON.
     # Set on every version of a template that a user archived or deleted. Messages still use their versions.
     Column("archived_at", Timestamp),
     Column("deleted_at", Timestamp),

@@ -15,6 +15,7 @@ from mailwright.access.roles import Role
 from mailwright.audience import contacts
 from mailwright.audience.contacts import ContactChange
 from mailwright.content.blocks.starters import load_starter
+from mailwright.content.brand import Brand
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_drafts import DraftKey
@@ -174,7 +175,7 @@ async def test_preview_has_size_warnings_and_real_values(api: Api) -> None:
         made = (await ada.send("POST", "/composer/preview", body)).json()
         assert (made["subject"], "London" in made["html"]) == ("Hi Ada", True)
         assert made["sizeBytes"] > 1_000
-        assert "i" in [each["blockId"] for each in made["warnings"]]
+        assert ["i"] in [each["blockIds"] for each in made["warnings"]]
         assert any("unsubscribe" in each["message"] for each in made["warnings"])
         variables = (await ada.send("GET", "/composer/variables")).json()
         assert {"name": "city", "example": "London", "count": 1} in variables
@@ -273,11 +274,60 @@ async def test_campaign_with_a_blank_design_is_not_ready(api: Api) -> None:
     assert "BLANK_DESIGN" not in await problems_of(api, "news")
 
 
-async def test_review_warns_about_unfinished_blocks(api: Api) -> None:
-    image = {"id": "i", "type": "image", "src": "", "alt": ""}
-    await a_block_template(api.engine, "spring", document={"version": 1, "blocks": [*DOCUMENT["blocks"], image]})
-    assert "UNFINISHED_BLOCK" in await problems_of(api, "spring")
-    assert "UNFINISHED_BLOCK" not in await problems_of(api, "news")
+FLAWS = {
+    "UNKNOWN_SEGMENT": {"type": "condition", "segment": "vip", "blocks": [{"id": "v", "type": "divider"}]},
+    "EMPTY_HEADER": {"type": "header"},
+    "UNFINISHED_BLOCK": {"type": "image"},
+    "EMPTY_BLOCK": {"type": "text"},
+    "LOW_CONTRAST": {"type": "button", "label": "Go", "href": "https://shop.io", "color": "#777", "textColor": "#888"},
+    "SAMPLE_LINK": {"type": "text", "html": '<p><a href="https://example.com/a">More</a></p>'},
+    "EMPTY_LINK": {"type": "html", "html": '<p><a href="#">More</a></p>'},
+    "NO_POSTAL_ADDRESS": {"type": "text", "html": "<p>{{ unsubscribe_url }}</p>"},
+}
+
+
+async def test_content_has_the_same_issues_everywhere(api: Api) -> None:
+    blocks = [{"id": f"b{number}", **block} for number, block in enumerate(FLAWS.values())]
+    stored = await a_block_template(api.engine, "spring", document={"version": 1, "blocks": blocks})
+    body = {"document": {"version": 1, "blocks": blocks}, "subject": stored.subject}
+    answer = (await api.client.get("/v1/templates/spring/preflight")).json()
+    issues = {(each["code"], each["sentence"]) for each in answer["findings"]}
+    assert {code for code, _ in issues} == set(FLAWS)
+    made = await api.client.post("/v1/campaigns", json={"name": "Spring", "content": {"templateId": "spring"}})
+    async with an_editor(api, "ada", Role.ADMIN) as ada:
+        for template_id in ("spring", ""):
+            shown = (await ada.send("POST", "/composer/preview", {**body, "templateId": template_id})).json()
+            assert {(each["code"], each["message"]) for each in shown["warnings"]} == issues
+        page = unescape((await ada.client.get("/templates/spring")).text)
+        review = unescape((await ada.client.get(f"/campaigns/{made.json()['campaignId']}/checks")).text)
+    for text in (page, review):
+        assert all(f"<b>{sentence}</b>" in text for _, sentence in issues if "{{" not in sentence)
+        assert '<a href="/settings/brand">Set a logo or a name in the brand kit</a>' in text
+    assert await problems_of(api, "spring") - {"NO_AUDIENCE"} == set(FLAWS)
+
+
+async def test_changed_brand_asks_to_publish_again(api: Api) -> None:
+    document = {"version": 1, "blocks": [{"id": "h", "type": "header"}, *DOCUMENT["blocks"]]}
+    stored = await a_block_template(api.engine, "spring", document=document)
+    body = {"document": document, "subject": stored.subject, "templateId": "spring"}
+    async with an_editor(api, "ada") as ada:
+
+        async def codes(**changes: str) -> set[str]:
+            shown = (await ada.send("POST", "/composer/preview", {**body, **changes})).json()
+            return {each["code"] for each in shown["warnings"]} & {"BRAND_CHANGED", "EMPTY_HEADER"}
+
+        assert await codes() == {"EMPTY_HEADER"}
+        await api.engine.brands.save(DEFAULT_TENANT, Brand(name="Acme"), actor="test")
+        assert await codes() == {"BRAND_CHANGED"}
+        assert await codes(subject="A draft, which gets the new brand kit") == set()
+        assert "BRAND_CHANGED" in await problems_of(api, "spring")
+        published = {**body, "locale": "", "baseRevision": 0, "baseVersion": stored.version}
+        del published["templateId"]
+        assert (await ada.send("POST", "/templates/spring/publish", published)).status_code == 200
+        await api.engine.brands.save(DEFAULT_TENANT, Brand(name="Acme", accent="#112233"), actor="test")
+        assert await codes() == set()
+        await api.engine.brands.save(DEFAULT_TENANT, Brand(), actor="test")
+        assert await codes() == {"BRAND_CHANGED"}
 
 
 async def test_review_warns_about_samples_of_a_starter(api: Api) -> None:

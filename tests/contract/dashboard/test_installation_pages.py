@@ -305,6 +305,7 @@ async def test_set_up_with_the_local_mailbox_is_complete(ada: Visit, bench: Benc
 async def test_brand_begins_with_the_name_of_the_sender(ada: Visit) -> None:
     await ada.open("/settings/brand")
     assert [dict(form.fields)["name"] for form in ada.forms() if "primary" in form.named] == ["Shop"]
+    assert "Not in use until you save the brand kit." in ada.text
 
 
 @pytest.mark.promise("sender-domains")

@@ -67,7 +67,7 @@ export class Actions {
   }
 
   make(type) {
-    return { id: "", type, ...BLOCKS[type].make(this.context.brand, this.context.segments) };
+    return { id: "", type, ...BLOCKS[type].make(this.context.brand) };
   }
 
   add(type, place) {

@@ -112,7 +112,7 @@ export class Autosave {
       case "conflict":
         this.unconfirmed = null;
         this.isBlocked = true;
-        this.context.showState("conflict", "Not saved: changed by someone else");
+        this.context.showState("conflict", `Not saved: changed ${this.#isOwn(error.body) ? "in another tab" : "by someone else"}`);
         return this.#resolve(error.body);
       case "refused":
         this.unconfirmed = null;
@@ -151,15 +151,26 @@ export class Autosave {
 
   // Two editors.
 
+  /** Whether the same user saved in another tab or browser. */
+  #isOwn({ savedBy }) {
+    return savedBy === this.user || savedBy.startsWith(`${this.user}, `);
+  }
+
   /** Nothing is lost: mine becomes a copy, or theirs is taken and mine stays in the history of this browser. */
   async #resolve(theirs) {
     const mine = this.store.state;
+    const isOwn = this.#isOwn(theirs);
+    const who = isOwn ? "You" : theirs.savedBy.replace(/^(the|another) /, (word) => word[0].toUpperCase() + word.slice(1));
+    const verb = theirs.isPublished ? "published" : "saved";
     const body = h("div", { class: "stack" },
-      h("p", {}, `${theirs.savedBy.replace(/^(the|another) /, (word) => word[0].toUpperCase() + word.slice(1))} ${theirs.isPublished ? "published" : "saved"} this email at ${theirs.savedAtText}, after you opened it. Your changes are kept in this browser until you decide.`));
+      h("p", {}, `${who} ${verb} this email${isOwn ? " in another tab or window" : ""} at ${theirs.savedAtText}, after you opened it${isOwn ? " here" : ""}. Your changes are kept in this browser until you decide.`));
+    const [title, copy, take, names] = isOwn
+      ? ["You changed this email in another tab", "Keep this version as a copy", "Take the other tab’s version", ["This tab", "The other tab"]]
+      : ["Two people changed this email", "Keep mine as a copy", "Take theirs", ["Mine", `From ${theirs.savedBy}`]];
     for (;;) {
-      const choice = await ask({ title: "Two people changed this email", body, buttons: [["copy", "Keep mine as a copy", "primary"], ["theirs", "Take theirs"], ["compare", "Compare"], ["", "Decide later"]] });
+      const choice = await ask({ title, body, buttons: [["copy", copy, "primary"], ["theirs", take], ["compare", "Compare"], ["", "Decide later"]] });
       if (choice === "compare") {
-        await this.context.compare(mine, theirs);
+        await this.context.compare(mine, theirs, names);
         continue;
       }
       if (choice === "copy") return this.#copy(mine, theirs);
@@ -180,15 +191,19 @@ export class Autosave {
     }
   }
 
+  /** Show what the server has. It is not saved again, because that would be a change in the eyes of the others. */
   #take(theirs) {
-    Object.assign(this, { revision: theirs.revision, baseVersion: theirs.baseVersion, isBlocked: false });
+    this.isBlocked = false;
     this.store.change({ document: theirs.document, subject: theirs.subject });
-    toast(`This is what ${theirs.savedBy} saved. Undo brings yours back.`);
+    clearTimeout(this.timer);
+    this.settle(theirs.revision, theirs.baseVersion, theirs.isPublished ? `Version ${theirs.baseVersion}` : `Draft saved ${theirs.savedAtText}`);
+    this.isPublished = theirs.isPublished;
+    toast(`This is what ${this.#isOwn(theirs) ? "you saved in the other tab" : `${theirs.savedBy} saved`}. Undo brings yours back.`);
   }
 
   #postpone(theirs) {
     const box = h("div", { class: "c-banner is-warning", role: "alert" },
-      h("span", {}, `Not saved: ${theirs.savedBy} changed this email too.`),
+      h("span", {}, `Not saved: ${this.#isOwn(theirs) ? "you changed this email in another tab too" : `${theirs.savedBy} changed this email too`}.`),
       h("button", { type: "button", class: "button is-small", onclick: () => (box.remove(), this.#resolve(theirs)) }, "Decide"));
     this.context.banners.append(box);
   }
@@ -214,7 +229,7 @@ export class Autosave {
     const names = [...new Set(others)];
     const text = names.length === 0 ? "" : names.every((name) => name === this.user) ? "You have this email open in another tab or browser." : `${names.filter((name) => name !== this.user).join(" and ")} ${names.length > 1 ? "are" : "is"} editing this email too.`;
     const isBehind = revision > this.revision && !this.saving && !this.isBlocked;
-    const news = isBehind ? ` ${savedBy} saved a newer draft: reload to see it.` : "";
+    const news = isBehind ? ` ${this.#isOwn({ savedBy }) ? "You saved a newer draft there" : `${savedBy} saved a newer draft`}: reload to see it.` : "";
     this.othersBox ??= h("div", { class: "c-banner is-info", role: "status" });
     if (!this.othersBox.isConnected) this.context.banners.append(this.othersBox);
     const all = (text + news).trim();

@@ -53,7 +53,7 @@ export const BLOCKS = {
   header: { label: "Header", group: "Layout", hint: "Logo", make: () => ({}), fields: [{ key: "logo", kind: "image", label: "Logo", hint: "Leave empty for the logo of the brand.", optional: true }, { key: "alt", kind: "text", label: "Alternative text", optional: true }, { key: "href", ...HREF, optional: true }] },
   footer: { label: "Footer", group: "Layout", hint: "Address and unsubscribe link", rich: { html: "text" }, make: () => ({}), fields: [{ key: "transactional", kind: "checkbox", label: "Without unsubscribe link", hint: "Only for email about what one person did, such as a receipt." }] },
   condition: {
-    label: "Condition", group: "Advanced", hint: "Only for a segment", make: (brand, segments) => ({ segment: segments[0]?.key ?? "", blocks: [] }),
+    label: "Condition", group: "Advanced", hint: "Only for a segment", make: () => ({ segment: "", blocks: [] }),
     fields: [{ key: "segment", kind: "segment", label: "Segment" }, { key: "otherwise", kind: "otherwise", label: "Show other blocks to everyone else" }],
   },
   repeat: {

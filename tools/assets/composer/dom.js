@@ -89,7 +89,7 @@ export function ask({ title, body, buttons, wide = false }) {
     const name = `dialog-${Math.random().toString(36).slice(2)}`;
     const dialog = h(
       "dialog",
-      { class: `c-dialog${wide ? " is-wide" : ""}`, "aria-labelledby": name },
+      { class: `c-dialog${wide ? " is-wide" : ""}`, "aria-labelledby": name, tabindex: "-1" },
       h("form", { method: "dialog" }, h("h2", { id: name }, title), body, h("div", { class: "actions" }, buttons.map(([value, label, tone]) =>
         h("button", { class: `button${tone ? ` is-${tone}` : ""}`, value, formnovalidate: !value }, label),
       ))),
@@ -101,7 +101,14 @@ export function ask({ title, body, buttons, wide = false }) {
       event.preventDefault();
       event.target.dispatchEvent(new Event("change"));
     });
+    // A click into a frame would take the focus away, and with it the keys of the dialog. Tab may go there, to scroll.
+    let isTabbing = false;
+    const keepFocus = () => setTimeout(() => !isTabbing && dialog.contains(document.activeElement) && document.activeElement.matches("iframe") && dialog.focus());
+    addEventListener("blur", keepFocus);
+    dialog.addEventListener("keydown", (event) => (isTabbing = event.key === "Tab"));
+    dialog.addEventListener("pointermove", () => (isTabbing = false));
     dialog.addEventListener("close", () => {
+      removeEventListener("blur", keepFocus);
       dialog.remove();
       resolve(dialog.returnValue);
     });

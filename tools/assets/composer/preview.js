@@ -27,27 +27,33 @@ export class Checks {
       const { warnings, sizeBytes } = await this.context.api.post("/composer/preview", { ...asked, templateId: this.context.templateId, locale: this.context.locale });
       if (asked === this.store.state) this.#show(warnings, sizeBytes);
     } catch (error) {
-      if (error.kind === "refused" && asked === this.store.state) this.#show([{ blockId: error.body.blockId ?? null, message: error.message, isError: true }], null);
+      if (error.kind === "refused" && asked === this.store.state) this.#show([{ blockIds: error.body.blockId ? [error.body.blockId] : [], message: error.message, isError: true }], null);
     }
   }
 
   #show(warnings, sizeBytes) {
     this.warnings = warnings;
-    const items = warnings.map((each) => {
-      const place = each.blockId && find(this.store.document, each.blockId);
-      const go = () => {
-        this.store.select(each.blockId);
-        this.context.closeSheets();
-        this.context.canvas.focus(each.blockId);
-      };
-      const fix = each.path && [" ", h("a", { href: each.path, target: "_blank" }, each.label)];
-      const text = [icon("attention"), h("span", {}, place && h("b", {}, `${labelOf(place.block)}: `), each.message, fix)];
-      return h("li", { class: each.isError ? "is-bad" : "is-warning" }, place ? h("button", { type: "button", class: "c-jump", onclick: go }, text) : h("div", { class: "c-jump" }, text));
-    });
+    const items = warnings.map((each) => this.#item(each));
     this.host.replaceChildren(
       warnings.length ? h("ul", { class: "c-warnings" }, items) : h("p", { class: "c-fine" }, icon("check"), "Nothing to improve."),
       sizeBytes == null ? "" : this.#size(sizeBytes));
     this.context.showWarnings(warnings.length);
+  }
+
+  /** An issue of one block is a button that leads to it; one of several blocks has a button for each. */
+  #item({ message, advice, isError, blockIds, path, label }) {
+    const places = blockIds.map((id) => find(this.store.document, id)).filter(Boolean);
+    const [place] = places;
+    const go = (id) => () => {
+      this.store.select(id);
+      this.context.closeSheets();
+      this.context.canvas.focus(id);
+    };
+    const fix = path && [" ", h("a", { href: path, target: "_blank" }, label)];
+    const isOne = places.length === 1 && !fix;
+    const jumps = !isOne && places.map(({ block }, index) => [" ", h("button", { type: "button", class: "button is-small", onclick: go(block.id) }, places.length > 1 ? `${labelOf(block)} ${index + 1}` : `Show the ${labelOf(block).toLowerCase()}`)]);
+    const text = [icon(isError ? "cross" : "attention"), h("span", {}, isOne && h("b", {}, `${labelOf(place.block)}: `), message, advice && !path && ` ${advice}`, fix, jumps)];
+    return h("li", { class: isError ? "is-bad" : "is-warning" }, isOne ? h("button", { type: "button", class: "c-jump", onclick: go(place.block.id) }, text) : h("div", { class: "c-jump" }, text));
   }
 
   #size(bytes) {
@@ -102,14 +108,5 @@ export async function preview(store, context) {
     subject, stage);
   const closed = ask({ title: "Preview", body, wide: true, buttons: [["", "Close"]] });
   show();
-  await closed;
-}
-
-/** Two versions beside each other. */
-export async function compare(context, mine, theirs) {
-  const side = (title, name) => h("section", {}, h("h3", {}, title), h("iframe", { name, title, sandbox: "", class: "c-preview-frame" }));
-  const body = h("div", { class: "c-compare" }, side("Mine", "composer-mine"), side(`From ${theirs.savedBy}`, "composer-theirs"));
-  const closed = ask({ title: "Compare", body, wide: true, buttons: [["", "Back"]] });
-  for (const [state, name] of [[mine, "composer-mine"], [theirs, "composer-theirs"]]) showInFrame(body.querySelector(`[name=${name}]`), { state, api: context.api, templateId: context.templateId });
   await closed;
 }

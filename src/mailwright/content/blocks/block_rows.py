@@ -1,5 +1,6 @@
 """Write each type of block as rows of a column."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from mailwright.content.blocks.document import (
 )
 from mailwright.content.blocks.row import SOFT_BACKGROUNDS, Row, padding_of
 from mailwright.content.brand import Network
-from mailwright.content.colors import LARGE_TEXT_CONTRAST, contrast, readable_on
+from mailwright.content.colors import LARGE_TEXT_CONTRAST, TEXT_CONTRAST, contrast, readable_on
 from mailwright.content.presend_checks import POSTAL_ADDRESS_CLASS
 from mailwright.content.social_icons import icon_name
 from mailwright.content.text import REPEATED
@@ -31,6 +32,9 @@ from mailwright.content.unsubscribe_footer import UNSUBSCRIBE, footer_labels
 
 # The `rel` of an image whose link its block repeats. The compiler hides this link from screen readers.
 REPEATED_IMAGE: Final = f"{REPEATED}-image"
+_NO_ALT: Final = "The image has no alternative text, so people who do not see it miss its content."
+# Tags and spaces, without which a text that shows nothing is empty.
+_INVISIBLE: Final = re.compile(r"<[^<>]*>|&nbsp;|\s")
 _NETWORK_NAMES: Final[Mapping[Network, str]] = {
     Network.FACEBOOK: "Facebook",
     Network.INSTAGRAM: "Instagram",
@@ -53,9 +57,9 @@ def write_rows(row: Row) -> str:
 
 
 def _heading(row: Row, block: HeadingBlock) -> str:
-    html = inline_html.inline(block.html, row.warn)
-    if not html.strip():
-        return ""
+    html = row.inline(block.html, LARGE_TEXT_CONTRAST)
+    if _is_empty(html):
+        return _empty(row, "heading")
     return row.text(row.heading(row.with_link_style(html), block.level), 24 if block.level == 1 else 20, 8)
 
 
@@ -64,7 +68,7 @@ def _image(row: Row, block: ImageBlock) -> str:
         row.warn("Choose an image. The block is not shown.")
         return ""
     if not block.alt.strip() and not block.decorative:
-        row.warn("The image has no alternative text, so people who do not see it miss its content.")
+        row.warn(_NO_ALT, "IMAGE_WITHOUT_ALT")
     return row.picture(block.src, block.alt, href=block.href, width=block.width)
 
 
@@ -73,11 +77,11 @@ def _button(row: Row, block: ButtonBlock) -> str:
         row.warn("The button has no label. It is not shown.")
         return ""
     if not block.href.strip():
-        row.warn("The button has no link.")
+        row.warn("The button has no link.", "EMPTY_LINK")
     color = row.theme.color(block.color, row.theme.brand.primary)
     text = row.theme.color(block.text_color, readable_on(color))
-    if contrast(color, text) < LARGE_TEXT_CONTRAST:
-        row.warn("The label is hard to read: choose colours with more contrast.")
+    if contrast(color, text) < TEXT_CONTRAST:
+        row.warn("The label is hard to read on its button.", "LOW_CONTRAST")
     is_soft = block.color is not None and block.color in SOFT_BACKGROUNDS
     return row.action(block.label, block.href, color, text, is_wide=block.full_width, is_soft=is_soft)
 
@@ -94,6 +98,8 @@ def _divider(row: Row, block: DividerBlock) -> str:
 def _social(row: Row, block: SocialBlock) -> str:
     """Write icons with the names as alternative text, or names if recipients cannot load the icons."""
     links = [link for link in block.links if link.href.strip()]
+    if not block.links:
+        return _empty(row, "list of social links")
     if len(links) < len(block.links):
         row.warn("A social link has no address. It is not shown.")
     color = row.theme.link_on(row.background)
@@ -134,8 +140,8 @@ def _video(row: Row, block: VideoBlock) -> str:
 
 def _quote(row: Row, block: QuoteBlock) -> str:
     html = row.paragraphs(block.html)
-    if not html.strip():
-        return ""
+    if _is_empty(html):
+        return _empty(row, "quote")
     cite = ""
     if block.cite:
         style = f"margin:8px 0 0;font-size:14px;color:{row.theme.muted_on(row.background)}"
@@ -174,7 +180,7 @@ def _card(row: Row, block: CardBlock) -> str:
         parts.append(row.text(label, 4, 16))
     elif block.label:
         row.warn("The card has a label and no link. The label is not shown.")
-    return "".join(parts)
+    return "".join(parts) or _empty(row, "card")
 
 
 def _card_image(row: Row, block: CardBlock, href: str) -> str:
@@ -183,7 +189,7 @@ def _card_image(row: Row, block: CardBlock, href: str) -> str:
     alt = "" if alt == block.title.strip() else alt
     is_alone = not block.title.strip() and not (block.label and href)
     if not alt and is_alone:
-        row.warn("The image has no alternative text, so people who do not see it miss its content.")
+        row.warn(_NO_ALT, "IMAGE_WITHOUT_ALT")
     rel = "" if is_alone else REPEATED if alt else REPEATED_IMAGE
     return row.picture(block.image or "", alt, href=href, around=(12, 4), default=row.theme.start, rel=rel)
 
@@ -197,7 +203,7 @@ def _header(row: Row, block: HeaderBlock) -> str:
             row.warn("The logo has no alternative text: set the name of the brand.")
         return row.picture(logo, name, href=href, width=brand.logo_width, around=(28, 12), default=row.theme.start)
     if not name.strip():
-        row.warn("The header is empty: set a logo or a name in the brand kit.")
+        row.warn("The header is empty.", "EMPTY_HEADER")
         return ""
     style = f"color:{row.theme.text_on(row.background)};text-decoration:none"
     words = inline_html.plain(name)
@@ -229,7 +235,7 @@ def _footer(row: Row, block: FooterBlock) -> str:
 def _slot(row: Row, block: SlotBlock) -> str:
     value = block.value
     if not value.strip():
-        return ""
+        return _empty(row, "field")
     if block.kind == "image":
         return row.picture(value, block.alt or block.label)
     if block.kind == "link":
@@ -239,16 +245,27 @@ def _slot(row: Row, block: SlotBlock) -> str:
 
 
 def _text(row: Row, block: TextBlock) -> str:
-    return row.text(row.paragraphs(block.html), 8, 8) if block.html.strip() else ""
+    html = row.paragraphs(block.html)
+    return _empty(row, "text") if _is_empty(html) else row.text(html, 8, 8)
 
 
 def _html(row: Row, block: HtmlBlock) -> str:
     html = inline_html.raw(block.html, row.warn)
-    return row.text(html, 8, 8) if html.strip() else ""
+    return row.text(html, 8, 8) if html.strip() else _empty(row, "HTML")
 
 
 def _spacer(row: Row, block: SpacerBlock) -> str:
     return f'<mj-spacer height="{block.height}px"{row.shared(())} />'
+
+
+def _is_empty(html: str) -> bool:
+    return not _INVISIBLE.sub("", html)
+
+
+def _empty(row: Row, what: str) -> str:
+    """Warn that the block shows nothing, and return its rows: none."""
+    row.warn(f"The {what} is empty, so the block is not shown.", "EMPTY_BLOCK")
+    return ""
 
 
 def _watch(locale: str) -> str:

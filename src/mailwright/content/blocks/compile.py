@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mailwright.content import text as plain_text
 from mailwright.content.authoring import compile_to_html
@@ -44,12 +45,16 @@ def compile_document(
     return CompiledDocument(mjml, html, plain_text.from_html(html), tuple(writer.warnings))
 
 
-def document_warnings(source: str, brand: Brand, locale: str) -> list[str]:
-    """Return what the composer warns about in a document, each sentence once."""
+class WrittenDocument(NamedTuple):
+    mjml: str
+    warnings: list[CompileWarning]
+
+
+def write_mjml(source: str, brand: Brand, locale: str) -> WrittenDocument:
+    """Return the MJML of a document and what its author should look at, without the HTML, which takes more time."""
     document = parse_document(source)
     writer = MjmlWriter(Theme.of(document.settings or DocumentSettings(), brand, locale), locale)
-    _mjml(document, writer)
-    return list(dict.fromkeys(warning.message for warning in writer.warnings))
+    return WrittenDocument(_mjml(document, writer), writer.warnings)
 
 
 def _mjml(document: BlockDocument, writer: MjmlWriter) -> str:

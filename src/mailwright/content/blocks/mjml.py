@@ -32,6 +32,8 @@ from mailwright.content.blocks.row import (
 from mailwright.content.blocks.theme import Theme
 from mailwright.content.segments_used import membership_condition
 
+# The code of a block that its author should look at, for any reason that has no code of its own.
+UNFINISHED: Final = "UNFINISHED_BLOCK"
 _RADIUS: Final = 10
 _PAGE_TOP: Final = (
     '<mj-section padding="0" css-class="mw-hide-phone"><mj-column><mj-spacer height="24px" /></mj-column></mj-section>'
@@ -43,6 +45,7 @@ class CompileWarning(NamedTuple):
 
     block_id: str
     message: str
+    code: str = UNFINISHED  # Of the pre-send checks.
 
 
 @dataclass(slots=True)
@@ -60,8 +63,8 @@ class MjmlWriter:
         rounded = "".join(_rounded(section, number, len(sections)) for number, section in enumerate(sections))
         return _PAGE_TOP + rounded + "".join(self._page_section(block) for block in blocks[end:])
 
-    def warn(self, block_id: str, message: str) -> None:
-        warning = CompileWarning(block_id, message)
+    def warn(self, block_id: str, message: str, code: str = UNFINISHED) -> None:
+        warning = CompileWarning(block_id, message, code)
         if warning not in self.warnings:
             self.warnings.append(warning)
 
@@ -97,7 +100,7 @@ class MjmlWriter:
 
     def _columns(self, block: ColumnsBlock) -> str:
         if any(not column.blocks for column in block.columns):
-            self.warn(block.id, "A column is empty. Add a block to it, or use fewer columns.")
+            self.warn(block.id, "A column is empty. Add a block to it, or use fewer columns.", "EMPTY_BLOCK")
         background = self.theme.color(block.background, self.theme.content)
         place = Place(background, 0, keeps_colors=block.background not in SOFT_BACKGROUNDS)
         columns = "".join(
@@ -149,6 +152,8 @@ class MjmlWriter:
             if not block.over:
                 self.warn(block.id, "Choose the list to repeat over. The block is not shown.")
                 return
+            if not block.blocks:
+                self.warn(block.id, "There is no block to repeat.", "EMPTY_BLOCK")
             yield f"{{% for {block.item} in {block.over} %}}"
             yield f"{{% if loop.index <= {block.limit} %}}" if block.limit else ""
             yield from write(block.blocks)
@@ -158,6 +163,8 @@ class MjmlWriter:
         if (condition := membership_condition(block.segment)) is None:
             self.warn(block.id, "Choose a segment. The block is not shown.")
             return
+        if not block.blocks and not block.otherwise:
+            self.warn(block.id, "The condition has no blocks.", "EMPTY_BLOCK")
         yield f"{{% if {condition} %}}"
         yield from write(block.blocks)
         if block.otherwise:

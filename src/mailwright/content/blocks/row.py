@@ -1,20 +1,28 @@
 """One row of a column: the MJML that blocks are made of, with the colours and the space of its place."""
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from mailwright.content.blocks import inline as inline_html
 from mailwright.content.blocks.document import Block
 from mailwright.content.blocks.theme import Theme
+from mailwright.content.colors import TEXT_CONTRAST, contrast, parse_color
 
 # The backgrounds that the dark scheme replaces: none, and the soft one of the brand kit.
 SOFT_BACKGROUNDS: Final = (None, "brand:background")
 SIDE_PADDING: Final = 32
 COLUMN_PADDING: Final = 12
+_TEXT_COLOR: Final = re.compile(r"color:\s*(#(?:[0-9a-f]{6}|[0-9a-f]{3}))\b", re.ASCII | re.IGNORECASE)
 _HEADING_SIZES: Final = {1: 30, 2: 22, 3: 18}
 _SPACE_BELOW: Final = "margin:0 0 14px"
 _LIST_PADDING: Final = {"left": "0 0 0 24px", "right": "0 24px 0 0"}
+
+
+class Warn(Protocol):
+    """Record what the author of a block should look at, with a code of the pre-send checks."""
+
+    def __call__(self, message: str, code: str = ...) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ class Row:
     theme: Theme
     place: Place
     locale: str
-    warn: Callable[[str], None]
+    warn: Warn
     block: Block
 
     @property
@@ -57,12 +65,19 @@ class Row:
 
     def paragraphs(self, html: str) -> str:
         """Return text with inline styles, because some programs drop style sheets."""
-        cleaned = self.with_link_style(inline_html.inline(html, self.warn))
+        cleaned = self.with_link_style(self.inline(html))
         lists = f"{_SPACE_BELOW};padding:{_LIST_PADDING[self.theme.start]}"
         for tag, style in (("p", _SPACE_BELOW), ("ul", lists), ("ol", lists), ("li", "margin:0 0 6px")):
             cleaned = cleaned.replace(f"<{tag}>", f'<{tag} style="{style}">')
         last = cleaned.rfind(_SPACE_BELOW)  # The padding of the row follows the last paragraph.
         return cleaned if last < 0 else cleaned[:last] + "margin:0" + cleaned[last + len(_SPACE_BELOW) :]
+
+    def inline(self, html: str, ratio: float = TEXT_CONTRAST) -> str:
+        """Return formatted text, and warn about colours of its parts that are hard to read."""
+        cleaned = inline_html.inline(html, self.warn)
+        if any(contrast(parse_color(color), self.background) < ratio for color in _TEXT_COLOR.findall(cleaned)):
+            self.warn("Coloured text is hard to read on its background.", "LOW_CONTRAST")
+        return cleaned
 
     def with_link_style(self, html: str) -> str:
         color = self.theme.link_on(self.background)

@@ -10,7 +10,7 @@ from mailwright.content.blocks.document import AnyBlock, InvalidDocument, SlotBl
 _SLOT: Final = re.compile(r"\[\[\s*([A-Za-z][A-Za-z0-9_-]{0,62})(\.alt)?\s*\]\]")
 
 
-def fill_slots(mjml: str, blocks: Sequence[AnyBlock], warn: Callable[[str, str], None]) -> str:
+def fill_slots(mjml: str, blocks: Sequence[AnyBlock], warn: Callable[..., None]) -> str:
     """Return the MJML with the values of the slots. Every place needs a slot; a slot without a place is a warning."""
     slots = {block.name: block for block in blocks if isinstance(block, SlotBlock)}
     names = [match[1] for match in _SLOT.finditer(mjml)]
@@ -19,6 +19,8 @@ def fill_slots(mjml: str, blocks: Sequence[AnyBlock], warn: Callable[[str, str],
     for name, block in slots.items():
         if name not in names:
             warn(block.id, f"The MJML has no place [[{name}]], so the value is not shown.")
+        elif not block.value.strip():
+            warn(block.id, "The field is empty.", "EMPTY_BLOCK")
 
     def value(match: re.Match[str]) -> str:
         block = slots[match[1]]

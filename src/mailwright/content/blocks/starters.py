@@ -23,7 +23,7 @@ _ORDER: Final = (
     "event-reminder",
     "survey",
     "re-engagement",
-    "plain-letter",
+    "plain-email",
     "receipt",
     "password-reset",
 )

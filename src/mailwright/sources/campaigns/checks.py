@@ -15,7 +15,13 @@ from mailwright.audience.eligibility import Exclusion, is_known
 from mailwright.audience.exclusions import NamedAudience, count_excluded
 from mailwright.audience.filter_references import UNKNOWN_CAMPAIGN, UNKNOWN_LIST, find_missing, find_unused_tags
 from mailwright.audience.segments import audience_query, lacks_attribute, load_filters, membership
-from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, run_presend_checks
+from mailwright.content.presend_checks import (
+    IssueLevel,
+    PresendContext,
+    PresendIssue,
+    run_presend_checks,
+    unknown_segment,
+)
 from mailwright.content.segments_used import segments_used
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
@@ -33,7 +39,7 @@ from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group
 from mailwright.sources.campaigns.held_recipients import NOBODY_HELD, HeldRecipients, count_held
 from mailwright.sources.campaigns.tracking_plan import NOT_TRACKED, TrackingPlan, check_metric, plan_tracking
-from mailwright.sources.campaigns.unfinished_content import find_block_warnings, find_sample_links, find_unfinished
+from mailwright.sources.campaigns.unfinished_content import TEMPLATE_FIELD, check_designs, find_unpublished
 from mailwright.sources.campaigns.variants import (
     UNKNOWN_TEMPLATE,
     CampaignProblem,
@@ -131,8 +137,8 @@ async def check_campaign(
         members = _audience_query(tenant_id, definition, filter_, now, audience_problems)
         found.problems += audience_problems
         drafts = await build_drafts(tx, tenant_id, definition, bodies, found.problems)
-        found.problems += [each async for each in find_unfinished(tx, tenant_id, definition)]
-        found.warn(await find_block_warnings(tx, tenant_id, definition))
+        found.problems += [each async for each in find_unpublished(tx, tenant_id, definition)]
+        found.sort(await check_designs(tx, tenant_id, definition), TEMPLATE_FIELD)
         known = await _load_content_segments(tx, tenant_id, drafts, now, found.problems)
         texts = {text: locale for draft in drafts for locale, text in draft.texts.items()}
         required = _required_variables(texts, definition.variables)
@@ -142,7 +148,6 @@ async def check_campaign(
             found.problems += _check_size(definition, planned)
             found.problems += check_metric(definition, tracking, rules, planned)
             found.warn(_check_test_group(definition, planned))
-        found.warn(find_sample_links(texts))
         _check_texts(drafts, texts, facts, found)
         found.problems += await _variable_problems(tx, tenant_id, required, missing, planned)
         found.warn(await _name_warnings(tx, members, texts, definition.variables, planned))
@@ -175,7 +180,7 @@ def _check_texts(
     }
     for (text, *_), draft in checked.items():
         issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
-        found.sort([replace(issue, locale=texts[text]) for issue in issues], draft)
+        found.sort([replace(issue, locale=texts[text]) for issue in issues], draft.body_field, draft.subject_field)
 
 
 async def check_sender_domain(
@@ -196,8 +201,14 @@ class _Findings:
     def warn(self, issues: Iterable[PresendIssue]) -> None:
         self.warnings.update(dict.fromkeys(issues))
 
-    def sort(self, issues: Sequence[PresendIssue], draft: VariantDraft) -> None:
-        self.problems.extend(_problem(issue, draft) for issue in issues if issue.level is IssueLevel.ERROR)
+    def sort(self, issues: Sequence[PresendIssue], body_field: str, subject_field: str = "") -> None:
+        """Add errors as problems of these fields of the request, and all others as warnings."""
+        fields = {**_FIELDS, "subject": subject_field, "html": body_field}
+        self.problems.extend(
+            CampaignProblem(fields[issue.where], issue.code, issue.sentence, issue.locale)
+            for issue in issues
+            if issue.level is IssueLevel.ERROR
+        )
         self.warn(issue for issue in issues if issue.level is IssueLevel.WARNING)
 
     def add_unmet_rules(self, text: str, *, is_overridden: bool) -> None:
@@ -410,8 +421,7 @@ async def _load_content_segments(
     found = await load_filters(tx, tenant_id, fields.keys())
     for key, body_field in fields.items():
         if key not in found:
-            message = f"the content has a condition for the segment {key}, which does not exist; create it, or change"
-            problems.append(CampaignProblem(body_field, UNKNOWN_SEGMENT, f"{message} the condition"))
+            problems.append(CampaignProblem(body_field, UNKNOWN_SEGMENT, unknown_segment(key)))
             continue
         missing = await find_missing(tx, tenant_id, found[key])
         problems += [
@@ -592,11 +602,6 @@ def _has_locale(required: RequiredVariable) -> ColumnElement[bool]:
 # Problems.
 
 _FIELDS = {"text": "content.text", "sender": "from"}
-
-
-def _problem(issue: PresendIssue, draft: VariantDraft) -> CampaignProblem:
-    fields = {**_FIELDS, "subject": draft.subject_field, "html": draft.body_field}
-    return CampaignProblem(fields[issue.where], issue.code, issue.sentence, issue.locale)
 
 
 def _missing(required: RequiredVariable, lacking: LackingRecipients, planned: int) -> CampaignProblem:

@@ -1,5 +1,6 @@
 """Choose a few real recipients of a draft who would get different emails."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +10,7 @@ import orjson
 from mailwright.audience.segments import audience_query
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
-from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.campaigns.checks import named_audience
@@ -21,6 +22,8 @@ from mailwright.storage.tables import contacts
 SAMPLES: Final = 3
 # The samples are chosen from this many recipients, and from those without a name.
 _LOOKED_AT: Final = 200
+# A list that the content repeats over is no value of a contact that a reader would miss.
+_LIST: Final = re.compile(r"\{%-?\s*for\s+\w+\s+in\s+(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,8 @@ def _used_variables(drafts: Sequence[VariantDraft]) -> frozenset[str]:
                 template = Template(subject=text.subject, html=text.html, text=text.text)
             except InvalidTemplate:
                 continue  # The pre-send check reports it.
-            names |= template.variables
-    return frozenset(names - (STANDARD_VARIABLES.keys() - {"name"}))
+            names |= template.variables.difference(_LIST.findall(text.html))
+    return frozenset(names - (KNOWN_VARIABLES - {"name"}))
 
 
 def _sample(row: Any, used: Iterable[str]) -> SampleContact:

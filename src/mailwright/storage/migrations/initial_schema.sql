@@ -422,6 +422,7 @@ CREATE TABLE templates (
   source TEXT,
   variables TEXT DEFAULT '[]' NOT NULL,
   segments TEXT DEFAULT '[]' NOT NULL,
+  brand TEXT,
   archived_at BIGINT,
   deleted_at BIGINT,
   CONSTRAINT pk_templates PRIMARY KEY (id),

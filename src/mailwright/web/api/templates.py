@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
+from mailwright.app.template_checks import check_template
 from mailwright.app.wiring import Engine
-from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import StoredTemplate, TemplateExists, diff_versions
 from mailwright.domain.errors import NotPossibleNow
@@ -132,8 +132,7 @@ async def preview(request: Request, templateId: str, engine: EngineDep, caller: 
 async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: CheckQuery) -> Response:  # noqa: N803
     """Run the pre-send checks. Links and images are not fetched."""
     stored = await _find(engine, caller.tenant_id, templateId, query)
-    context = PresendContext(is_bulk=query.bulk, postal_address=engine.postal_address)
-    issues = run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=context)
+    issues = await check_template(engine.database, stored, postal_address=engine.postal_address, is_bulk=query.bulk)
     return json_response(template_check_response(issues))
 
 

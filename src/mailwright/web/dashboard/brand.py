@@ -85,8 +85,8 @@ _SAMPLE: Final = (
 async def show(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     fields = _fields_of(await engine.brands.load(visitor.tenant_id))
     used = (await load_effective(engine.settings, engine.database)).settings
-    fields["name"] = fields["name"] or sender_values(used)["sender_name"]
-    return await _page(request, visitor, fields)
+    suggested = "" if fields["name"] else sender_values(used)["sender_name"]
+    return await _page(request, visitor, fields, suggested_name=suggested)
 
 
 @router.post("")
@@ -103,7 +103,8 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
     finally:
         await form.close()
     await engine.brands.save(visitor.tenant_id, brand, actor=visitor.actor)
-    return redirect(request, "/settings/brand", "Brand kit saved. New emails and your public pages use it.")
+    words = "Brand kit saved. New emails and your public pages use it. Publish templates again to use it in them."
+    return redirect(request, "/settings/brand", words)
 
 
 @router.get("/preview")
@@ -179,7 +180,15 @@ def _own_logo(url: str) -> str | None:
     return f"/images/{file_name}" if FILE_NAME.fullmatch(file_name) else None
 
 
-async def _page(request: Request, visitor: Visitor, fields: Fields, error: MailwrightError | None = None) -> Response:
+async def _page(
+    request: Request,
+    visitor: Visitor,
+    fields: Fields,
+    error: MailwrightError | None = None,
+    *,
+    suggested_name: str = "",
+) -> Response:
+    fields = Fields({**fields, "name": fields["name"] or suggested_name})
     try:
         warnings = contrast_warnings(_brand(fields))
     except InvalidInput:
@@ -197,6 +206,7 @@ async def _page(request: Request, visitor: Visitor, fields: Fields, error: Mailw
         fonts=FONTS,
         networks=[(f"social_{network}", name) for network, name in NETWORKS.items()],
         has_links=any(fields[f"social_{network}"] for network in Network),
+        is_name_suggested=bool(suggested_name),
         logo=_own_logo(fields["logo_url"]),
         preview=urlencode(fields),
     )

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
+from mailwright.access.roles import Role
 from mailwright.access.users import email_of
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
@@ -40,10 +41,10 @@ from mailwright.sources.campaigns.review import review_draft, review_started
 from mailwright.sources.campaigns.samples import choose_samples
 from mailwright.sources.campaigns.statistics import count_results
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
-from mailwright.sources.campaigns.unfinished_content import DESIGN_CODES
-from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.campaigns.unfinished_content import TEMPLATE_FIELD
+from mailwright.sources.campaigns.variants import UNKNOWN_TEMPLATE, CampaignNotStartable
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.advice import ADVICE
+from mailwright.web.dashboard.advice import ADVICE, FIX_PAGES, FixPage
 from mailwright.web.dashboard.campaigns_compose import steps_of
 from mailwright.web.dashboard.campaigns_forms import (
     error_links,
@@ -251,9 +252,9 @@ async def check(
         "course": course,
         "ends_soon": course.finishes_at is not None and course.finishes_at < engine.clock.now() + MINUTE,
         "workers": foreseen.workers,
-        "fixes": [_fix(campaign, each.field, each.code, each.locale) for each in examined.problems],
+        "fixes": [_fix(visitor, campaign, each.field, each.code, each.locale) for each in examined.problems],
         "warning_fixes": [
-            _fix(campaign, _WARNING_FIELDS.get(each.where, each.where), each.code, each.locale)
+            _fix(visitor, campaign, _WARNING_FIELDS.get(each.where, each.where), each.code, each.locale)
             for each in examined.warnings
         ],
         "campaign": campaign,
@@ -288,16 +289,18 @@ async def _audience_names(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-def _fix(campaign: Campaign, field: str, code: str, locale: str) -> str:
-    """Return the link to the template in the language of the issue, or to the step and field, to fix it."""
+def _fix(visitor: Visitor, campaign: Campaign, field: str, code: str, locale: str) -> FixPage:
+    """Return the link to the settings, to the template in the language of the issue, or to the step and field."""
     content = campaign.definition.content
+    if code in FIX_PAGES and visitor.may(Role.ADMIN):
+        return FIX_PAGES[code]
     is_in_subject = field == "content.subject" or code == "MISSING_VARIABLE"
     is_in_template = field in _CONTENT_FIELDS or (is_in_subject and not content.subject)
-    if content.template_id and (code in DESIGN_CODES or is_in_template):
+    if content.template_id and (is_in_template or (field == TEMPLATE_FIELD and code != UNKNOWN_TEMPLATE)):
         # The composer leads to the source editor if the template is source code.
         query = {"campaign": campaign.campaign_id, **({"locale": locale} if locale else {})}
-        return f"/templates/{content.template_id}/compose?{urlencode(query)}"
-    return f"/campaigns/{campaign.campaign_id}/edit/{step_of(field)}#{_FOCUSED.get(field, field)}"
+        return FixPage(f"/templates/{content.template_id}/compose?{urlencode(query)}", "Fix this")
+    return FixPage(f"/campaigns/{campaign.campaign_id}/edit/{step_of(field)}#{_FOCUSED.get(field, field)}", "Fix this")
 
 
 @router.get("/{campaign_id}/mail")

@@ -53,7 +53,7 @@ FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
 # Issues about the unsubscribe link, which is added automatically.
-_ADDED_LATER: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")
+ADDED_LATER: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")
 # The fields that change the email itself.
 _SHOWN: Final = ("content.", "variables", "experiment")
 _NEXT: Final[Mapping[DraftStep, str]] = {
@@ -156,7 +156,7 @@ async def show_preview_details(request: Request, engine: EngineDep, visitor: Edi
     form = await read_fields(request, verbatim=VERBATIM)
     preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
     context = PresendContext(postal_address=engine.postal_address)
-    return await preview.details(request, visitor, context, added_later=_ADDED_LATER)
+    return await preview.details(request, visitor, context, added_later=ADDED_LATER)
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:

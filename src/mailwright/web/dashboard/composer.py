@@ -8,9 +8,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.blocks.document import is_variable
+from mailwright.content.presend_checks import IssueLevel, PresendIssue
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.composer import PreviewedEmail, TestedEmail
@@ -19,6 +21,7 @@ from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.dashboard import previews
+from mailwright.web.dashboard.advice import FIX_PAGES
 from mailwright.web.dashboard.composed_email import ComposedRendering, render_document
 from mailwright.web.dashboard.forms import read_fields, sentence
 from mailwright.web.dashboard.json_route import JsonRoute
@@ -46,7 +49,7 @@ async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Re
             "html": made.email.html,
             "text": made.email.text,
             "sizeBytes": made.size_bytes,
-            "warnings": made.warnings,
+            "warnings": [_issue(each, visitor) for each in made.issues],
         }
     )
 
@@ -122,6 +125,19 @@ async def _render(engine: Engine, visitor: Visitor, asked: PreviewedEmail) -> Co
         template_id=asked.template_id,
         locale=asked.locale,
     )
+
+
+def _issue(issue: PresendIssue, visitor: Visitor) -> dict[str, Any]:
+    """Describe an issue, with the page of the settings that fixes it, if the visitor may open it."""
+    page_ = FIX_PAGES.get(issue.code) if visitor.may(Role.ADMIN) else None
+    return {
+        "code": issue.code,
+        "message": sentence(issue.sentence),
+        "advice": issue.advice,
+        "isError": issue.level is IssueLevel.ERROR,
+        "blockIds": issue.blocks,
+        **({} if page_ is None else page_._asdict()),
+    }
 
 
 async def _newest_contacts(engine: Engine, tenant_id: int) -> list[contacts.Contact]:

@@ -11,7 +11,6 @@ from mailwright.content.presend_checks import PresendContext, run_presend_checks
 from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
 from mailwright.domain.errors import MailwrightError
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.advice import ADVICE
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.shell import email_frame, fragment
 from mailwright.web.session import Visitor
@@ -63,4 +62,4 @@ class EditorPreview:
             has_dark = previews.has_dark_style(rendered.html or "")
             values |= {"rendered": rendered, "issues": issues, "has_dark": has_dark}
         template = "campaigns/preview_details.html"
-        return fragment(request, visitor, template, form=self.form, advice=ADVICE.get, **values)
+        return fragment(request, visitor, template, form=self.form, **values)

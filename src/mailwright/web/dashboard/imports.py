@@ -36,7 +36,7 @@ router = APIRouter(prefix="/imports", route_class=PageRoute, include_in_schema=F
 _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 # Fields of the upload form that the preview keeps.
-_OPTIONS: Final = ("list", "tags", "confirmed", "legalBasis", "legalBasisSource")
+_OPTIONS: Final = ("file", "name", "list", "tags", "confirmed", "legalBasis", "legalBasisSource", "sheets")
 _NEW_LIST: Final = "~new"  # no list has this key
 _NO_LIST: Final = "~none"
 _ENCODINGS: Final = ("utf-8", "cp1252", "cp1250", "cp1251", "utf-16")
@@ -63,29 +63,46 @@ async def list_imports(
 
 @router.post("/file")
 async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Store an uploaded file temporarily, for its preview."""
+    """Store an uploaded file temporarily, for its preview. An error in another field keeps it."""
     form = await read_fields(request)
-    file = (await request.form()).get("file")
-    if not isinstance(file, UploadFile) or not file.filename:
-        error = InvalidInput("Choose a CSV or Excel file.", field="file")
-        return await _page(request, engine, visitor, form, field_errors(error))
     try:
+        form |= await _stage(request, engine, visitor, form)
         if not form["list"]:
             raise InvalidInput("Choose a list, a new list or no list.", field="list")
         _legal_basis(form, visitor)
-        staged = await engine.import_uploads.stage(visitor.tenant_id, _chunks(file))
-        await engine.import_uploads.staged_titles(visitor.tenant_id, staged.token)
         if form["list"] == _NEW_LIST:
             form["list"] = await _create_list(engine, visitor, form["newList"])
-    except InvalidInput as error:
+    except (InvalidInput, NotFound) as error:
         return await _page(request, engine, visitor, form, field_errors(error))
-    finally:
-        await file.close()
     options = {name: form[name] for name in _OPTIONS if form[name] not in ("", _NO_LIST)}
-    if staged.other_sheets:
-        options["sheets"] = _BETWEEN_SHEETS.join(staged.other_sheets)
-    query = urlencode({"file": staged.token, "name": file.filename[:255], **options})
-    return redirect(request, f"/imports/preview?{query}")
+    return redirect(request, f"/imports/preview?{urlencode(options)}")
+
+
+async def _stage(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> dict[str, str]:
+    """Return the fields of the uploaded file, or of the one that an earlier attempt uploaded."""
+    uploaded = (await request.form()).get("upload")
+    if not isinstance(uploaded, UploadFile) or not uploaded.filename:
+        if not form["file"]:
+            raise InvalidInput("Choose a CSV or Excel file.", field="upload")
+        await _read_titles(engine, visitor, form["file"])
+        return {}
+    try:
+        staged = await engine.import_uploads.stage(visitor.tenant_id, _chunks(uploaded))
+    except InvalidInput as error:
+        raise InvalidInput(str(error), field="upload") from error
+    finally:
+        await uploaded.close()
+    await _read_titles(engine, visitor, staged.token)
+    sheets = _BETWEEN_SHEETS.join(staged.other_sheets)
+    return {"file": staged.token, "name": uploaded.filename[:255], "sheets": sheets}
+
+
+async def _read_titles(engine: Engine, visitor: Visitor, token: str) -> None:
+    """Raise if the file expired or cannot be read."""
+    try:
+        await engine.import_uploads.staged_titles(visitor.tenant_id, token)
+    except (InvalidInput, NotFound) as error:
+        raise InvalidInput(str(error), field="upload") from error
 
 
 @router.get("/preview")
@@ -180,6 +197,8 @@ async def _list_names(engine: Engine, visitor: Visitor) -> dict[str, str]:
 
 
 async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
+    if "upload" in errors:
+        form = Fields({name: value for name, value in form.items() if name not in ("file", "name", "sheets")})
     every = await lists.list_all(engine.database, visitor.tenant_id)
     offered = [("", "Choose a list"), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {
@@ -200,7 +219,7 @@ async def _preview(
     try:
         titles = await engine.import_uploads.staged_titles(visitor.tenant_id, form["file"], form["encoding"] or None)
     except NotFound as gone:
-        return await _page(request, engine, visitor, form, Errors({"file": str(gone)}))
+        return await _page(request, engine, visitor, form, Errors({"upload": str(gone)}))
     seen: ImportPreview | None = None
     # Consent is only required for the import itself, not for the preview.
     purpose = _purpose(form, titles, visitor)

@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Role
+from mailwright.app.template_checks import check_template
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.blocks.document import parse_document
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.presend_checks import PresendContext
 from mailwright.content.template import InvalidTemplate, RenderedEmail
 from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
@@ -25,8 +26,8 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.advice import ADVICE
-from mailwright.web.dashboard.campaigns_compose import FORMATS
+from mailwright.web.dashboard.advice import FIX_PAGES
+from mailwright.web.dashboard.campaigns_compose import ADDED_LATER, FORMATS
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
@@ -102,9 +103,8 @@ async def show_preview(request: Request, engine: EngineDep, visitor: EditorDep) 
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
-    # A template can be used for bulk and for transactional email.
-    context = PresendContext(is_bulk=False, postal_address=engine.postal_address)
-    return await preview.details(request, visitor, context)
+    context = PresendContext(postal_address=engine.postal_address)
+    return await preview.details(request, visitor, context, added_later=ADDED_LATER)
 
 
 @router.get("/{template_id}")
@@ -302,15 +302,14 @@ async def _page(
     newest: dict[str, StoredTemplate] = {}
     for each in versions:
         newest.setdefault(each.locale, each)
-    facts = PresendContext(is_bulk=False, postal_address=engine.postal_address)
     values: dict[str, Any] = {
         "stored": stored,
         "draft_by": await engine.template_drafts.find_author(visitor.tenant_id, template_id),
         "versions": versions,
         "newest": dict(sorted(newest.items())),
         "variables": stored.expected_variables(),
-        "issues": run_presend_checks(subject=stored.subject, html=stored.html, text=stored.text, context=facts),
-        "advice": ADVICE.get,
+        "issues": await check_template(engine.database, stored, postal_address=engine.postal_address),
+        "fix_pages": FIX_PAGES if visitor.may(Role.ADMIN) else {},
         "email": None,
         "problem": None,
         "has_dark": previews.has_dark_style(stored.html),

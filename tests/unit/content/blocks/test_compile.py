@@ -87,7 +87,9 @@ def test_chip_without_a_fallback_needs_a_value() -> None:
 def test_invalid_variable_name_is_text_with_a_warning(name: str) -> None:
     document = compiled({"type": "text", "html": f'<span data-variable="{name}">shown</span>'})
     assert rendered(document).text == "shown"
-    assert document.warnings == (("b0", f"{name!r} is not the name of a variable."),)
+    assert [(each.block_id, each.message) for each in document.warnings] == [
+        ("b0", f"{name!r} is not the name of a variable.")
+    ]
 
 
 def test_scripts_styles_and_dangerous_links_are_removed() -> None:
@@ -120,6 +122,21 @@ def test_unknown_and_unfinished_blocks_are_warnings() -> None:
     document = compiled({"type": "text", "html": "x"}, *({"type": kind} for kind in unfinished))
     assert [warning.block_id for warning in document.warnings] == [f"b{number}" for number in range(1, 7)]
     assert rendered(document).text == "x"
+
+
+def test_empty_blocks_and_unreadable_colours_are_warnings() -> None:
+    pale = '<p>Read <span style="color:#f4f4f5">this</span></p>'
+    document = compiled(
+        *({"type": kind, "html": "<p> </p>"} for kind in ("heading", "text", "quote")),
+        *({"type": kind} for kind in ("card", "social", "html")),
+        {"type": "condition", "segment": "vip"},
+        {"type": "text", "html": pale},
+        {"type": "text", "html": pale, "background": "#000000"},
+        {"type": "button", "label": "Go", "href": "https://mw.test", "color": "#777777", "textColor": "#888888"},
+    )
+    codes = ["EMPTY_BLOCK"] * 7 + ["LOW_CONTRAST"] * 2
+    assert [each.code for each in document.warnings] == codes
+    assert [each.block_id for each in document.warnings[-2:]] == ["b7", "b9"]
 
 
 def test_footer_has_address_and_links_in_the_language() -> None:

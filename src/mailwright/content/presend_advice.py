@@ -1,0 +1,40 @@
+"""How to fix what the pre-send checks of content report, by issue code."""
+
+from collections.abc import Mapping
+from typing import Final
+
+ADVICE: Final[Mapping[str, str]] = {
+    "BLANK_DESIGN": "Write the email and choose “Publish”.",
+    "BRAND_CHANGED": "Publish the template again to use the current one.",
+    "EMPTY_HEADER": "Set a logo or a name in the brand kit, or delete the block.",
+    "UNKNOWN_VARIABLE": "Check the spelling, or set a value under “Variables”.",
+    "UNKNOWN_SEGMENT": "Choose another segment, or create this one.",
+    "INVALID_TEMPLATE": "Fix the syntax in that line.",
+    "NO_UNSUBSCRIBE_LINK_IN_TEXT": "Add {{ unsubscribe_url }} at the end of the plain text.",
+    "NO_POSTAL_ADDRESS": "Set the postal address under Settings → Sender.",
+    "EMPTY_SUBJECT": "Enter a short subject.",
+    "SUBJECT_TOO_LONG": "Shorten the subject.",
+    "LONG_SUBJECT": "Put the important words first.",
+    "EMPTY_TEXT": "Add some text, because screen readers and watches show nothing else.",
+    "BROKEN_LINK": "Use a full URL that begins with https://.",
+    "RELATIVE_LINK": "Use a full URL that begins with https://.",
+    "EMPTY_LINK": "Add a URL, or remove the link.",
+    "LOCAL_LINK": "Use a public URL.",
+    "PERSONAL_LINK": "Copied from a sent email: everyone would act as that recipient.",
+    "SHORTENED_LINK": "Use the full URL instead.",
+    "MISLEADING_LINK": "Make the link text match its target.",
+    "BROKEN_IMAGE": "Upload the image, or use a full URL that begins with https://.",
+    "IMAGE_WITHOUT_ALT": "Describe the image in its alternative text.",
+    "INSECURE_IMAGE": "Some email clients block the image. Use an https:// URL.",
+    "LOCAL_IMAGE": "Set the public URL under Settings → Sender.",
+    "LOW_CONTRAST": "Choose colours with more contrast.",
+    "EMPTY_BLOCK": "Fill it, or delete the block.",
+    "SAMPLE_TEXT": "Write your own text.",
+    "SAMPLE_LINK": "Link to your own pages.",
+    "INLINE_IMAGE": "Upload the image and use its URL.",
+    "UNSUPPORTED_ELEMENT": "Use a link or an image instead.",
+    "CLIPPED": "Shorten the email, or move a part of it to a web page.",
+    "CAPITALS": "Use sentence case.",
+    "EXCLAMATION_MARKS": "Use at most one exclamation mark.",
+    "PRETENDED_REPLY": "Remove “Re:”.",
+}
