@@ -243,7 +243,7 @@ const RENDERERS = {
     const name = block.alt ?? context.brand.name;
     return logo
       ? h("img", { src: logo, alt: name, class: "c-logo", style: { width: `${context.brand.logoWidth}px` } })
-      : h("span", { class: "c-logo-text", style: { ...look.heading(3), "font-size": "20px" } }, name || "Your logo");
+      : h("span", { class: "c-logo-text", style: { ...look.heading(3), "font-size": "20px", ...(name ? {} : { opacity: "0.5" }) } }, name || "No logo or name yet");
   },
   footer: (block, view, look, context) => h("div", { class: "c-footer" }, view.rich("html"), !block.html && context.brand.footerHtml && plain(context.brand.footerHtml), h("p", {}, context.postalAddress || "Your postal address"), !block.transactional && h("p", {}, h("u", {}, "Unsubscribe"), "  ·  ", h("u", {}, "Preferences"))),
   condition: (block, view, look, context) => {

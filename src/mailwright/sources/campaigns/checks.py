@@ -19,6 +19,7 @@ from mailwright.content.presend_checks import (
     IssueLevel,
     PresendContext,
     PresendIssue,
+    errors_first,
     run_presend_checks,
     unknown_segment,
 )
@@ -47,6 +48,7 @@ from mailwright.sources.campaigns.variants import (
     VariantDraft,
     build_drafts,
     compile_bodies,
+    draft_variants,
 )
 from mailwright.sources.sender_rules import CODE, NO_SENDER_RULES, SenderRules, refusal_text
 from mailwright.storage.database import Database, Transaction
@@ -181,6 +183,24 @@ def _check_texts(
     for (text, *_), draft in checked.items():
         issues = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
         found.sort([replace(issue, locale=texts[text]) for issue in issues], draft.body_field, draft.subject_field)
+
+
+async def check_campaign_content(
+    database: Database,
+    store: TemplateStore,
+    definition: CampaignDefinition,
+    *,
+    tenant_id: int,
+    facts: PresendContext = NO_FACTS,
+) -> list[PresendIssue]:
+    """Return the issues of the content as `check_campaign` finds them, without those of the audience."""
+    drafts, _ = await draft_variants(database, store, definition, tenant_id=tenant_id)
+    async with database.read() as tx:
+        issues = dict.fromkeys(await check_designs(tx, tenant_id, definition))
+    for text in {text for draft in drafts for text in draft.texts.values()}:
+        found = run_presend_checks(subject=text.subject, html=text.html, text=text.text, context=facts)
+        issues |= dict.fromkeys(found)
+    return errors_first(issues)
 
 
 async def check_sender_domain(

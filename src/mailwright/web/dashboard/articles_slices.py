@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
-from mailwright.content.presend_checks import PresendContext
+from mailwright.content.presend_checks import PresendContext, PresendIssue, run_presend_checks
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
@@ -91,11 +91,14 @@ async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> 
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     preview = EditorPreview(form, _render(request, engine, visitor, form), _sentence)
-    context = PresendContext(postal_address=engine.postal_address)
+    facts = PresendContext(postal_address=engine.postal_address)
+
+    async def check(email: RenderedEmail) -> list[PresendIssue]:
+        issues = run_presend_checks(subject=email.subject, html=email.html, text=email.text, context=facts)
+        return [each for each in issues if each.code not in _ADDED_BY_LAYOUT]
+
     is_empty = not (form["title"] or form["dek"] or form["body_md"])
-    return await preview.details(
-        request, visitor, context, added_later=_ADDED_BY_LAYOUT, marks_lines=False, is_empty=is_empty
-    )
+    return await preview.details(request, visitor, check, marks_lines=False, is_empty=is_empty)
 
 
 async def _render(request: Request, engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:

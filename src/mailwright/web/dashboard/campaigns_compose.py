@@ -13,7 +13,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.presend_checks import PresendContext
+from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template import RenderedEmail
 from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
@@ -21,7 +21,12 @@ from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.schedule import is_past
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.sources.api.validation import RequestInvalid
-from mailwright.sources.campaigns.checks import PAST_SEND_TIME_WARNING, count_audience, require_existing
+from mailwright.sources.campaigns.checks import (
+    PAST_SEND_TIME_WARNING,
+    check_campaign_content,
+    count_audience,
+    require_existing,
+)
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.test_send import CampaignTestSend, render_variants
@@ -52,8 +57,6 @@ FORMATS: Final = ((TemplateFormat.MARKDOWN, "Markdown"), (TemplateFormat.MJML, "
 # Maximum number of contacts that the preview offers. Their attributes are offered as variables.
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_TEMPLATES: Final = 200
-# Issues about the unsubscribe link, which is added automatically.
-ADDED_LATER: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT")
 # The fields that change the email itself.
 _SHOWN: Final = ("content.", "variables", "experiment")
 _NEXT: Final[Mapping[DraftStep, str]] = {
@@ -155,13 +158,24 @@ async def show_mail(request: Request, engine: EngineDep, visitor: EditorDep) -> 
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=VERBATIM)
     preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
-    context = PresendContext(postal_address=engine.postal_address)
-    return await preview.details(request, visitor, context, added_later=ADDED_LATER)
+    facts = PresendContext(postal_address=engine.postal_address)
+
+    async def check(_: RenderedEmail) -> list[PresendIssue]:
+        shown = await _shown_definition(engine, visitor, form)
+        return await check_campaign_content(
+            engine.database, engine.templates, shown, tenant_id=visitor.tenant_id, facts=facts
+        )
+
+    return await preview.details(request, visitor, check)
+
+
+async def _shown_definition(engine: Engine, visitor: Visitor, form: Fields) -> CampaignDefinition:
+    form = await with_shared_links(engine, visitor.tenant_id, form, "content.body", "content.text")
+    return _preview_definition(form, visitor.zone)
 
 
 async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
-    form = await with_shared_links(engine, visitor.tenant_id, form, "content.body", "content.text")
-    definition = _preview_definition(form, visitor.zone)
+    definition = await _shown_definition(engine, visitor, form)
     trial = CampaignTestSend("", visitor.tenant_id, definition, (), form["as_contact"] or None)
     versions = await render_variants(engine.database, engine.templates, trial)
     return versions.get(form["version"]) or next(iter(versions.values()))

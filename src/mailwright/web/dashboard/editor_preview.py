@@ -1,13 +1,13 @@
 """The preview beside an editor: the form rendered as an email in a frame, with errors and warnings below it."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
 
-from mailwright.content.presend_checks import PresendContext, run_presend_checks
+from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import InvalidSubject, InvalidTemplate, RenderedEmail
 from mailwright.domain.errors import MailwrightError
 from mailwright.web.dashboard import previews
@@ -36,15 +36,14 @@ class EditorPreview:
         self,
         request: Request,
         visitor: Visitor,
-        context: PresendContext,
+        check: Callable[[RenderedEmail], Awaitable[Sequence[PresendIssue]]],
         *,
-        added_later: Collection[str] = (),
         marks_lines: bool = True,
         **values: Any,
     ) -> Response:
         """Return subject, plain text, errors and warnings of the preview.
 
-        `added_later`: codes of issues to leave out, because Mailwright adds the missing content automatically.
+        `check` returns the issues of the pre-send check.
         `marks_lines`: whether line numbers in template errors match the lines in the editor.
         """
         values = {"rendered": None, "issues": [], "problem": None, "line": None, "has_dark": False, **values}
@@ -55,11 +54,7 @@ class EditorPreview:
             is_subject = isinstance(error, InvalidSubject)
             values |= {"problem": self.describe(error), "line": line, "in_subject": is_subject}
         else:
-            found = run_presend_checks(
-                subject=rendered.subject, html=rendered.html, text=rendered.text, context=context
-            )
-            issues = [each for each in found if each.code not in added_later]
             has_dark = previews.has_dark_style(rendered.html or "")
-            values |= {"rendered": rendered, "issues": issues, "has_dark": has_dark}
+            values |= {"rendered": rendered, "issues": await check(rendered), "has_dark": has_dark}
         template = "campaigns/preview_details.html"
         return fragment(request, visitor, template, form=self.form, **values)

@@ -15,7 +15,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.content.blocks.document import parse_document
 from mailwright.content.formats import TemplateFormat
-from mailwright.content.presend_checks import PresendContext
+from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import InvalidTemplate, RenderedEmail
 from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
@@ -27,7 +27,7 @@ from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import FIX_PAGES
-from mailwright.web.dashboard.campaigns_compose import ADDED_LATER, FORMATS
+from mailwright.web.dashboard.campaigns_compose import FORMATS
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
@@ -103,8 +103,12 @@ async def show_preview(request: Request, engine: EngineDep, visitor: EditorDep) 
 async def show_preview_details(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request, verbatim=_VERBATIM)
     preview = EditorPreview(form, _render(engine, visitor, form), _sentence)
-    context = PresendContext(postal_address=engine.postal_address)
-    return await preview.details(request, visitor, context, added_later=ADDED_LATER)
+
+    async def check(_: RenderedEmail) -> list[PresendIssue]:
+        draft = await _compiled(engine, visitor, form)
+        return await check_template(engine.database, draft, postal_address=engine.postal_address)
+
+    return await preview.details(request, visitor, check)
 
 
 @router.get("/{template_id}")
@@ -263,7 +267,8 @@ def _format(form: Fields) -> TemplateFormat:
         raise InvalidInput("Choose blocks, HTML, MJML or Markdown.", field="format") from error
 
 
-async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
+async def _compiled(engine: Engine, visitor: Visitor, form: Fields) -> StoredTemplate:
+    """Return the form as a version that is not stored."""
     form = await _with_shared_links(engine, visitor, form)
     shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
@@ -280,10 +285,18 @@ async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEma
         html=html,
         text=draft.text,
         created_at=0,
+        locale=draft.locale,
+        format=draft.format,
+        source=draft.body,
         variables=draft.variables,
     )
     check_declared(stored.compiled(), draft.variables)
-    values = await preview_values(engine, tenant_id, stored, form["as_contact"])
+    return stored
+
+
+async def _render(engine: Engine, visitor: Visitor, form: Fields) -> RenderedEmail:
+    stored = await _compiled(engine, visitor, form)
+    values = await preview_values(engine, visitor.tenant_id, stored, form["as_contact"])
     return stored.render(values, engine.templates.standard)
 
 
