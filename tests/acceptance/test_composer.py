@@ -507,7 +507,11 @@ def test_two_editors_are_warned_and_lose_nothing(
     expect(dialog).to_contain_text("grace saved this email at")
     dialog.get_by_role("button", name="Compare").click()
     expect(editor.frame_locator("iframe[name=composer-theirs]").get_by_text("Spring news")).to_be_visible()
-    editor.get_by_role("button", name="Back", exact=True).click()
+    expect(editor.get_by_role("region", name="Differences").get_by_role("row").last).to_contain_text(
+        "From AdaFrom Grace"
+    )
+    editor.locator("iframe[name=composer-theirs]").click()
+    editor.keyboard.press("Escape")
     editor.get_by_role("button", name="Keep mine as a copy").click()
     expect(editor).to_have_url(f"{dashboard.address}/templates/{template_id}-copy/compose")
     expect(editor.get_by_role("textbox", name="Subject")).to_have_text("From Ada")
@@ -521,9 +525,11 @@ def test_taking_theirs_keeps_mine_in_the_history(
     other.get_by_role("textbox", name="Subject").fill("From Grace")
     expect_saved(other)
     editor.get_by_role("textbox", name="Subject").fill("From Ada")
+    revision = draft_of(dashboard, template_id).revision
     editor.get_by_role("button", name="Take theirs").click()
     expect(editor.get_by_role("textbox", name="Subject")).to_have_text("From Grace")
     expect_saved(editor)
+    assert draft_of(dashboard, template_id).revision == revision  # Nothing is new for the others.
     editor.get_by_role("button", name="Undo", exact=True).click()
     expect(editor.get_by_role("textbox", name="Subject")).to_have_text("From Ada")
     expect_saved(editor)

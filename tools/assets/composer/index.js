@@ -40,7 +40,7 @@ function start() {
   context.compare = (mine, theirs, names) => compare(context, mine, theirs, names);
   context.publish = () => publish(context);
   new Settings($("composer-settings"), store, context);
-  new Checks($("composer-warnings"), store, context);
+  context.checks = new Checks($("composer-warnings"), store, context);
   const drag = new Drag(store, context);
   buildPalette(context, drag);
   connectSelection(context);
@@ -169,6 +169,7 @@ async function publish(context) {
   try {
     const made = await api.post(`${context.path}/publish`, { ...store.state, locale: context.locale, baseRevision: autosave.revision, baseVersion: autosave.baseVersion });
     autosave.settle(made.revision, made.version, `Published as version ${made.version}`);
+    context.checks.check();
     toast(`Published as version ${made.version}. ${context.campaign ? "The campaign uses it." : "Campaigns and API requests use it from now on."}`);
     $("composer-discard").hidden = true;
   } catch (error) {
