@@ -64,6 +64,6 @@ async def test_running_service_dispatches_events(here: Commands, receiver: HttpS
         address = (await service.logged("api_started"))["address"]
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as client:
             accepted = await client.post(f"{address}/v1/email/send", json=MAIL)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             [request] = await receiver.received(1)
     assert (request.json()["type"], request.json()["message"]["outboxId"]) == ("SENT", accepted.json()["outboxId"])

@@ -46,7 +46,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
             again, is_replay = await runs.start(ACTOR, DEFAULT_TENANT, a_run_request())
             figures.expect("batch again", "the same run", "the same run", when=is_replay and again.id == begun.id)
             worker = await stage.working()
-        await stage.all_done(seconds=30)
+        await stage.all_done(seconds=60)
         received = Counter(message["personalizations"][0]["to"][0]["email"] for message in sendgrid.messages)
     ended = await runs.find(DEFAULT_TENANT, begun.run_id)
     counts = await runs.count_messages(ended)

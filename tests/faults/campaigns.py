@@ -38,7 +38,7 @@ async def run(stage: Stage, *, kills: int, readers: int) -> Figures:
     async with asyncio.timeout(LONGEST_WALK_SECONDS):
         while not await _is_walked(stage, campaign):
             await asyncio.sleep(0.1)
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
 
     met = await _met(stage, campaign)
     copies = [outbox_id for outbox_id, count in stage.received().items() if count > 1]

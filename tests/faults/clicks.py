@@ -73,7 +73,7 @@ def _spools(stage: Stage) -> int:
 
 async def _recorded(stage: Stage, answered: set[str]) -> Counter[str]:
     """Wait until the last server has stored the spools, also those of the killed ones."""
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while True:
         async with stage.database.read() as tx:
             clicked = select(messages.c.outbox_id).join(events, events.c.message_key == messages.c.id)

@@ -121,7 +121,7 @@ async def _recovers(figures: Figures, api: Api, stage: Stage) -> None:
     """Check that the same process accepts and sends again, and that nothing is half stored."""
     answer = await api.send(a_mail("after"), "after")
     figures.expect("answer after", answer.status, "202", when=answer.status == 202)
-    await stage.all_done(seconds=20)
+    await stage.all_done(seconds=60)
     rows = await standing(stage)
     stored = {row.to_email for row in rows.values()}
     figures.none("refused and stored", sorted(email for email in stored if "locked" in email or "full" in email))

@@ -44,7 +44,7 @@ async def run(stage: Stage, *, stops: int, at_once: int = 2) -> Figures:
     figures.none("claims that were not given back", sum(row.claims > 0 for row in rows))
 
     last = await stage.working()
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
     last.kill()
     await compare(stage, figures)
     return figures

@@ -23,7 +23,7 @@ async def run(stage: Stage, *, freezes: int, messages: int = 300) -> Figures:
         await asyncio.sleep(LOCK_TTL_SECONDS + chance.uniform(0.8, 1.6))
         frozen.signal(signal.SIGCONT)
         await asyncio.sleep(chance.uniform(0.0, 0.3))
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
     for worker in workers:
         worker.signal(signal.SIGTERM)
     codes = [await worker.ended() for worker in workers]

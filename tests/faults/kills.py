@@ -26,7 +26,7 @@ async def run(stage: Stage, *, kills: int, messages: int, audit_by_command: bool
         killed.append(workers[chosen].pid)
         workers[chosen] = stage.worker()
         broken_audits += not ((await stage.audit())["ok"] if audit_by_command else await stage.identity_holds())
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
     for worker in workers:
         worker.kill()  # With nothing in flight, even a kill leaves nothing behind.
 

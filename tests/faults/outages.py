@@ -76,7 +76,7 @@ async def run(stage: Stage, server: PostgresServer, *, outages: int) -> Figures:
     await asyncio.sleep(0.5)
     load.is_over = True
     await loading
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
     alive = [process.exit_code for process in (api, *workers)]
     for worker in workers:
         worker.kill()

@@ -120,7 +120,7 @@ async def claimed_only(stage: Stage, *, messages: int = 200, concurrency: int = 
         claimed = sum(row.locked_by is not None for row in left) - marked
     async with _a_sink(stage) as sink:
         successor = stage.worker()
-        await stage.all_done(seconds=20)
+        await stage.all_done(seconds=60)
         successor.kill()
         copies = [recipient for message in sink.complete for recipient in message.recipients]
     rows = (await standing(stage)).values()
@@ -146,7 +146,7 @@ async def _a_sink(stage: Stage) -> AsyncIterator[SmtpSink]:
 
 
 async def _ending(stage: Stage, sink: SmtpSink, message: NewMessage) -> SmtpKillOutcome:
-    await stage.all_done(seconds=20)
+    await stage.all_done(seconds=60)
     row = (await standing(stage))[message.outbox_id]
     story = await record_of(stage.database, message.outbox_id)
     doubts = sum(event.type is EventType.IN_DOUBT for event in story.events)

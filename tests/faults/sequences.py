@@ -41,7 +41,7 @@ async def run(stage: Stage, *, kills: int, people: int) -> Figures:
     async with asyncio.timeout(LONGEST_SECONDS):
         while await _running(stage):
             await asyncio.sleep(0.1)
-    await stage.all_done(seconds=30)
+    await stage.all_done(seconds=60)
 
     done = await _steps(stage)
     written = await _written(stage)

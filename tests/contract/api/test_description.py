@@ -60,7 +60,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, empty_sqlite: bytes) -> Ite
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert is_ready.wait(20)
+    assert is_ready.wait(60)
     yield Served(f"http://127.0.0.1:{ready['port']}", ready["key"])
     ready["server"].should_exit = True
     thread.join()

@@ -484,9 +484,9 @@ async def test_service_polls_its_mailbox_until_stopped(
     options = ("--port", "0", "--no-worker") if service == "serve" else ()
     async with Commands(tmp_path, settings).service(service, *options) as running:
         assert (await running.logged("inbound_source_opened"))["source"] == "bounce_mailbox"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while list((box / "new").iterdir()):
                 await asyncio.sleep(0.01)
         running.signal(signal.SIGTERM)
-        assert await running.ended(within=30) == 0
+        assert await running.ended(within=60) == 0
     assert await contact_state(database) == ("bounced", ["*"])

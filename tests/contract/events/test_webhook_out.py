@@ -163,7 +163,7 @@ async def test_drained_worker_dispatches_before_exit(
         for path in ("/hook", "/broken"):
             await endpoints.create(DEFAULT_TENANT, WebhookEndpointInput(f"{receiver.url}{path}"), actor="test")
         await bench.accept(a_message())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await work(bench.engine, Shutdown(), drain=True)
         assert sorted((each.path, each.json()["type"]) for each in receiver.requests) == [
             ("/broken", "SENT"),

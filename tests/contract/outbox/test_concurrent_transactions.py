@@ -83,7 +83,7 @@ from tests.pictures import a_png
 pytestmark = pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
 
 LANE = lane_number(Priority.TRANSACTIONAL, DEFAULT_TENANT)
-LONGEST_SECONDS = 20
+LONGEST_SECONDS = 50
 PASSWORD = "correct horse battery"
 ADA = "ada@example.com"
 

@@ -226,7 +226,7 @@ async def test_domain_concurrency_is_counted_over_all_workers(limited: Limited) 
         provider.hold()
         first, second = [await bench.worker(provider, name, window=8) for name in "ab"]
         runs = [asyncio.create_task(worker.run()) for worker in (first, second)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await provider.has(3)
             while any(row.locked_by and row.status == Status.PENDING for row in await deliveries_of(bench.database)):
                 await asyncio.sleep(0.01)
@@ -234,7 +234,7 @@ async def test_domain_concurrency_is_counted_over_all_workers(limited: Limited) 
         for worker in (first, second):
             worker.stop()
         provider.let_go()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*runs)
         assert provider.most_under_way == 3
 

@@ -258,7 +258,7 @@ async def test_undecryptable_change_stops_a_running_worker(
         await stopping.wait()
 
     shutdown = Shutdown()
-    async with open_engine(settings, clock) as opened, asyncio.timeout(30):
+    async with open_engine(settings, clock) as opened, asyncio.timeout(60):
         task = asyncio.create_task(follow_settings(opened, shutdown, run))
         await change_settings(settings, foreign, clock, {"sendgrid_api_key": "SG.0123456789"}, actor="eve")
         opened.settings_saved.set()

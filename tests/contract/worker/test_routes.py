@@ -98,7 +98,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
         yield
     finally:
         worker.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await task
 
 
@@ -200,7 +200,7 @@ async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage
     tried = len(stage.ses.messages)
     await bench.accept(*(a_message() for _ in range(20)))
     async with running(await bench.worker(route, window=4)):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stage.smtp.has(1 + 19)
         assert len(stage.ses.messages) == tried + 1
         stage.answers["ses"] = None
@@ -363,7 +363,7 @@ async def test_begun_but_unsent_message_may_use_any_provider(bench: Bench, stage
     async with running(await bench.worker(stage.route())):
         await stage.ses.has(1)
         stage.answers["ses"] = MISCONFIGURED
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stage.smtp.has(1)
     assert await status_of(bench.database, outbox_id) == Status.SENT
 
@@ -396,7 +396,7 @@ async def test_worker_reports_each_of_its_providers(bench: Bench, stage: Stage) 
     async with running(worker):
         await stage.smtp.has(1)
         bench.clock.advance(5 * SECOND)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not any(each.unavailable_until for each in await list_present(bench.database, bench.clock.now())):
                 await asyncio.sleep(0.01)
         found = await list_present(bench.database, bench.clock.now())

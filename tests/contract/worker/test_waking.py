@@ -34,14 +34,14 @@ def losses(lines: list[Any]) -> list[str]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0)
 
 
 async def test_waiting_worker_is_woken_by_another_process(valkey: Valkey) -> None:
     async with a_wake(valkey.url) as here, a_wake(valkey.url) as there:
-        waiting = asyncio.create_task(here.wait(20))
+        waiting = asyncio.create_task(here.wait(60))
         while not waiting.done():  # The first signals may come before the subscription.
             await there.announce()
             await asyncio.sleep(0)
@@ -88,7 +88,7 @@ async def test_close_ends_if_the_client_swallows_cancellation(valkey: Valkey, mo
             await asyncio.Event().wait()
 
     monkeypatch.setattr(PubSub, "get_message", get_message)
-    async with asyncio.timeout(20), a_wake(valkey.url) as here:
+    async with asyncio.timeout(60), a_wake(valkey.url) as here:
         await here.wait(0)
         await listens.wait()
 

@@ -65,13 +65,13 @@ async def running(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
         yield task
     finally:
         worker.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await task
 
 
 async def until(is_so: Callable[[], Any]) -> None:
     """Wait until a condition is true."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while not (found := is_so()) or (asyncio.iscoroutine(found) and not await found):
             await asyncio.sleep(0.01)
 
@@ -207,7 +207,7 @@ async def test_recovered_messages_wait_for_the_circuit_breaker(bench: Bench) -> 
     await claims_of(bench.database, bench.clock, "dead").claim(2)
     provider = ScriptedProvider(*[MISCONFIGURED] * 3)
     bench.clock.advance(LOCK_TTL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await bench.drain(provider, window=1)
     assert len(provider.messages) == 1
 
@@ -242,7 +242,7 @@ async def test_stopped_worker_claims_nothing(bench: Bench) -> None:
         await bench.accept(a_message())
         await provider.has(1)
         worker.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await task
     await bench.accept(a_message())
     assert len(provider.messages) == 1
