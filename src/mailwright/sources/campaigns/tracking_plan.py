@@ -69,6 +69,8 @@ class TrackingPlan:
                 return "Opens and clicks of this campaign were not tracked."
             case TrackingMode.ANONYMOUS:
                 return "Opens and clicks of this campaign are counted without names."
+        if not self.consenting:
+            return "No recipient had consented, so opens and clicks were not tracked."
         who = "recipient" if self.consenting == 1 else "recipients"
         return f"Opens and clicks are those of the {self.consenting:,} {who} who consented."
 
