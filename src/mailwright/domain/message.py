@@ -37,6 +37,8 @@ WARNINGS = "warnings"
 ENVELOPE_FROM = "envelopeFrom"
 # The field of a payload that holds the size of a raw email in bytes.
 RAW_BYTES = "rawBytes"
+# The further addresses in From and Sender of a raw email; None if mail programs could read these headers differently.
+OTHER_SENDERS = "otherSenders"
 
 
 # The fields of a payload that only the APIs of other services set: the email's own Message-ID, and whether its subject

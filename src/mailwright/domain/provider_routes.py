@@ -87,3 +87,7 @@ class ClaimScope:
         tenants = {tenant_id for tenant_id, _ in self.routes.rules}
         every = [(tenant_id, source) for tenant_id in sorted(tenants) for source in _STORED]
         return [pair for pair in every if (self.routes.provider_of(*pair) == self.provider) is self.is_listed]
+
+
+# All messages, because no tenant has a route.
+EVERYTHING: Final = ClaimScope(NO_ROUTES, None)

@@ -7,7 +7,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
 from mailwright.domain.lanes import Lane, place_of, shares
 from mailwright.domain.message import Claimed, personalize_payload
-from mailwright.domain.provider_routes import ClaimScope
+from mailwright.domain.provider_routes import EVERYTHING, ClaimScope
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
@@ -19,9 +19,7 @@ CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
 FIND_LANE_SOURCE = statement(__package__, "find_lane_source")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
-CLAIM_ROUTED_SUSPECTS = statement(__package__, "claim_routed_suspects")
 HAS_SUSPECTS = statement(__package__, "has_suspects")
-HAS_ROUTED_SUSPECTS = statement(__package__, "has_routed_suspects")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
 UNCLAIMED_FACTS = statement(__package__, "unclaimed_facts")
 APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
@@ -66,11 +64,8 @@ class Claims:
         self._skipped_lanes[lane] = until
 
     async def has_suspects(self) -> bool:
-        now, scope = self._clock.now(), self._scope
         async with self._database.read() as tx:
-            if scope is None:
-                return bool(await tx.run(HAS_SUSPECTS, now=now))
-            return bool(await tx.run(HAS_ROUTED_SUSPECTS, now=now, pairs=scope.pairs, is_listed=int(scope.is_listed)))
+            return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now(), **self._suspects_in_scope()))
 
     def shares_lane(self, lane: int) -> bool:
         """Return whether a worker of another provider claims some messages of this lane."""
@@ -141,14 +136,14 @@ class Claims:
     async def _claim_suspects(self, tx: Runner, limit: int) -> list[Claimed]:
         if await is_held(tx):
             return []
-        now, name, scope = self._clock.now(), token(), self._scope
+        now, name = self._clock.now(), token()
         lock = self._lock_parameters(name, now)
-        if scope is None:
-            await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **lock)
-        else:
-            routed = {"pairs": scope.pairs, "is_listed": int(scope.is_listed)}
-            await tx.count(CLAIM_ROUTED_SUSPECTS, limit=limit, now=now, **routed, **lock)
+        await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._suspects_in_scope(), **lock)
         return await self._taken(tx, name, now)
+
+    def _suspects_in_scope(self) -> dict[str, Any]:
+        scope = self._scope or EVERYTHING
+        return {"pairs": scope.pairs, "is_listed": int(scope.is_listed)}
 
     async def _release(self, tx: Runner, claims: Sequence[Claimed]) -> None:
         now = self._clock.now()

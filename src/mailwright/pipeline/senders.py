@@ -9,7 +9,7 @@ from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
-from mailwright.domain.message import ACCOUNT_EMAIL, FORWARDED_REPLY, Claimed
+from mailwright.domain.message import ACCOUNT_EMAIL, ENVELOPE_FROM, FORWARDED_REPLY, OTHER_SENDERS, Claimed
 from mailwright.domain.sender_domains import SenderDomains
 from mailwright.domain.sender_policy import (
     SENDER_DOMAIN_NOT_VERIFIED,
@@ -100,7 +100,7 @@ class MessageSenders:
         is_installations = given is None and own is None
         # Mailwright itself sends these, from the sender of the installation.
         is_ours = FORWARDED_REPLY in claimed.payload or ACCOUNT_EMAIL in claimed.payload
-        refusal = policy.refusal(claimed.tenant_id, sender.address, accepted_at=claimed.created_at)
+        refusal = _refusal(policy, claimed, sender)
         if refusal is not None and not is_ours:
             failure = ValidationFailure(ValidationKind.SENDER, SENDER_DOMAIN_NOT_VERIFIED, refusal)
             return MessageSender(sender, is_installations, failure=failure)
@@ -133,6 +133,18 @@ class MessageSenders:
                 for key in domain.keys
             ]
         )
+
+
+def _refusal(policy: SenderPolicy, claimed: Claimed, sender: Mailbox) -> str | None:
+    """Return why the tenant must not use one of the senders: From, and for a raw email also Sender and the envelope."""
+    others = claimed.payload.get(OTHER_SENDERS, ())
+    if others is None:
+        return "From or Sender can be read in several ways. Send the email again with one plain address in each."
+    envelope = claimed.payload.get(ENVELOPE_FROM)
+    for each in (sender.address, *others, *([envelope] if envelope else ())):
+        if (refusal := policy.refusal(claimed.tenant_id, each, accepted_at=claimed.created_at)) is not None:
+            return refusal
+    return None
 
 
 def parse_mailbox(value: Any) -> Mailbox:

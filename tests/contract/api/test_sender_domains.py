@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Role
 from mailwright.app.sender_domains import SenderDomainService
 from mailwright.checks.health import check_health
@@ -18,6 +19,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import audit_log
 from mailwright.outbox.sender_domains import DomainExists, DomainTaken, SenderDomain
+from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from tests.builders import Bench, a_bench, a_message_with, a_tenant, the_event
@@ -202,6 +204,32 @@ async def test_message_accepted_before_the_first_domain_is_sent(domains: Domains
     provider = ScriptedProvider()
     await domains.bench.drain(provider)
     assert provider.outbox_ids == [waiting.outbox_id]
+
+
+@pytest.mark.parametrize(
+    ("headers", "envelope"),
+    [
+        (f"From: a@{ACME}\r\nSender: boss@{OTHER}", None),
+        (f"From: a@{ACME}, boss@{OTHER}\r\nSender: a@{ACME}", None),
+        (f"From: a@{ACME}", f"boss@{OTHER}"),
+        (f"From: a@{ACME} (boss@{OTHER}) <a@{ACME}>", None),
+    ],
+    ids=["sender", "second From", "envelope", "ambiguous"],
+)
+async def test_every_sender_of_waiting_raw_email_is_checked(
+    domains: Domains, clock: ManualClock, headers: str, envelope: str | None
+) -> None:
+    content = f"{headers}\r\nTo: b@reader.example\r\nSubject: Hi\r\n\r\nHi\r\n".encode()
+    context = RequestContext(Caller(domains.acme, "acme"), "r1")
+    [accepted] = (await domains.bench.engine.raw_messages.send(context, content, envelope)).messages
+    clock.advance(SECOND)
+    await domains.verified(domains.acme, ACME)
+    await domains.verified(domains.other, OTHER)
+    provider = ScriptedProvider()
+    await domains.bench.drain(provider)
+    record = await domains.bench.record(accepted.outbox_id)
+    assert (record.summary.status, provider.messages) == (Status.FAILED, [])
+    assert the_event(record, EventType.FAILED).metadata["errorCode"] == "SENDER_DOMAIN_NOT_VERIFIED"
 
 
 async def test_old_keys_sign_until_new_records_are_visible(domains: Domains, clock: ManualClock) -> None:

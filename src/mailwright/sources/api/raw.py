@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from mailwright.access.api_keys import Caller
 from mailwright.audience import lists
 from mailwright.content.headers import Mailbox, date_line, message_id, message_id_line
-from mailwright.content.raw import HeaderField, RawEmail, parse_raw
+from mailwright.content.raw import HeaderField, InvalidEmail, RawEmail, parse_raw
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
@@ -20,6 +20,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD, MAX_LIFETIME_MINUTES
 from mailwright.domain.message import (
     ENVELOPE_FROM,
+    OTHER_SENDERS,
     RAW_BYTES,
     WARNINGS,
     Accepted,
@@ -128,6 +129,7 @@ class _Submission:
     options: RawOptions
     warnings: tuple[AcceptWarning, ...]
     metadata: Mapping[str, Any] | None = None
+    senders: Sequence[str] | None = ()  # All addresses in From and Sender; None if they are ambiguous.
 
 
 class RawMessages:
@@ -172,13 +174,13 @@ class RawMessages:
         email = parse_raw(content)
         author = email.sender
         envelope = _envelope(email, author, sender, recipients)
-        await self._require_senders(context.caller, email, envelope)
+        senders = await self._check_senders(context.caller, email, envelope)
         given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
         options = NO_OPTIONS
         if given or list_key is not None:
             options = await self._options(context.caller, given, list_key)
         warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
-        submission = _Submission(email, author, envelope, options, warnings, metadata)
+        submission = _Submission(email, author, envelope, options, warnings, metadata, senders)
         now = self._clock.now()
         messages = _messages(context, submission, now)
         accepted = None
@@ -194,15 +196,26 @@ class RawMessages:
             log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
         return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
 
-    async def _require_senders(self, caller: Caller, email: RawEmail, envelope: Envelope) -> None:
-        """Raise unless the caller may use every sender in the headers, and the envelope sender."""
+    async def _check_senders(self, caller: Caller, email: RawEmail, envelope: Envelope) -> list[str] | None:
+        """Return every sender in the headers, or raise unless the caller may use these and the envelope sender.
+
+        If everybody may use every sender, return None for headers that can be read in several ways. The worker checks
+        the senders again, because a tenant may have a sender domain by then.
+        """
         policy = UNRESTRICTED if self._directory is None else await self._directory.current()
-        if caller.senders is None and policy.is_empty:
-            return
-        bounces_to = [Mailbox(envelope.sender, None)] if envelope.sender else []
-        senders = [*email.all_senders, *bounces_to]
-        require_senders(caller, senders)
-        require_domains(policy, caller.tenant_id, [sender.address for sender in senders])
+        is_unrestricted = caller.senders is None and policy.is_empty
+        try:
+            senders = email.all_senders
+        except InvalidEmail:
+            if is_unrestricted:
+                return None
+            raise
+        found = [sender.address for sender in senders]
+        if not is_unrestricted:
+            bounces_to = [envelope.sender] if envelope.sender else []
+            require_senders(caller, [*senders, *(Mailbox(each, None) for each in bounces_to)])
+            require_domains(policy, caller.tenant_id, [*found, *bounces_to])
+        return found
 
     async def _find_earlier(
         self, caller: Caller, messages: Sequence[NewMessage], send_at: Instant, now: Instant
@@ -356,6 +369,10 @@ def _payload(submission: _Submission, raw: RawContent) -> dict[str, Any]:
     author, options = submission.author, submission.options
     sender = {"email": author.address, "name": author.name} if author.name else {"email": author.address}
     fixed = {"from": sender, ENVELOPE_FROM: submission.envelope.sender, RAW_BYTES: len(raw.content)}
+    if submission.senders is None:
+        fixed[OTHER_SENDERS] = None
+    elif others := [each for each in dict.fromkeys(submission.senders) if each != author.address]:
+        fixed[OTHER_SENDERS] = others
     if options is NO_OPTIONS and not submission.metadata and not submission.warnings:
         return fixed
     campaign = {"campaign": options.campaign} if options.campaign else {}
