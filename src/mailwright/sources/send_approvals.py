@@ -23,6 +23,7 @@ from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.campaigns.approval_people import names_of, people_behind
 from mailwright.sources.campaigns.approvals import MAX_COMMENT, SecondPersonRequired
 from mailwright.sources.campaigns.digests import hash_value
+from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import send_approvals, tenants
 
@@ -104,12 +105,18 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
             case _:
                 pass
     over = await find_limit(tx, planned.tenant_id)
-    if over is None or planned.recipients <= over:
+    if over is None:
+        return None
+    # Each enrolment of people in the same sequence is another send.
+    subject = "" if planned.kind is SendKind.ENROLMENT else planned.subject
+    send = UnapprovedSend(planned.tenant_id, planned.kind, subject, planned.recipients)
+    earlier = await add_unapproved(tx, now, send, over=over, actor=actor)
+    if planned.recipients + earlier <= over:
         return None
     await _request(tx, now, planned, actor)
     return AwaitsApproval(
         f"This {planned.kind} can reach {planned.recipients:,} people, and a second person must approve what reaches "
-        f"more than {over:,}. The approval is requested now. Try again when it is given."
+        f"more than {over:,}.{split_text(earlier)} The approval is requested now. Try again when it is given."
     )
 
 

@@ -1146,6 +1146,20 @@ send_approvals = Table(
     Index("ix_send_approvals_tenant_id_status", "tenant_id", "status"),
 )
 
+# What people started within a day without an approval: see sources/campaigns/unapproved_sends.py.
+unapproved_sends = Table(
+    "unapproved_sends",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),  # The same for each attempt of one send.
+    Column("people", Text, nullable=False),  # What identifies the person, as a JSON array.
+    Column("recipients", Integer, nullable=False),
+    Column("at", Timestamp, nullable=False),
+    Index("ix_unapproved_sends_tenant_id_at", "tenant_id", "at"),
+)
+
 # The messages of campaigns that bounced permanently or were reported as spam, for the guard rails.
 campaign_incidents = Table(
     "campaign_incidents",

@@ -13,7 +13,7 @@ from mailwright.content.mime import EmailAttachment
 from mailwright.content.template_store import TemplateDraft
 from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.campaign import AWAITS_APPROVAL
-from mailwright.domain.clock import HOUR
+from mailwright.domain.clock import DAY, HOUR
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.explanation import Remedy
 from mailwright.outbox import tenants
@@ -117,6 +117,20 @@ async def test_campaign_over_the_limit_needs_an_approval(desk: Approving, bea: U
 
 async def test_campaign_within_the_limit_starts_as_before(desk: Approving) -> None:
     assert await desk.send(await desk.a_draft(OVER)) == OVER
+
+
+@pytest.mark.promise("second-person")
+async def test_small_campaigns_of_one_person_count_together(desk: Approving, bea: User) -> None:
+    first, second, third = [await desk.a_draft(3) for _ in range(3)]
+    assert await desk.send(first) == 3
+    with pytest.raises(AwaitsApproval, match=r"more than 5\. The same person has reached 3 .* Request approval"):
+        await desk.campaigns.start(OPERATOR, second)
+    await desk.approve(second, bea)
+    assert await desk.send(second) == 3, "what was approved does not count"
+    await desk.campaigns.start(Actor("bea", DEFAULT_TENANT), third)
+    fourth = await desk.a_draft(3)
+    desk.clock.advance(DAY)
+    assert await desk.send(fourth) == 3
 
 
 async def test_rejected_campaign_needs_another_request(desk: Approving, bea: User) -> None:

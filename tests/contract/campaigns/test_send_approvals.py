@@ -128,6 +128,8 @@ async def test_sequence_for_many_is_published_by_two_people(bench: Bench) -> Non
     with pytest.raises(AwaitsApproval):
         await sequences.enrol(made.sequence_id, *EMAILS)
     assert (await sequences.enrol(made.sequence_id, EMAILS[0])).enrolled == 1
+    with pytest.raises(AwaitsApproval, match="has reached 1 without an approval"):
+        await sequences.enrol(made.sequence_id, *EMAILS[1:])
     await engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Buy now", html="<p>Other</p>", text=None)
     await sequences.run()
     assert await sent_to(engine) == []  # A changed template is not what was approved.

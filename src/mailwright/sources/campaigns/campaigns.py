@@ -39,7 +39,7 @@ from mailwright.outbox.retention_rules import has_deleted_messages
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.ab_test import decide_winner
 from mailwright.sources.campaigns.announce import announce, announce_hold
-from mailwright.sources.campaigns.approval_gate import digests_of, load_gate, recording_void
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, digests_of, load_gate, recording_void
 from mailwright.sources.campaigns.attachments import (
     copy_attachments,
     delete_attachment,
@@ -71,6 +71,7 @@ from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.sources.campaigns.review import require_reviewed, review_extension, review_started
 from mailwright.sources.campaigns.snapshot import FrozenCampaign, freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
+from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database, Transaction
@@ -238,7 +239,7 @@ class Campaigns:
         )
         async with recording_void(self._database, self._clock), self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.START)
-            await _require_approval(tx, draft, campaign, frozen, now)
+            await _require_approval(tx, draft, campaign, frozen, now, actor=actor)
             await find_resent(tx, campaign.tenant_id, definition, now)  # The original may have been extended.
             if definition.scheduled_at != draft.definition.scheduled_at:
                 await self._changes.set_send_time(tx, actor, campaign, definition.scheduled_at)
@@ -496,17 +497,28 @@ def _with_same_original(definition: CampaignDefinition, saved: CampaignDefinitio
 
 
 async def _require_approval(
-    tx: Transaction, draft: Campaign, campaign: Campaign, frozen: FrozenCampaign, now: Instant
+    tx: Transaction, draft: Campaign, campaign: Campaign, frozen: FrozenCampaign, now: Instant, *, actor: Actor
 ) -> None:
     """Raise if the draft was edited during its start, or if a second person must approve it first.
 
-    The audience is counted again, because it may have grown.
+    The audience is counted again, because it may have grown. What the actor has started without an approval counts too.
     """
     if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
         raise NotPossibleNow("The campaign was edited during its start. Start it again.")
     gate = await load_gate(tx, campaign.tenant_id, campaign.key)
-    if not gate.is_open:
-        gate.require(frozen.digests, await count_members(tx, campaign.tenant_id, frozen.content, now))
+    if gate.is_open:
+        return
+    recipients = await count_members(tx, campaign.tenant_id, frozen.content, now)
+    gate.require(frozen.digests, recipients)
+    if gate.over is None or gate.approval is not None:
+        return
+    send = UnapprovedSend(campaign.tenant_id, "campaign", campaign.campaign_id, recipients)
+    earlier = await add_unapproved(tx, now, send, over=gate.over, actor=actor.name)
+    if earlier + recipients > gate.over:
+        raise AwaitsApproval(
+            f"The campaign has {recipients:,} recipients, and a second person must approve what reaches more than "
+            f"{gate.over:,}.{split_text(earlier)} Request approval."
+        )
 
 
 async def _insert_entry(tx: Transaction, campaign: Campaign, frozen: FrozenCampaign, now: Instant) -> int:

@@ -898,6 +898,18 @@ CREATE TABLE send_approvals (
 CREATE INDEX ix_send_approvals_tenant_id_kind_subject ON send_approvals (tenant_id, kind, subject);
 CREATE INDEX ix_send_approvals_tenant_id_status ON send_approvals (tenant_id, status);
 
+CREATE TABLE unapproved_sends (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  kind TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  people TEXT NOT NULL,
+  recipients INTEGER NOT NULL,
+  at BIGINT NOT NULL,
+  CONSTRAINT pk_unapproved_sends PRIMARY KEY (id)
+);
+CREATE INDEX ix_unapproved_sends_tenant_id_at ON unapproved_sends (tenant_id, at);
+
 CREATE TABLE campaign_incidents (
   campaign_key BIGINT NOT NULL,
   kind TEXT NOT NULL,
