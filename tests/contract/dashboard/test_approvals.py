@@ -11,6 +11,7 @@ from mailwright.access.roles import Role, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.send_approvals import PlannedSend, SendKind, find_refusal
 from mailwright.storage.database import Database
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
@@ -144,3 +145,19 @@ async def test_sequence_is_approved_in_dashboard_and_api(site: Site) -> None:
     async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
         rejection = {"digest": waiting["digest"], "comment": "No."}
         assert (await key.post(f"/v1{page}/reject", json=rejection)).status_code == 403
+
+
+async def test_approver_sees_the_email_of_a_mailout(site: Site) -> None:
+    engine = site.engine
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
+    content = {"subject": "News", "text": "Hello", "html": "<p>Hello <b>you</b></p><script>x()</script>"}
+    planned = PlannedSend(DEFAULT_TENANT, SendKind.MAILOUT, "run-1", "News", 3, content)
+    async with engine.database.write() as tx:
+        await find_refusal(tx, engine.clock.now(), planned, actor="ada")
+    [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    async with signed_in(site, "grace") as grace:
+        assert f'src="/approvals/{waiting.id}/email"' in (await grace.get(f"/approvals/{waiting.id}")).text
+        frame = await grace.get(f"/approvals/{waiting.id}/email")
+        assert "<b>you</b>" in frame.text
+        assert "script-src" in frame.headers["Content-Security-Policy"] or "default-src 'none'" in str(frame.headers)
+        assert (await grace.get("/approvals/999/email")).status_code == 404

@@ -316,6 +316,7 @@ class _NewRun:
             "filter": dict(request.audience_filter),
             "subject": composed.subject,
             "text": from_html(composed.html),
+            "html": composed.html,
             "slices": hash_value(slices_to_json(self.published_slices)),
         }
         subject = f"{request.campaign_tag}/{request.send_batch_id}"

@@ -18,7 +18,6 @@ from mailwright.ops.logs import logger
 from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
 from mailwright.sources.campaigns.definition import CampaignLimits
-from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.external import ExternalCampaign, ExternalRecipient
 from mailwright.sources.mailouts.addresses import deduplicate, name_in, parse_test_emails
 from mailwright.sources.mailouts.audience import AudienceMember, MailoutAudience
@@ -392,7 +391,7 @@ async def _planned_send(database: Database, setup: MailoutSetup, run: MailoutRun
     async with database.read() as tx:
         [stored] = await tx.execute(select(t.subject, t.html, t.text).where(t.id == run.template_key))
     content = {"page": run.page_id, "from": f"{setup.from_name} <{setup.from_email}>", "subject": stored.subject}
-    content |= {"text": stored.text, "html": hash_value(stored.html)}
+    content |= {"text": stored.text, "html": stored.html}
     name = run.subject or run.page_id
     return PlannedSend(run.tenant_id, SendKind.MAILOUT, run.mailout_id, name, planned, content)
 

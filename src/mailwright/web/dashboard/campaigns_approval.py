@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import describe_actor
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
@@ -17,7 +17,7 @@ from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.dashboard.campaigns import find_visible, load_row, review_values, tabs_of
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
-from mailwright.web.dashboard.shell import PageRoute, page, redirect
+from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -48,6 +48,15 @@ async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) 
 async def show_send(request: Request, engine: EngineDep, visitor: ViewerDep, approval_id: ApprovalId) -> Response:
     """Show what an article, a mailout or a sequence sends, for an approver."""
     return await _send_page(request, engine, visitor, approval_id)
+
+
+@router.get("/approvals/{approval_id}/email")
+async def show_send_email(engine: EngineDep, visitor: ViewerDep, approval_id: ApprovalId) -> Response:
+    """Serve the email of an article or a mailout as the approval covers it, for the frame of the page."""
+    html = (await engine.send_approvals.find(visitor.tenant_id, approval_id)).content.get("html")
+    if not isinstance(html, str):
+        raise NotFound
+    return email_frame(html)
 
 
 @router.post("/approvals/{approval_id}")
