@@ -13,9 +13,10 @@ from mailwright.policies.domains import parse_domain_limits
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 
 
-def defaults_of(settings: Settings, providers: Mapping[str, int | None]) -> DefaultLimits:
+def defaults_of(settings: Settings, providers: Mapping[str, int | None], named: str | None = None) -> DefaultLimits:
+    """Return the limits of the settings. `named`: for messages that this provider sends."""
     domains = domain_limits(settings) or DomainLimits()
-    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains)
+    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains, named)
 
 
 def default_limits(settings: Settings) -> Limits:

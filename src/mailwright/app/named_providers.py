@@ -18,6 +18,8 @@ from mailwright.ops.settings import ProviderName, Settings
 from mailwright.ops.stored import parse_stored, variable_of
 from mailwright.outbox import provider_configurations as stored
 from mailwright.outbox.provider_configurations import ProviderChange, ProviderConfiguration, StoredProviders
+from mailwright.outbox.provider_limits import LIMIT_SETTINGS
+from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.providers.route import Route
 from mailwright.providers.unusable import unusable_member
@@ -44,7 +46,7 @@ _INHERITED: Final = frozenset({"sendgrid_url", "mailgun_url"})
 
 def fields_of(kind: str) -> tuple[str, ...]:
     """Return the settings that a provider of this kind may have."""
-    return tuple(_SETTINGS[kind].replace("|", " ").split())
+    return (*_SETTINGS[kind].replace("|", " ").split(), *LIMIT_SETTINGS)
 
 
 def required_fields(kind: str) -> tuple[str, ...]:
@@ -226,7 +228,8 @@ class ProviderService:
         for name in required_fields(kind):
             if not fields.get(name):
                 raise InvalidInput(f"{variable_of(name)} is required for {kind}.", field=variable_of(name))
-        texts = {name: text for name, text in fields.items() if text}
+        usual = {"rate_per_hour": str(DEFAULT_HOURLY_LIMITS[kind])} if kind in DEFAULT_HOURLY_LIMITS else {}
+        texts = usual | {name: text for name, text in fields.items() if text}
         values, problems = parse_changes(texts)
         _refuse(problems)
         _refuse(_find_problems(self._settings.model_copy(update=_OWN | values | {"provider": kind})))

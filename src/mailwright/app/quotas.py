@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
+from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import make_provider, providers_of
 from mailwright.app.turns import has_turn
 from mailwright.domain.clock import SECOND, Clock, Instant
@@ -35,7 +36,16 @@ class QuotaSource(Protocol):
 class QuotaSync:
     """Syncs all providers in rounds; the figures of one round are applied together."""
 
-    def __init__(self, database: Database, clock: Clock, providers: Mapping[str, QuotaSource], every: Instant) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        providers: Mapping[str, QuotaSource],
+        every: Instant,
+        turn: str = "quota",
+    ) -> None:
+        """`turn` names the round: each named provider has a round of its own."""
+        self._turn = turn
         self._database = database
         self._clock = clock
         self._ledger = DatabaseLedger(database, clock)
@@ -48,7 +58,7 @@ class QuotaSync:
         if self._has_synced:
             self._has_synced = False
             await quotas.end_quota_deferrals(self._database)
-        if not self._providers or not await has_turn("quota", self._every, self._ledger, self._clock):
+        if not self._providers or not await has_turn(self._turn, self._every, self._ledger, self._clock):
             return False
         self._has_synced = await self.sync()
         return self._has_synced
@@ -69,9 +79,18 @@ class QuotaSync:
         return await quotas.record_sync(self._database, self._clock, reports, before)
 
 
-async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -> None:
+async def run_quota_syncs(settings: Settings, database: Database, clock: Clock, named: NamedProviders) -> None:
+    """Sync the quotas of the installation's providers and of each named provider in use, until cancelled."""
+    async with asyncio.TaskGroup() as syncs:
+        syncs.create_task(_run_quota_sync(settings, database, clock))
+        for each in named.used:
+            if each.problem is None:
+                syncs.create_task(_run_quota_sync(each.settings, database, clock, each.name))
+
+
+async def _run_quota_sync(settings: Settings, database: Database, clock: Clock, name: str | None = None) -> None:
     """Sync until cancelled; return at once if no provider reports a quota."""
-    async with open_quota_sync(settings, database, clock) as sync:
+    async with open_quota_sync(settings, database, clock, name) as sync:
         if sync is None:
             return
 
@@ -82,19 +101,22 @@ async def run_quota_sync(settings: Settings, database: Database, clock: Clock) -
 
 
 @asynccontextmanager
-async def open_quota_sync(settings: Settings, database: Database, clock: Clock) -> AsyncIterator[QuotaSync | None]:
-    """Open the quota sync. Yield None if no provider of the route reports a quota."""
-    names = quota_source_names(settings)
-    if not names:
+async def open_quota_sync(
+    settings: Settings, database: Database, clock: Clock, name: str | None = None
+) -> AsyncIterator[QuotaSync | None]:
+    """Open the quota sync. Yield None if no provider of the route reports a quota. `name`: of a named provider."""
+    kinds = quota_source_names(settings)
+    if not kinds:
         yield None
         return
     from mailwright.providers.http import HttpClient  # noqa: PLC0415 - takes 0.1 s, so imported on use
 
     http = HttpClient(connections=2)
-    made = {name: make_provider(name, settings, clock, http) for name in names}
+    made = {name or kind: make_provider(kind, settings, clock, http) for kind in kinds}
     try:
-        sources = {name: provider for name, provider in made.items() if isinstance(provider, QuotaSource)}
-        yield QuotaSync(database, clock, sources, settings.quota_sync_seconds * SECOND)
+        sources = {each: provider for each, provider in made.items() if isinstance(provider, QuotaSource)}
+        turn = "quota" if name is None else f"quota:{name}"
+        yield QuotaSync(database, clock, sources, settings.quota_sync_seconds * SECOND, turn)
     finally:
         for provider in made.values():
             await provider.close()

@@ -24,7 +24,7 @@ from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.outbox_table import run_outbox_table
-from mailwright.app.quotas import run_quota_sync
+from mailwright.app.quotas import run_quota_syncs
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
 from mailwright.app.retention import run_retention
 from mailwright.app.sender_domains import run_domain_checks
@@ -224,7 +224,7 @@ async def _run_background_duties(engine: Engine) -> None:
     async with asyncio.TaskGroup() as duties:
         for duty in (
             poll_inbound_sources(settings, database, clock, engine.reports, engine.acceptor),
-            run_quota_sync(settings, database, clock),
+            run_quota_syncs(settings, database, clock, engine.named),
             run_webhook_dispatcher(settings, database, clock),
             run_feed_reader(database, clock),
             run_mailouts(engine.mailouts, database, clock),

@@ -569,7 +569,7 @@ async def make_worker(
             database,
             clock,
             engine.ledger,
-            defaults_of(settings, {member.name: member.weight for member in route.members}),
+            defaults_of(settings, {each.name: each.weight for each in route.members}, named.name if named else None),
             Destinations(clock, engine.ledger, domains, settings.reserve_percent)
             if (domains := domain_limits(settings))
             else None,

@@ -6,13 +6,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from mailwright.app.named_providers import NamedProviders
 from mailwright.app.quotas import open_quota_sync
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import ago, aside, out, print_json, table
 from mailwright.domain.clock import Instant, isoformat
+from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
+from mailwright.outbox.provider_configurations import load_providers
 from mailwright.outbox.quotas import ProviderQuota
 
 app = command()
@@ -30,8 +33,11 @@ def quota(
     async def work(at: Installation) -> tuple[list[ProviderQuota], bool, Instant]:
         is_synced = True
         if sync:
-            async with open_quota_sync(at.settings, at.database, at.clock) as quota_sync:
-                is_synced = quota_sync is not None and await quota_sync.sync()
+            named = NamedProviders.of(await load_providers(at.database), at.settings).used
+            sources = [(at.settings, None), *((each.settings, each.name) for each in named if each.problem is None)]
+            results = [await _sync(at, settings, name) for settings, name in sources]
+            # The installation's provider may have no quota if a named one has.
+            is_synced = any(result is True for result in results) and False not in results
         return await quotas.load_quotas(at.database), is_synced, at.clock.now()
 
     found, is_synced, now = run(work)
@@ -44,6 +50,12 @@ def quota(
     if not is_synced:
         aside.print("A provider did not report its quota. Run `mailwright check` for the reason.", soft_wrap=True)
         raise typer.Exit(NEGATIVE)
+
+
+async def _sync(at: Installation, settings: Settings, name: str | None) -> bool | None:
+    """Return whether the quota was reported; None if there is none."""
+    async with open_quota_sync(settings, at.database, at.clock, name) as quota_sync:
+        return None if quota_sync is None else await quota_sync.sync()
 
 
 def _print(found: list[ProviderQuota], now: Instant) -> None:

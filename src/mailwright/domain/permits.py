@@ -37,8 +37,16 @@ def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
 QUOTA_EXHAUSTED = "quota_exhausted"
 PROVIDER_RATE = "provider_rate"
 THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate that a throttling provider accepts.
+PROVIDER_LIMIT = "provider_limit"  # A limit that was set for a named provider. The detail is the limit.
 # Reasons that concern one provider, so that messages of the same lane may go out through another one.
-PROVIDER_REASONS = frozenset({QUOTA_EXHAUSTED, PROVIDER_RATE, THROTTLED_RATE})
+PROVIDER_REASONS = frozenset(
+    {
+        QUOTA_EXHAUSTED,
+        PROVIDER_RATE,
+        THROTTLED_RATE,
+        *(f"{PROVIDER_LIMIT}:{name}" for name in ("rate_per_second", "rate_per_hour", "daily_limit", "warmup")),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,11 @@ class Limits:
     # The part of the hourly and daily limits that bulk messages leave for transactional messages.
     reserve_percent: int = 0
     frequency_cap: str | None = None  # Bulk emails to one contact: `3 per 7 days`.
+    is_of_provider: bool = False  # Whether these are the limits of a named provider, for all its tenants together.
+
+    def reason(self, name: str) -> str:
+        """Return the reason of a deferral by the limit of this name."""
+        return f"{PROVIDER_LIMIT}:{name}" if self.is_of_provider else name
 
 
 @dataclass(frozen=True, slots=True)

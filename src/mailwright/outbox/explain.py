@@ -34,6 +34,7 @@ from mailwright.domain.explanation import (
 from mailwright.domain.frequency import cap_of_detail
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.permits import (
+    PROVIDER_LIMIT,
     PROVIDER_RATE,
     QUOTA_EXHAUSTED,
     THROTTLED_RATE,
@@ -407,7 +408,9 @@ def _due(facts: MessageFacts) -> MessageExplanation:
             occurred_at=message.expires_at,
         )
     if message.held_until is not None:
-        return _LANE_DEFERRED.get(message.hold_reason, _limited)(facts)
+        name, _ = split_defer_reason(message.hold_reason)
+        default = _provider_limit if name == PROVIDER_LIMIT else _limited
+        return _LANE_DEFERRED.get(message.hold_reason, default)(facts)
     providers = _possible_providers(facts)
     if not facts.workers or (not providers and facts.only_provider is None):
         return _explain(facts, ExplanationState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
@@ -444,6 +447,12 @@ def _limited(facts: MessageFacts) -> MessageExplanation:
 def _quota_exhausted(facts: MessageFacts) -> MessageExplanation:
     limit = ReachedLimit(QUOTA_EXHAUSTED, LimitScope.PROVIDER)
     return _lane_deferred(facts, remedy=Remedy.MORE_QUOTA, limit=limit)
+
+
+def _provider_limit(facts: MessageFacts) -> MessageExplanation:
+    _, name = split_defer_reason(facts.message.hold_reason)
+    limit = ReachedLimit(name or PROVIDER_LIMIT, LimitScope.PROVIDER, facts.routed_to or "")
+    return _lane_deferred(facts, remedy=_remedy(facts, Remedy.CHANGE_LIMIT), limit=limit)
 
 
 def _provider_rate(facts: MessageFacts) -> MessageExplanation:

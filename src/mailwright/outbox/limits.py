@@ -29,6 +29,7 @@ from mailwright.domain.lanes import Lane, place_of
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
 from mailwright.domain.working_hours import ALWAYS
+from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
 from mailwright.storage.database import Database
 from mailwright.storage.tables import queue_entries, tenants
@@ -68,6 +69,7 @@ class DefaultLimits:
     providers: Mapping[str, int | None] = field(default_factory=dict)
     quota_sync_every: Instant = 5 * MINUTE
     domains: DomainLimits = field(default_factory=DomainLimits)  # Limits of the recipients' domains.
+    named_provider: str | None = None  # The provider, if it is not that of the installation.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class LimitRules:
     quota: QuotaSnapshot | None = None
     provider_rate: int | None = None  # Messages per second that keep every provider within its reported rate.
     route: str = ""  # The provider that sets this rate, as part of a counter name.
+    provider: LimitLevel | None = None  # The limits of the named provider, for all its tenants together.
 
     def levels(self, tenant_id: int, lane: int) -> tuple[LimitLevel, ...]:
         """Return the limits that apply to a message of this lane: its tenant's and, if it has one, its campaign's.
@@ -90,6 +93,14 @@ class LimitRules:
         tenant = LimitLevel(str(tenant_id), limits)
         campaign = self.campaigns.get(lane)
         return (tenant,) if campaign is None else (tenant, campaign)
+
+    def provider_levels(self, lane: int) -> tuple[LimitLevel, ...]:
+        """Return the limits of the provider that apply to a message of this lane in addition."""
+        if self.provider is None:
+            return ()
+        if Lane(lane).priority < Priority.BULK:
+            return (LimitLevel(self.provider.owner, _with_reserve(self.provider.limits, 0)),)
+        return (self.provider,)
 
     @property
     def has_frequency_caps(self) -> bool:
@@ -121,6 +132,8 @@ async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: C
     )
     rate = await provider_rate(database, defaults.providers) if defaults.providers else None
     rules = LimitRules(default, own, campaigns, quota)
+    if defaults.named_provider is not None:
+        rules = replace(rules, provider=await load_provider_limits(database, defaults.named_provider, default))
     if rate is not None:
         rules = replace(rules, provider_rate=rate.per_second, route=rate.provider)
     if not (ended := rules.missing_lanes(lanes)):

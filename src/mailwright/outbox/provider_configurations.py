@@ -16,6 +16,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, ProviderRoutes
 from mailwright.outbox.audit_log import record
 from mailwright.outbox.defer import end_provider_deferrals
+from mailwright.outbox.provider_limits import end_provider_limit_deferrals
 from mailwright.outbox.tenants import end_limit_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.secret_box import SecretKeyInvalid
@@ -187,6 +188,7 @@ async def edit_configuration(
         if not wanted.keeps_account:
             await _leave_account(tx, name)
             values["account"] = token()
+        await end_provider_limit_deferrals(tx)
         # A later time than before, so that `seen_at` notices each change.
         values |= {"updated_at": max(now, found.updated_at + 1), "updated_by": actor}
         await tx.execute(update(table).where(table.c.name == name).values(**values))

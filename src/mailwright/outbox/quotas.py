@@ -12,7 +12,7 @@ from mailwright.outbox import defer
 from mailwright.outbox.ledger import LOCK_COUNTER, NEVER, OPEN_COUNTER
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import counters, quotas, workers
+from mailwright.storage.tables import counters, provider_configurations, quotas, workers
 
 COUNT_LEASED = statement(__package__, "count_leased")
 
@@ -131,11 +131,18 @@ async def record_rates(database: Database, clock: Clock, reports: Sequence[Quota
 async def load_quotas(database: Database) -> list[ProviderQuota]:
     async with database.read() as tx:
         rows = await tx.execute(select(quotas).order_by(quotas.c.provider))
-        rounds: dict[Instant, list[str]] = {}
+        named = {row.name for row in await tx.execute(select(provider_configurations.c.name))}
+        # The providers of the installation are synced together, and each named provider alone.
+        rounds: dict[str, list[str]] = {}
         for row in rows:
-            rounds.setdefault(row.synced_at, []).append(row.provider)
-        used = {at: await _used(tx, quota_counter(quota_lock_name(names), at)) for at, names in rounds.items()}
-    return [_quota_of_row(row, used[row.synced_at]) for row in rows]
+            rounds.setdefault(row.provider if row.provider in named else str(row.synced_at), []).append(row.provider)
+        used = {
+            row.provider: await _used(tx, quota_counter(quota_lock_name(names), row.synced_at))
+            for names in rounds.values()
+            for row in rows
+            if row.provider in names
+        }
+    return [_quota_of_row(row, used[row.provider]) for row in rows]
 
 
 async def load_quota_snapshot(

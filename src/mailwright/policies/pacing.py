@@ -50,7 +50,8 @@ def send_rates(limits: Limits, owner: int | str) -> tuple[SendRate, ...]:
     if limits.interval_ms is not None:
         rates.append(SendRate(f"mailwright:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
     if limits.rate_per_second is not None:
-        rates.append(_per_second(limits.rate_per_second, f"mailwright:pace:second:{owner}", PER_SECOND))
+        reason = limits.reason(PER_SECOND)
+        rates.append(_per_second(limits.rate_per_second, f"mailwright:pace:second:{owner}", reason))
     return tuple(rates)
 
 

@@ -28,11 +28,12 @@ def windows(
     found = []
     if limits.rate_per_hour is not None:
         hour = _sliding_hour if limits.sliding_hour else _clock_hour
-        found.append(hour(limits.rate_per_hour, owner, now))
+        found.append(hour(limits.rate_per_hour, owner, now, limits.reason("rate_per_hour")))
     if limits.daily_limit is not None:
         day, ends = local_day(limits, now)
         name = f"mailwright:rate:day:{owner}:{day}"
-        found.append(LimitWindow(name, limits.daily_limit, ends, "daily_limit", next_opening(limits, now)))
+        reason = limits.reason("daily_limit")
+        found.append(LimitWindow(name, limits.daily_limit, ends, reason, next_opening(limits, now)))
     own = (*found, *warmup.windows(limits, owner, now))
     percent = limits.reserve_percent
     if percent:
@@ -49,13 +50,13 @@ def windows_of_levels(
     return (*own, *provider_quota.windows(quota_for_bulk(quota, percent), now))
 
 
-def _clock_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
+def _clock_hour(limit: int, owner: int | str, now: Instant, reason: str) -> LimitWindow:
     ends = (now // HOUR + 1) * HOUR
     time_utc = datetime.fromtimestamp(now / 1000, UTC)
-    return LimitWindow(f"mailwright:rate:hour:{owner}:{time_utc:%Y-%m-%d:%H}", limit, ends, "rate_per_hour", ends)
+    return LimitWindow(f"mailwright:rate:hour:{owner}:{time_utc:%Y-%m-%d:%H}", limit, ends, reason, ends)
 
 
-def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
+def _sliding_hour(limit: int, owner: int | str, now: Instant, reason: str) -> LimitWindow:
     """Count per minute. The current minute may use the part of the limit that the sixty minutes before it left.
 
     Fifty-nine would be too few: the end of the sixtieth minute before and the current minute are less than an hour
@@ -65,7 +66,7 @@ def _sliding_hour(limit: int, owner: int | str, now: Instant) -> LimitWindow:
     lock_name = f"mailwright:rate:sliding:{owner}"
     ends = (minute + 1) * MINUTE
     related = _related_minutes(lock_name, minute)
-    return LimitWindow(f"{lock_name}:{minute}", limit, ends, "rate_per_hour", ends + HOUR, related, lock_name)
+    return LimitWindow(f"{lock_name}:{minute}", limit, ends, reason, ends + HOUR, related, lock_name)
 
 
 @lru_cache(maxsize=1_024)

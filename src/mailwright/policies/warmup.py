@@ -18,7 +18,8 @@ def windows(limits: Limits, owner: int | str, now: Instant) -> tuple[LimitWindow
     limit = limit_after(limits, (date.fromisoformat(day) - limits.warmup_since).days)
     if limit is None:
         return ()
-    return (LimitWindow(f"mailwright:rate:warmup:{owner}:{day}", limit, ends, "warmup", next_opening(limits, now)),)
+    name, reason = f"mailwright:rate:warmup:{owner}:{day}", limits.reason("warmup")
+    return (LimitWindow(name, limit, ends, reason, next_opening(limits, now)),)
 
 
 def limit_after(limits: Limits, days: int) -> int | None:

@@ -32,7 +32,14 @@ from mailwright.domain.explanation import (
 )
 from mailwright.domain.guard_rails import GuardAction, GuardFinding, Incident
 from mailwright.domain.lifetimes import DELAYED_AFTER
-from mailwright.domain.permits import PROVIDER_RATE, QUOTA_EXHAUSTED, THROTTLED_RATE, DeferReason, split_defer_reason
+from mailwright.domain.permits import (
+    PROVIDER_LIMIT,
+    PROVIDER_RATE,
+    QUOTA_EXHAUSTED,
+    THROTTLED_RATE,
+    DeferReason,
+    split_defer_reason,
+)
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
@@ -159,7 +166,7 @@ def _limit_owner(limit: ReachedLimit, campaign: str | None = None) -> str:
         case LimitScope.DOMAIN:
             return f" for {limit.owner}"
         case LimitScope.PROVIDER:
-            return ""
+            return f" of provider {limit.owner}" if limit.owner else ""
 
 
 def _limit_usage(limit: ReachedLimit) -> str:
@@ -728,6 +735,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     DeferReason.SNOOZED: DeferralLabel("Paused by the recipient"),
     QUOTA_EXHAUSTED: DeferralLabel("Provider quota used up"),
     PROVIDER_RATE: DeferralLabel("Provider send rate reached"),
+    PROVIDER_LIMIT: DeferralLabel("Limit of the provider reached"),
     DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel("Provider unavailable, next attempt", "at"),
     DeferReason.PROVIDER_THROTTLED: DeferralLabel("Slowed down by the provider"),
     DeferReason.PROVIDER_MISSING: DeferralLabel("Provider no longer configured"),

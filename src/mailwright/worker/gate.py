@@ -239,7 +239,8 @@ class Gate:
         if deferral is not None:
             return _LaneDecision([], waiting, deferral)
         paced = self._pace(waiting, levels, now)
-        windows = windows_of_levels(levels, now, self._rules.quota) if paced.admitted else ()
+        shared = self._rules.provider_levels(first.lane)
+        windows = windows_of_levels((*levels, *shared), now, self._rules.quota) if paced.admitted else ()
         if not windows:
             return paced
         reserved = await self._reserve(paced.admitted, windows, now)
@@ -249,7 +250,8 @@ class Gate:
 
     def _pace(self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant) -> _LaneDecision:
         """If the lane is paced, admit only about one second of messages ahead."""
-        pacing = pacing_rules(levels, self._rules.provider_rate, self._rules.route, self._throttled_rate())
+        all_levels = (*levels, *self._rules.provider_levels(waiting[0].lane))
+        pacing = pacing_rules(all_levels, self._rules.provider_rate, self._rules.route, self._throttled_rate())
         if pacing is None:
             return _LaneDecision([Admitted(claimed, claimed.tenant_limit) for claimed in waiting], [])
         lane = waiting[0].lane
@@ -323,9 +325,9 @@ class Gate:
         """Return whether the limits changed before the deferral was written, so that nothing reopens the lane yet."""
         if deferral.until - self._clock.now() <= LIMITS_TTL:
             return False  # The deferral ends soon anyway.
-        before = self._rules.levels(first.tenant_id, first.lane)
+        before = self._rules.levels(first.tenant_id, first.lane), self._rules.provider
         await self._read_limits(lanes)
-        return self._rules.levels(first.tenant_id, first.lane) != before
+        return (self._rules.levels(first.tenant_id, first.lane), self._rules.provider) != before
 
     async def _read_limits(self, lanes: Collection[int]) -> None:
         self._rules = await load_limit_rules(self._database, self._defaults, lanes)

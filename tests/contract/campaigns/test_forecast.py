@@ -166,6 +166,21 @@ async def test_workers_send_what_the_forecast_predicted(bench: Bench, number: in
 
 
 @pytest.mark.promise("forecast-comes-true")
+async def test_tenants_share_the_limits_of_their_provider(bench: Bench) -> None:
+    bench.clock.advance(HOUR - bench.clock.now() % HOUR)
+    begins, other = bench.clock.now(), await a_tenant(bench.database, "other")
+    given = {"smtp_url": "smtp://127.0.0.1:1", "rate_per_hour": "10"}
+    await bench.engine.providers.create("acme-smtp", "smtp", given, actor="ada")
+    for tenant_id in (DEFAULT_TENANT, other):
+        await bench.engine.providers.set_route(tenant_id, None, "acme-smtp", actor="ada")
+        await a_queued_campaign(bench, 25, tenant_id=tenant_id)
+    ends = [each.finishes_at for each in (await a_forecast(bench)).campaigns]
+    assert max(end or 0 for end in ends) // HOUR == begins // HOUR + 4, "50 messages at 10 per hour"
+    await bench.engine.providers.edit("acme-smtp", {"rate_per_hour": None, "rate_per_second": "1"}, actor="ada")
+    ends = [each.finishes_at for each in (await a_forecast(bench)).campaigns]
+    assert 49 * SECOND <= max(end or 0 for end in ends) - begins <= 60 * SECOND
+
+
 async def test_forecast_includes_the_warm_up(bench: Bench) -> None:
     queue = [await a_queued_campaign(bench, 180, warmup=True)]
     [forecasted] = (await a_forecast(bench)).campaigns

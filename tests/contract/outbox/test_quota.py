@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import select
 
+from mailwright.app.named_providers import ProviderService
 from mailwright.app.quotas import QuotaSync, open_quota_sync, reported_quota
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.permits import Limits
@@ -265,6 +266,14 @@ async def test_smtpbz_quota_is_read_over_http(database: Database, clock: ManualC
             assert await sync.tick()
             [known] = await quotas.load_quotas(database)
             assert (known.provider, known.remaining) == ("smtpbz", 97)
+        await ProviderService(settings, database, clock).create(
+            "acme-bz", "smtpbz", {"smtpbz_smtp_url": "smtp://127.0.0.1:1", "smtpbz_api_key": KEY}, actor="ada"
+        )
+        async with open_quota_sync(settings, database, clock, "acme-bz") as sync:
+            assert sync is not None
+            assert await sync.tick()
+            known_names = [(each.provider, each.remaining) for each in await quotas.load_quotas(database)]
+            assert known_names == [("acme-bz", 97), ("smtpbz", 97)]
     async with open_quota_sync(settings_for("sqlite:///unused.db"), database, clock) as nobody:
         assert nobody is None
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from mailwright.app.named_providers import fields_of
 from mailwright.app.wiring import make_workers, open_engine
@@ -27,8 +27,9 @@ from mailwright.outbox.provider_configurations import (
     ProviderInUse,
     edit_configuration,
 )
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.schemas.explanation_text import message_text
-from mailwright.storage.tables import deliveries, provider_configurations
+from mailwright.storage.tables import deliveries, messages, provider_configurations
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, a_message, a_tenant, settings_for, statuses
 from tests.conftest import DatabaseAddress
 from tests.standins.smtp_sink import SmtpSink
@@ -218,6 +219,29 @@ async def test_message_in_doubt_waits_for_its_route_to_return(installed: Install
     await installed.drain()
     assert not installed.own.messages
     assert len(installed.acme.messages) == 1
+
+
+async def test_limit_of_provider_defers_its_messages_only(installed: Installation) -> None:
+    async with installed.open() as opened:
+        await opened.providers.edit("acme-smtp", {"MAILWRIGHT_DAILY_LIMIT": "3"}, actor="ada")
+    theirs = [a_message(tenant_id=installed.tenant_id) for _ in range(5)]
+    await installed.accept(*theirs, *(a_message() for _ in range(5)))
+    await installed.drain()
+    assert (len(installed.acme.messages), len(installed.own.messages)) == (3, 5)
+    async with installed.open() as opened:
+        async with opened.database.read() as tx:
+            waiting = select(deliveries.c.message_key).where(deliveries.c.status == Status.PENDING)
+            key = (await tx.execute(waiting.limit(1)))[0].message_key
+            [row] = await tx.execute(select(messages.c.outbox_id).where(messages.c.id == key))
+        await WorkerRegistry(opened.database, opened.clock, "w1").report(WorkerPresence("acme-smtp"))
+        found = await explain(opened.database, opened.clock, row.outbox_id, tenant_id=installed.tenant_id)
+        assert (found.reason, found.detail) == ("provider_limit", "daily_limit")
+        text = message_text(found)
+        assert "Daily limit of provider acme-smtp reached" in text.sentence
+        assert text.what_would_change == "Raise the daily limit of provider acme-smtp."
+        await opened.providers.edit("acme-smtp", {"MAILWRIGHT_DAILY_LIMIT": "10"}, actor="ada")
+    await installed.drain()
+    assert len(installed.acme.messages) == 5
 
 
 async def test_dry_run_uses_no_named_provider(installed: Installation) -> None:

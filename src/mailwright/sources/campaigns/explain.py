@@ -42,13 +42,14 @@ from mailwright.domain.permits import (
 from mailwright.domain.states import Status
 from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.approval_gate import load_gate
 from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.checks import NO_FACTS, check_campaign
-from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals
+from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED, load_lane_deferrals, load_lane_providers
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
@@ -113,7 +114,11 @@ async def explain_campaign(
         repeat = await find_summary(tx, row.id) if row.status == CampaignStatus.DRAFT else None
         is_gated = row.defer_reason == AWAITS_APPROVAL or await _is_gated_draft(tx, row)
         levels = rules.levels(row.tenant_id, row.lane or 0)
-        limit = await find_reached_limit(tx, row, levels, now) if is_deferred else None
+        sent_by = (await load_lane_providers(tx)).provider_of(row.lane or 0)
+    shared = None if sent_by is None else await load_provider_limits(database, sent_by, defaults.limits)
+    async with database.read() as tx:
+        all_levels = levels if shared is None else (*levels, shared)
+        limit = await find_reached_limit(tx, row, all_levels, now) if is_deferred else None
         message_deferral = deferrals.get(row.lane)
         if limit is None and message_deferral is not None and message_deferral.reason == DeferReason.RECIPIENT_HOURS:
             limit = find_hours(row, levels, now)

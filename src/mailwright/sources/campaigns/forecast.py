@@ -15,6 +15,7 @@ from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE,
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.message import Source
 from mailwright.domain.permits import (
+    PROVIDER_LIMIT,
     PROVIDER_RATE,
     Deferral,
     DeferReason,
@@ -114,7 +115,7 @@ async def forecast(
     # Each provider has its own workers, quota and rate, so its campaigns are simulated separately.
     for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
         share = [queued for queued in queue if queued.provider == name]
-        own = defaults if name is None else replace(defaults, providers={name: None})
+        own = defaults if name is None else replace(defaults, providers={name: None}, named_provider=name)
         conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
         shares.append(await _forecast_share(database, own, share, conditions))
     order = {queued.campaign_id: place for place, queued in enumerate(queue)}
@@ -161,6 +162,10 @@ async def _forecast_share(
 ) -> _ForecastShare:
     rules, now = await load_limit_rules(database, defaults), given.now
     rules = replace(rules, quota=quota_for_bulk(rules.quota, rules.default.reserve_percent))
+    if rules.provider is not None:
+        # The rate is part of the rate of the whole share.
+        limits = replace(rules.provider.limits, rate_per_second=None, is_of_provider=False)
+        queue = [replace(queued, shared=LimitLevel(rules.provider.owner, limits)) for queued in queue]
     async with database.read() as tx:
         used = await read_counters(tx, sorted(needed_counters(queue, rules.quota, now)))
     names = {presence.provider for presence in given.present}
@@ -172,6 +177,9 @@ async def _forecast_share(
         rate, reason = min(rate, learned), DeferReason.PROVIDER_THROTTLED
     if rules.provider_rate is not None and rules.provider_rate < rate:
         rate, reason = rules.provider_rate, PROVIDER_RATE
+    own_rate = None if rules.provider is None else rules.provider.limits.rate_per_second
+    if own_rate is not None and own_rate < rate:
+        rate, reason = own_rate, f"{PROVIDER_LIMIT}:rate_per_second"
     conditions = SimulationConditions(now, rate, used, rules.quota, given.horizon, reason)
     result = simulate(queue, conditions)
     found = result.campaigns

@@ -69,10 +69,11 @@ class QueuedCampaign:
     has_begun: bool = False  # some messages are no longer waiting
     provider: str | None = None  # the tenant's own provider; None: the provider of the installation
     groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
+    shared: LimitLevel | None = None  # the limits of the tenant's own provider
 
     @property
     def levels(self) -> tuple[LimitLevel, ...]:
-        return (self.tenant,) if self.own is None else (self.tenant, self.own)
+        return tuple(level for level in (self.tenant, self.shared, self.own) if level is not None)
 
 
 @dataclass(frozen=True, slots=True)

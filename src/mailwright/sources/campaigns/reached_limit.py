@@ -7,10 +7,11 @@ import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import LimitScope, ReachedLimit
-from mailwright.domain.permits import LimitLevel, LimitWindow
+from mailwright.domain.permits import LimitLevel, LimitWindow, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.ledger import read_counters
+from mailwright.outbox.provider_limits import OWNER_PREFIX
 from mailwright.policies.hours import is_always_open, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
 from mailwright.policies.rates import windows
@@ -81,6 +82,9 @@ def _reached(
 ) -> ReachedLimit:
     allowed = None if window is None else window.limit + window.reserved
     reserved = 0 if window is None else window.reserved
+    if level.owner.startswith(OWNER_PREFIX):
+        name, provider = split_defer_reason(reason)[1] or reason, level.owner.removeprefix(OWNER_PREFIX)
+        return ReachedLimit(name, LimitScope.PROVIDER, provider, used, allowed, reserved)
     if level.owner.startswith("campaign-"):
         return ReachedLimit(reason, LimitScope.CAMPAIGN, campaign.name, used, allowed, reserved)
     column = LIMIT_COLUMNS.get(reason)

@@ -113,6 +113,11 @@ class _Simulation:
                 run.switch_to(deferral.reason, self.queue.now)
                 tenant.blocked_until = deferral.until
                 return None
+            shared = run.queued.shared
+            if shared is not None and (deferral := self._deferral_of(shared, run)) is not None:
+                run.switch_to(deferral.reason, self.queue.now)
+                tenant.blocked_until = deferral.until
+                return None
             own = run.queued.own
             deferral = None if own is None else self._deferral_of(own, run)
             if deferral is not None or (deferral := run.groups_deferral(self.queue.now)) is not None:
