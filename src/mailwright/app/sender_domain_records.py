@@ -56,6 +56,7 @@ def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | No
             f"v=DMARC1; p=none; rua=mailto:{reports}",
         ),
         *_report_records(domain.domain, address.domain_of(reports)),
+        DnsRecord(RecordPurpose.REPLIES, "MX", domain.domain, "10 YOUR-MAIL-SERVER"),
     ]
     if (name := return_path_domain(settings, domain.domain)) is not None:
         records.append(DnsRecord(RecordPurpose.RETURN_PATH, "MX", name, f"10 {settings.return_path_host}"))
@@ -106,13 +107,16 @@ async def _check(record: DnsRecord, look_up: Lookup) -> DnsResult:
         found = await look_up(record.name, record.type)
     except DnsUnavailable as error:
         return _unknown(record, str(error))
-    if record.purpose is RecordPurpose.DKIM:
-        return _check_dkim(record, found)
-    if record.purpose is RecordPurpose.DMARC_REPORTS:
-        return _check_reports(record, found)
-    if record.type == "TXT":
-        return _check_spf(record, found)
-    return _check_target(record, found)
+    match record.purpose:
+        case RecordPurpose.DKIM:
+            check = _check_dkim
+        case RecordPurpose.DMARC_REPORTS:
+            check = _check_reports
+        case RecordPurpose.REPLIES:
+            check = _check_replies
+        case _:
+            check = _check_spf if record.type == "TXT" else _check_target
+    return check(record, found)
 
 
 def _check_dkim(record: DnsRecord, found: Sequence[str]) -> DnsResult:
@@ -156,6 +160,16 @@ def _check_reports(record: DnsRecord, found: Sequence[str]) -> DnsResult:
         return _ok(record, f"{record.name} allows the reports.")
     if found:
         return _wrong(record, f"The TXT record {record.name} has another value: {_shown(found)}")
+    return _missing(record)
+
+
+def _check_replies(record: DnsRecord, found: Sequence[str]) -> DnsResult:
+    """Check that the domain of From receives email: replies go there, and some receivers refuse a domain without."""
+    servers = [text for text in found if text.split()[-1:] not in ([], ["."])]
+    if servers:
+        return _ok(record, f"{record.name} receives replies at {_shown(servers)}.")
+    if found:  # The null MX of RFC 7505.
+        return _wrong(record, f"{record.name} says that it receives no email, so replies bounce.")
     return _missing(record)
 
 

@@ -9,6 +9,7 @@ class RecordPurpose(StrEnum):
     SPF = "spf"
     DMARC = "dmarc"
     DMARC_REPORTS = "dmarc_reports"  # Another domain agrees to receive the reports.
+    REPLIES = "replies"  # The mail server of the domain itself, which receives replies.
     RETURN_PATH = "return_path"
     TRACKING = "tracking"
 

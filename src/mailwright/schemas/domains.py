@@ -28,7 +28,7 @@ class DomainRotationRequest(RequestModel):
 class DomainRecordResponse(ResponseModel):
     """A DNS record to publish, and what the last check found. `detail` is a sentence."""
 
-    purpose: Literal["dkim", "spf", "dmarc", "dmarc_reports", "return_path", "tracking"]
+    purpose: Literal["dkim", "spf", "dmarc", "dmarc_reports", "replies", "return_path", "tracking"]
     type: Literal["TXT", "MX", "CNAME"]
     name: str
     value: str

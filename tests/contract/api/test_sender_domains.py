@@ -320,10 +320,21 @@ async def test_huge_and_hostile_records_are_bounded(domains: Domains) -> None:
     await domains.service.add(domains.acme, ACME, actor=ACTOR)
     domains.dns.zone[("TXT", ACME)] = [f"v=spf1 a:{number}.example -all" for number in range(300)]
     domains.dns.zone[("TXT", f"_dmarc.{ACME}")] = ["v=DMARC1; p=none; \u202e\x1b[31m" + "x" * 900]
-    found = {each.record.name: each for each in (await domains.check(domains.acme, ACME)).results}
-    assert (found[ACME].state, "more than 100 records" in found[ACME].detail) == (DnsState.UNKNOWN, True)
-    shown = found[f"_dmarc.{ACME}"].detail
+    found = {each.record.purpose: each for each in (await domains.check(domains.acme, ACME)).results}
+    spf = found[RecordPurpose.SPF]
+    assert (spf.state, "more than 100 records" in spf.detail) == (DnsState.UNKNOWN, True)
+    shown = found[RecordPurpose.DMARC].detail
     assert (shown.isprintable(), len(shown) < 200) == (True, True)
+
+
+async def test_domain_without_replies_is_named_and_verified(domains: Domains) -> None:
+    await domains.verified(domains.acme, ACME)
+    for published, state in (([], DnsState.MISSING), (["0 "], DnsState.WRONG), (["5 mx.acme.example"], DnsState.OK)):
+        domains.dns.zone[("MX", ACME)] = published
+        checked = await domains.check(domains.acme, ACME)
+        [replies] = [each for each in checked.results if each.record.purpose is RecordPurpose.REPLIES]
+        assert (replies.state, checked.state) == (state, "verified")
+    assert replies.detail == f"{ACME} receives replies at 5 mx.acme.example."
 
 
 @pytest.mark.parametrize(
