@@ -41,7 +41,7 @@ from mailwright.domain.permits import (
 )
 from mailwright.domain.states import Status
 from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
-from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, list_present
@@ -110,18 +110,10 @@ async def explain_campaign(
         deferrals, hold = await load_lane_deferrals(tx, now), await load_hold(tx)
         lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
         ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
-        is_deferred = row.deferred_until is not None
         repeat = await find_summary(tx, row.id) if row.status == CampaignStatus.DRAFT else None
         is_gated = row.defer_reason == AWAITS_APPROVAL or await _is_gated_draft(tx, row)
-        levels = rules.levels(row.tenant_id, row.lane or 0)
-        sent_by = (await load_lane_providers(tx)).provider_of(row.lane or 0)
-    shared = None if sent_by is None else await load_provider_limits(database, sent_by, defaults.limits)
-    async with database.read() as tx:
-        all_levels = levels if shared is None else (*levels, shared)
-        limit = await find_reached_limit(tx, row, all_levels, now) if is_deferred else None
         message_deferral = deferrals.get(row.lane)
-        if limit is None and message_deferral is not None and message_deferral.reason == DeferReason.RECIPIENT_HOURS:
-            limit = find_hours(row, levels, now)
+    limit = await _find_limit(database, defaults, row, rules, message_deferral, now=now)
     if is_queued and foreseen is None:
         foreseen = (await forecast(database, clock, defaults, tenant_id=row.tenant_id)).campaigns
     own_forecast = next((each for each in foreseen or () if each.campaign_id == campaign_id), None)
@@ -438,6 +430,23 @@ def _is_allowed(facts: CampaignFacts, kind: ActionKind) -> bool:
 
 
 # Queries.
+
+
+async def _find_limit(
+    database: Database, defaults: DefaultLimits, row: Any, rules: LimitRules, deferral: Deferral | None, *, now: Instant
+) -> ReachedLimit | None:
+    """Return the limit that defers the campaign: its own, its tenant's or its provider's."""
+    levels = rules.levels(row.tenant_id, row.lane or 0)
+    found = None
+    if row.deferred_until is not None:
+        async with database.read() as tx:
+            sent_by = (await load_lane_providers(tx)).provider_of(row.lane or 0)
+        shared = None if sent_by is None else await load_provider_limits(database, sent_by, defaults.limits)
+        async with database.read() as tx:
+            found = await find_reached_limit(tx, row, (*levels, shared) if shared else levels, now)
+    if found is None and deferral is not None and deferral.reason == DeferReason.RECIPIENT_HOURS:
+        return find_hours(row, levels, now)
+    return found
 
 
 async def _can_start(database: Database, store: TemplateStore, row: Any, now: Instant, known: Known) -> bool:
