@@ -7,7 +7,7 @@ change of a row is announced once.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, Table, and_, or_, select, update
 
 from mailwright.access.users import email_of
 from mailwright.domain.approval import ApprovalStatus
@@ -31,6 +31,18 @@ _ANNOUNCED: Final = (
 )
 
 
+def _is_news(table: Table) -> ColumnElement[bool]:
+    a = table.c
+    return and_(a.status.in_(_ANNOUNCED), or_(a.notified.is_(None), a.notified != a.status))
+
+
+# Built once, because every worker runs them every second.
+_UNANNOUNCED: Final = {
+    table: select(table.c.id).where(_is_news(table)).order_by(table.c.id)
+    for table in (campaign_approvals, send_approvals)
+}
+
+
 @dataclass(frozen=True, slots=True)
 class _Notice:
     to: str
@@ -48,16 +60,14 @@ class ApprovalNotices:
 
     async def send(self) -> None:
         """Accept the emails about all changes that were not announced yet."""
-        for table in (campaign_approvals, send_approvals):
+        async with self._database.read() as tx:
+            found = [(table, row.id) for table, query in _UNANNOUNCED.items() for row in await tx.execute(query)]
+        for table, approval_id in found:
             a = table.c
-            is_news = (a.status.in_(_ANNOUNCED), or_(a.notified.is_(None), a.notified != a.status))
-            async with self._database.read() as tx:
-                found = [row.id for row in await tx.execute(select(a.id).where(*is_news).order_by(a.id))]
-            for approval_id in found:
-                async with self._database.write() as tx:
-                    changed = update(table).where(a.id == approval_id, *is_news).values(notified=a.status)
-                    for row in await tx.execute(changed.returning(*a)):
-                        await self._announce(tx, row, await _announced(tx, row))
+            async with self._database.write() as tx:
+                changed = update(table).where(a.id == approval_id, _is_news(table)).values(notified=a.status)
+                for row in await tx.execute(changed.returning(*a)):
+                    await self._announce(tx, row, await _announced(tx, row))
 
     async def _announce(self, tx: Transaction, row: Any, announced: "_Announced") -> None:
         now = self._clock.now()
