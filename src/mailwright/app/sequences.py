@@ -1,7 +1,10 @@
 """Sequences with the rules of the settings. Commands need them without the engine, which takes long to import."""
 
+from collections.abc import Sequence
+
 from mailwright.app.limits import defaults_of, lifetimes
 from mailwright.app.providers import providers_of
+from mailwright.content.blocks.feed import FeedItem
 from mailwright.domain.clock import Clock
 from mailwright.ops.settings import Settings
 from mailwright.sources.sequences.sequences import Sequences
@@ -10,5 +13,11 @@ from mailwright.storage.database import Database
 
 
 def make_sequences(settings: Settings, database: Database, clock: Clock) -> Sequences:
-    rules = SendingRules(defaults_of(settings, providers_of(settings)), lifetimes(settings))
-    return Sequences(database, clock, rules)
+    rules = SendingRules(defaults_of(settings, providers_of(settings)), lifetimes(settings), settings.postal_address)
+    return Sequences(database, clock, rules, fetch_feed=_fetch_feed)
+
+
+async def _fetch_feed(url: str) -> Sequence[FeedItem]:
+    from mailwright.app.feeds import fetch_feed  # noqa: PLC0415 - slow to import, and rarely needed
+
+    return await fetch_feed(url)

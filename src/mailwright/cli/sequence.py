@@ -211,6 +211,9 @@ def publish(
     rows = ((each.email, each.step, each.to or "(end)", "overdue" if each.is_overdue else "") for each in result.people)
     if result.people:
         print_rows(("Address", "Step", "To", "Overdue"), rows, nothing="")
+    for warning in result.warnings:
+        where = "feed" if warning.step is None else f"{warning.step} ({warning.template})"
+        out.print(f"Warning: {where}: {warning.sentence}", markup=False, soft_wrap=True)
 
 
 @app.command()

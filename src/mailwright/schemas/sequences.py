@@ -176,9 +176,20 @@ class SequencePlanResponse(ResponseModel):
     people: list[AffectedPersonResponse]
 
 
+class PublishWarningResponse(ResponseModel):
+    """A warning about the email of a step, or about the feed of the trigger, which has no step."""
+
+    step: str | None
+    template: str | None
+    locale: str
+    code: str
+    sentence: str
+
+
 class SequencePublishResponse(SequencePlanResponse):
     is_published: bool
     version: int | None
+    warnings: list[PublishWarningResponse]
 
 
 class SequenceResumeResponse(ResponseModel):
@@ -378,7 +389,9 @@ def plan_response(plan: MovePlan) -> SequencePlanResponse:
 
 
 def publish_response(plan: MovePlan, version: int | None, *, is_published: bool) -> SequencePublishResponse:
-    return extend(SequencePublishResponse, plan_response(plan), is_published=is_published, version=version)
+    warnings = [PublishWarningResponse.model_validate(each) for each in plan.warnings]
+    values = {"is_published": is_published, "version": version, "warnings": warnings}
+    return extend(SequencePublishResponse, plan_response(plan), **values)
 
 
 def _affected(person: AffectedPerson) -> AffectedPersonResponse:

@@ -168,7 +168,7 @@ async def test_trigger_and_goal_are_edited_in_forms(
     home = f"/sequences/{sequence_id}"
     await ada.open(f"{home}/trigger?kind=schedule")
     await ada.press("Save", 422)
-    assert "needs exactly one of list and segment" in ada.words()
+    assert "Choose a list or a segment" in ada.words()
     await ada.press("Save", list="news")
     await ada.open(f"{home}/filters/goal")
     await ada.press("Save", 422)

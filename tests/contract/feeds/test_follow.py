@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from unittest.mock import AsyncMock
 
 import pytest
 
+from mailwright.app import feeds
 from mailwright.app.feeds import fetch_feed
 from mailwright.content.blocks.feed import FeedItem, read_feed
 from mailwright.domain.clock import HOUR
@@ -183,8 +185,9 @@ async def test_unfollowed_feed_is_forgotten(blog: Blog) -> None:
         assert await take_items(tx, OWNER, 0, limit=1) == []
 
 
-async def test_new_item_starts_the_sequence_with_its_content(bench: Bench) -> None:
+async def test_new_item_starts_the_sequence_with_its_content(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     at = SequenceBench(bench)
+    monkeypatch.setattr(feeds, "fetch_feed", AsyncMock(return_value=[]))
     await lists(at, "news")
     await at.people("ann@example.com", list_key="news")
     email = an_email("post", subject="{{ item.title }}")

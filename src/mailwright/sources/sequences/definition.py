@@ -103,7 +103,7 @@ def _one_line(text: str) -> str:
 
 def _webhook_id(text: str) -> str:
     if not is_uuid(text):
-        raise ValueError("must be the ID of a webhook, from `mailwright webhook list`")
+        raise ValueError("must be the ID of a webhook of the tenant")
     return text
 
 

@@ -109,6 +109,15 @@ async def load_published_document(database: Database, sequence: StoredSequence) 
     return orjson.loads(rows[0].document) if rows else None
 
 
+async def load_published_triggers(database: Database, tenant_id: int) -> dict[int, Any]:
+    """Return the triggers of the versions that run, by the key of the sequence."""
+    v, q = sequence_versions.c, sequences.c
+    current = (v.sequence_key == q.id) & (v.version == q.version)
+    query = select(q.id, v.document).join_from(sequences, sequence_versions, current).where(q.tenant_id == tenant_id)
+    async with database.read() as tx:
+        return {row.id: orjson.loads(row.document)["trigger"] for row in await tx.execute(query)}
+
+
 async def _median_to_goal(tx: Transaction, matching: ColumnElement[bool]) -> Instant | None:
     people = (await tx.execute(select(func.count()).select_from(sequence_enrolments).where(matching)))[0][0]
     length = _E.ended_at - _E.entered_at

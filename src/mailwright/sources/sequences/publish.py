@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, func, select
 
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.domain.clock import Instant
+from mailwright.sources.sequences.content_checks import PublishWarning
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.program import EndReason, Program, closest_node, wait_end
 from mailwright.storage.database import Transaction
@@ -39,6 +40,7 @@ class MovePlan:
 
     enrolled: int
     affected: tuple[AffectedPerson, ...]
+    warnings: tuple[PublishWarning, ...] = ()  # Of the pre-send check of its emails and its feed.
 
     @property
     def stays(self) -> int:
@@ -105,9 +107,14 @@ async def _affected(
     return tuple(found)
 
 
-async def move_everyone(tx: Transaction, plan: MovePlan, choice: OverdueChoice | None, now: Instant) -> None:
-    """Move everyone to the new version. Raise OverdueUndecided if somebody is overdue and nobody decided."""
-    if plan.overdue and choice is None:
+async def move_everyone(
+    tx: Transaction, plan: MovePlan, choice: OverdueChoice | None, now: Instant, *, is_paused: bool
+) -> None:
+    """Move everyone to the new version. Raise OverdueUndecided if somebody is overdue and nobody decided.
+
+    While the sequence is paused, nothing happens to the overdue, and resuming it asks about them.
+    """
+    if plan.overdue and choice is None and not is_paused:
         raise OverdueUndecided(plan.overdue)
     kept = []
     for each in plan.affected:

@@ -13,10 +13,12 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
 from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
+from mailwright.sources.feeds.reader import Fetch
 from mailwright.sources.send_approvals import SendKind, end_approvals
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.approval import require_publication
-from mailwright.sources.sequences.definition import Definition
+from mailwright.sources.sequences.content_checks import PublishWarning, check_emails
+from mailwright.sources.sequences.definition import Definition, TriggerKind
 from mailwright.sources.sequences.enrol import Enrolments
 from mailwright.sources.sequences.explain import SequenceExplanations
 from mailwright.sources.sequences.overdue import OverdueChoice, OverdueUndecided, apply_choice
@@ -59,11 +61,14 @@ class SequenceCounts:
 
 
 class Sequences:
-    def __init__(self, database: Database, clock: Clock, rules: SendingRules | None = None) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, rules: SendingRules | None = None, *, fetch_feed: Fetch | None = None
+    ) -> None:
         self._database = database
         self._clock = clock
-        rules = rules or SendingRules()
+        self._rules = rules = rules or SendingRules()
         self._zone = rules.defaults.limits.timezone
+        self.fetch_feed = fetch_feed
         self.enrolments = Enrolments(database, clock)
         self.explanations = SequenceExplanations(database, clock)
         self.rehearsals = Rehearsals(database, clock, rules)
@@ -151,7 +156,15 @@ class Sequences:
         """Return what publishing the draft would mean, without publishing it."""
         async with self._database.read() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
-            return (await self._prepare(tx, sequence))[2]
+            new, old, plan = await self._prepare(tx, sequence)
+            warnings = await check_emails(tx, tenant_id, new.definition, self._rules.postal_address)
+        trigger = new.definition.trigger
+        is_new = old is None or old.definition.trigger != trigger
+        if is_new and trigger.kind is TriggerKind.RSS and self.fetch_feed is not None:
+            unreachable = await triggers.check_feed(self.fetch_feed, trigger.body.rss)
+            if unreachable is not None:
+                warnings = (*warnings, PublishWarning(None, None, "", "FEED_UNREACHABLE", unreachable))
+        return replace(plan, warnings=warnings)
 
     async def publish(
         self,
@@ -163,7 +176,8 @@ class Sequences:
         actor: str,
     ) -> tuple[StoredSequence, MovePlan]:
         """Publish the draft and move everyone to it. The first publication starts the sequence."""
-        await self.preview_publish(tenant_id, sequence_id)  # Raises if nobody could approve the draft anyway.
+        # Raises if nobody could approve the draft anyway.
+        warnings = (await self.preview_publish(tenant_id, sequence_id)).warnings
         checked, digest = await require_publication(self._database, self._clock, tenant_id, sequence_id, actor=actor)
         now = self._clock.now()
         async with self._database.write() as tx:
@@ -176,7 +190,7 @@ class Sequences:
             await tx.execute(mine.order_by(sequence_enrolments.c.contact_key).with_for_update())
             new, old, plan = await self._prepare(tx, sequence)
             definition = new.definition
-            await move_everyone(tx, plan, overdue, now)
+            await move_everyone(tx, plan, overdue, now, is_paused=sequence.status is SequenceStatus.PAUSED)
             is_new = old is None or old.definition.trigger != definition.trigger or is_first
             await triggers.follow_events(tx, sequence.id, new, restarts=is_new)
             if is_new:
@@ -205,7 +219,7 @@ class Sequences:
             )
             totals = {"version": version, "stays": plan.stays, "moves": plan.moves, "ends": plan.ends}
             await self._record(tx, tenant_id, sequence_id, actor, "publish", detail={**totals, "overdue": plan.overdue})
-            return await find_sequence(tx, tenant_id, sequence_id), plan
+            return await find_sequence(tx, tenant_id, sequence_id), replace(plan, warnings=warnings)
 
     async def pause(self, tenant_id: int, sequence_id: str, *, actor: str) -> StoredSequence:
         """Stop running steps. Everyone keeps their place, and new people still enter."""

@@ -44,6 +44,7 @@ class SendingRules:
 
     defaults: DefaultLimits = field(default_factory=lambda: DefaultLimits(Limits()))
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    postal_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

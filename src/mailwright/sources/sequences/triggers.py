@@ -9,11 +9,15 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, or_, 
 from mailwright.audience.eligibility import is_known, may_receive
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.segments import load_filters
+from mailwright.content.blocks.feed import FeedUnreachable
 from mailwright.domain.clock import Instant, isoformat, to_instant
+from mailwright.domain.errors import InvalidInput
 from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.ops.logs import logger
+from mailwright.sources.api.validation import FieldError
 from mailwright.sources.feeds.follow import FeedOwner, follow, take_items, unfollow
-from mailwright.sources.sequences.definition import Trigger, TriggerKind
+from mailwright.sources.feeds.reader import Fetch
+from mailwright.sources.sequences.definition import InvalidSequence, Trigger, TriggerKind
 from mailwright.sources.sequences.enrol import People, enrol_contacts, enrol_matching, wanted_people
 from mailwright.sources.sequences.program import zone_of
 from mailwright.sources.sequences.versions import Published
@@ -31,6 +35,17 @@ _M = sequence_members.c
 
 def feed_owner(sequence_key: int) -> FeedOwner:
     return FeedOwner("sequence", sequence_key)
+
+
+async def check_feed(fetch: Fetch, url: str) -> str | None:
+    """Read the feed of a trigger once. Return why it cannot be reached now. Raise InvalidSequence if it is no feed."""
+    try:
+        await fetch(url)
+    except FeedUnreachable as error:
+        return str(error)
+    except InvalidInput as error:
+        raise InvalidSequence([FieldError("trigger.rss", "FEED_INVALID", str(error))]) from error
+    return None
 
 
 async def reset(

@@ -34,6 +34,7 @@ from mailwright.sources.sequences.figures import (
     StepReport,
     load_figures,
     load_published_document,
+    load_published_triggers,
     load_step_report,
 )
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
@@ -76,8 +77,9 @@ async def list_sequences(request: Request, engine: EngineDep, visitor: ViewerDep
     is_archived = show == SequenceStatus.ARCHIVED
     found = await engine.sequences.list_all(visitor.tenant_id)
     names = await names_of(engine, visitor)
+    running = await load_published_triggers(engine.database, visitor.tenant_id)
     rows = [
-        SequenceRow(each, describe_trigger(each.draft["trigger"], names))
+        SequenceRow(each, describe_trigger(running.get(each.id, each.draft["trigger"]), names))
         for each in found
         if (each.status is SequenceStatus.ARCHIVED) == is_archived
     ]

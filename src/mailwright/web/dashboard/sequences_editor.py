@@ -20,6 +20,7 @@ from mailwright.schemas.sequence_document_text import STEP_TITLES, TRIGGER_TITLE
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
+from mailwright.sources.sequences.triggers import check_feed
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.segments import attribute_suggestions, filter_choices
@@ -295,10 +296,18 @@ async def save_trigger(request: Request, engine: EngineDep, visitor: EditorDep, 
             changed["reentry"] = {"afterDays": 300}
         if changed.get("reentry", "never") == "never" and (reentry := _REPEATING.get(form["kind"])):
             changed["reentry"] = reentry
+        unreachable: str | None = None
+        if form["kind"] == "rss" and engine.sequences.fetch_feed is not None:
+            unreachable = await check_feed(engine.sequences.fetch_feed, form["value"])
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         return await _trigger_page(request, engine, visitor, sequence, form, error)
-    return _saved(request, saved, "Trigger saved.")
+    words = "Trigger saved."
+    if changed.get("reentry") != sequence.draft.get("reentry"):
+        words += " People now enter again each time; the settings of the sequence can change that."
+    if unreachable is not None:
+        words += f" Mailwright tries the feed again later: {unreachable}"
+    return _saved(request, saved, words)
 
 
 @router.get("/filters/{name}")
@@ -473,6 +482,7 @@ async def _step_page(
         "step_id": step_id,
         "kind": kind,
         "is_known": is_known_step(kind),
+        "lacks_webhook": False,
         "title": STEP_TITLES.get(kind, (kind, ""))[0],
         "form": form,
         "filter_form": filter_form,
@@ -485,7 +495,7 @@ async def _step_page(
         values["lists"] = (await list_options(engine, visitor))[1:]
     if kind == "webhook":
         found = await engine.webhook_endpoints.list_all(visitor.tenant_id)
-        values["webhooks"] = [(each.webhook_id, each.url) for each in found]
+        values |= {"webhooks": [(each.webhook_id, each.url) for each in found], "lacks_webhook": not found}
     if kind == "goTo":
         values["targets"] = [(each, each) for each in documents.step_ids(sequence.draft) if each != step_id]
     if kind in _WITH_FILTER:

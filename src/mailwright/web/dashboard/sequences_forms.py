@@ -239,6 +239,8 @@ def trigger_from(  # noqa: PLR0911 - a table
 
 
 def _group(form: Fields) -> dict[str, str]:
+    if bool(form["list"]) == bool(form["segment"]):
+        raise InvalidInput("Choose a list or a segment: everyone in it enters.", field="list")
     return {name: form[name] for name in ("list", "segment") if form[name]}
 
 

@@ -1,0 +1,78 @@
+"""Check the emails of a sequence before it is published, with the pre-send check of campaigns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import exists, select
+
+from mailwright.audience.eligibility import is_known
+from mailwright.content.brand_store import load_brand
+from mailwright.content.content_check import check_content
+from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, presend_issue
+from mailwright.content.template_store import StoredTemplate, latest_by_locale
+from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.definition import Definition, InvalidSequence, SequenceStep, StepKind
+from mailwright.storage.database import Transaction
+from mailwright.storage.expressions import json_text
+from mailwright.storage.tables import contacts
+
+# What started a run: properties of the event, fields of the feed item.
+_START_VARIABLES = frozenset({"event", "item"})
+
+
+@dataclass(frozen=True, slots=True)
+class PublishWarning:
+    """A warning about the email of a step, or about the feed of the trigger."""
+
+    step: str | None
+    template: str | None
+    locale: str
+    code: str
+    sentence: str
+
+
+async def check_emails(
+    tx: Transaction, tenant_id: int, definition: Definition, postal_address: str | None
+) -> tuple[PublishWarning, ...]:
+    """Return the warnings about all emails. Raise InvalidSequence if one has an error."""
+    context, brand = PresendContext(postal_address=postal_address), await load_brand(tx, tenant_id)
+    warnings: dict[PublishWarning, None] = {}
+    problems: list[FieldError] = []
+    for step in definition.walk():
+        if step.kind is not StepKind.SEND:
+            continue
+        body = step.body
+        for stored in (await latest_by_locale(tx, tenant_id, body.template)).values():
+            sent = stored if body.subject is None else replace(stored, subject=body.subject)
+            issues = check_content(sent, brand, context)
+            for issue in (*issues, *await _unknown_variables(tx, step, sent)):
+                if issue.level is IssueLevel.ERROR:
+                    problems.append(_problem(step, stored, issue))
+                else:
+                    found = PublishWarning(step.id, body.template, stored.locale, issue.code, issue.sentence)
+                    warnings[found] = None
+    if problems:
+        raise InvalidSequence(problems)
+    return tuple(warnings)
+
+
+async def _unknown_variables(tx: Transaction, step: SequenceStep, stored: StoredTemplate) -> Iterable[PresendIssue]:
+    """Warn about variables that the step does not set and nobody has, because the step fails without them."""
+    known = KNOWN_VARIABLES | _START_VARIABLES | step.body.variables.keys()
+    found = []
+    for name in sorted(stored.compiled().required_variables - known):
+        has_value = exists().where(is_known(stored.tenant_id), json_text(contacts.c.attributes, name).is_not(None))
+        [row] = await tx.execute(select(has_value.label("is_known")))
+        if not row.is_known:
+            sentence = f"{{{{ {name} }}}} is used, but no contact has this attribute. The step fails without it."
+            found.append(replace(presend_issue("UNKNOWN_VARIABLE", sentence, "html"), level=IssueLevel.WARNING))
+    return found
+
+
+def _problem(step: SequenceStep, stored: StoredTemplate, issue: PresendIssue) -> FieldError:
+    is_own = issue.where == "subject" and step.body.subject is not None
+    field = f"{step.where}.send.{'subject' if is_own else 'template'}"
+    locale = f" ({stored.locale})" if stored.locale else ""
+    named = "" if is_own else f"template {step.body.template}{locale}: "
+    return FieldError(field, issue.code, f"{named}{issue.sentence}")

@@ -1,0 +1,82 @@
+"""Publishing checks the emails and the feed of a sequence first."""
+
+from unittest.mock import AsyncMock
+
+import pytest
+
+from mailwright.app import feeds
+from mailwright.content.blocks.feed import FeedUnreachable
+from mailwright.domain.clock import DAY
+from mailwright.domain.errors import InvalidInput
+from mailwright.sources.sequences.definition import InvalidSequence
+from mailwright.sources.sequences.overdue import OverdueUndecided
+from mailwright.sources.sequences.records import SequenceStatus
+from tests.builders import DEFAULT_TENANT
+from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
+
+FEED = {"rss": "https://blog.example/feed.xml", "list": "news"}
+
+
+async def write(at: SequenceBench, html: str) -> None:
+    await at.engine.templates.put(DEFAULT_TENANT, "offer", subject="Offer", html=html, text=None)
+
+
+async def draft(at: SequenceBench, **changes: object) -> str:
+    document = a_document({"id": "offer", "send": {"template": "offer"}}, **changes)
+    return (await at.engine.sequences.create(DEFAULT_TENANT, document, actor=ACTOR)).sequence_id
+
+
+async def test_email_with_an_error_is_not_published(sequences: SequenceBench) -> None:
+    await write(sequences, '<p><a href="/offer">Offer</a></p>')
+    key = await draft(sequences)
+    with pytest.raises(InvalidSequence) as refused:
+        await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
+    [problem] = refused.value.errors
+    assert (problem.field, problem.code) == ("steps[0].send.template", "RELATIVE_LINK")
+    assert problem.message.startswith("template offer: ")
+    assert (await sequences.engine.sequences.find(DEFAULT_TENANT, key)).status is SequenceStatus.DRAFT
+
+
+async def test_publishing_shows_the_warnings_of_its_emails(sequences: SequenceBench) -> None:
+    await write(sequences, "<p>Hello {{ city }}, {{ plan }}</p>")
+    await sequences.people("ann@example.com", attributes='{"city": "Lisbon"}')
+    key = await draft(sequences)
+    _, plan = await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
+    assert {"UNKNOWN_VARIABLE", "NO_UNSUBSCRIBE_LINK"} <= {each.code for each in plan.warnings}
+    [unknown] = [each for each in plan.warnings if each.code == "UNKNOWN_VARIABLE"]
+    assert (unknown.step, unknown.template) == ("offer", "offer")
+    assert "{{ plan }}" in unknown.sentence
+
+
+@pytest.mark.parametrize(
+    "answer", [[], FeedUnreachable("The server does not respond."), InvalidInput("This is no feed.")]
+)
+async def test_feed_is_read_before_its_sequence_is_published(
+    sequences: SequenceBench, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    await lists(sequences, "news")
+    await write(sequences, "<p>{{ item.title }}</p>")
+    fetch = AsyncMock(side_effect=[answer])
+    monkeypatch.setattr(feeds, "fetch_feed", fetch)
+    key = await draft(sequences, trigger=FEED, list="news", reentry="each")
+    if isinstance(answer, InvalidInput) and not isinstance(answer, FeedUnreachable):
+        with pytest.raises(InvalidSequence, match="no feed"):
+            await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
+        return
+    _, plan = await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
+    found = [each.sentence for each in plan.warnings if each.code == "FEED_UNREACHABLE"]
+    assert found == ([] if answer == [] else [str(answer)])
+    fetch.assert_awaited_once_with(FEED["rss"])
+
+
+async def test_paused_sequence_asks_about_the_overdue_only_once(sequences: SequenceBench) -> None:
+    key = await sequences.start(a_wait(days=9), an_email())
+    await sequences.people("ann@example.com")
+    await sequences.enrol(key, "ann@example.com")
+    await sequences.run()
+    sequences.clock.advance(2 * DAY)
+    await sequences.engine.sequences.pause(DEFAULT_TENANT, key, actor=ACTOR)
+    plan = await sequences.publish(key, a_wait(days=1), an_email())
+    assert plan.overdue == 1
+    with pytest.raises(OverdueUndecided):
+        await sequences.engine.sequences.resume(DEFAULT_TENANT, key, actor=ACTOR)
