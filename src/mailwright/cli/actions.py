@@ -89,6 +89,8 @@ def _commands(explanation: MessageExplanation | CampaignExplanation) -> Iterator
     remedy = explanation.remedy
     if remedy is not None and remedy in _OTHER_COMMANDS:
         yield _OTHER_COMMANDS[remedy]
+    if isinstance(explanation, MessageExplanation) and explanation.route_to is not None:
+        yield f"provider route {explanation.route_to} --tenant {shlex.quote(explanation.tenant)}"
     if remedy is Remedy.CHANGE_LIMIT and explanation.limit is not None:
         yield from _change_limit(explanation, explanation.limit)
     for action in explanation.actions:

@@ -633,10 +633,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
         "Route the tenant to the provider again, or add it to MAILWRIGHT_ROUTE if it is one of the installation, or "
         "cancel the messages that wait for it."
     ),
-    Remedy.ROUTE_TO_PROVIDER: (
-        "Route the tenant to the provider again with `mailwright provider route {route_to} --tenant {tenant}` until it "
-        "is sent, or cancel it."
-    ),
+    Remedy.ROUTE_TO_PROVIDER: "Route tenant {tenant} to the provider again until it is sent, or cancel it.",
     Remedy.FORMER_SERVER: (
         "Look for it in the log of the former server, or ask the recipient. Then cancel it, and send a new message if "
         "it did not arrive."
@@ -695,7 +692,6 @@ def remedy_text(explanation: Explanation) -> str | None:
     return _REMEDIES[remedy].format(
         recipient=getattr(explanation, "recipient", None),
         campaign_ahead=getattr(explanation, "campaign_ahead", None),
-        route_to=getattr(explanation, "route_to", None),
         tenant=getattr(explanation, "tenant", None),
     )
 

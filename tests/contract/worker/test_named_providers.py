@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 
 from mailwright.app.named_providers import fields_of
 from mailwright.app.wiring import make_workers, open_engine
+from mailwright.cli.actions import commands
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.explanation import ExplanationState
@@ -213,7 +214,8 @@ async def test_message_in_doubt_waits_for_its_route_to_return(installed: Install
     async with installed.open() as opened:
         found = await explain(opened.database, opened.clock, outbox_id, tenant_id=installed.tenant_id)
         assert (found.state, found.provider) == (ExplanationState.PROVIDER_MISSING, "acme-smtp")
-        assert "mailwright provider route acme-smtp --tenant acme" in (message_text(found).what_would_change or "")
+        assert "Route tenant acme to the provider again" in (message_text(found).what_would_change or "")
+        assert commands(found)[0] == "mailwright provider route acme-smtp --tenant acme"
         await opened.providers.delete_route(installed.tenant_id, None, actor="ada")
         await opened.providers.set_route(installed.tenant_id, None, "acme-smtp", actor="ada")
     await installed.drain()
