@@ -109,6 +109,8 @@ async def test_recipient_variables_make_an_email_for_each_recipient(drop_in: Dro
             "to": ["ada@example.com", "bob@example.com", "carol@example.com"],
             "subject": "Hi %recipient.first%",
             "html": "<p>%recipient.id% %recipient%</p>",
+            "h:X-Id": "%recipient.id%",
+            "v:id": "%recipient.id%",
             "recipient-variables": json.dumps(variables),
         }
     )
@@ -118,6 +120,9 @@ async def test_recipient_variables_make_an_email_for_each_recipient(drop_in: Dro
         ("bob@example.com", "<p>2 bob@example.com</p>", None),
         ("carol@example.com", "<p>%recipient.id% carol@example.com</p>", None),
     ]
+    stored = [each.payload for each in await drop_in.stored()]
+    ids = [(payload["headers"]["X-Id"], payload["metadata"]["id"]) for payload in stored]
+    assert ids == [("1", "1"), ("2", "2"), ("%recipient.id%", "%recipient.id%")]
 
 
 async def test_repeated_address_with_variables_gets_one_email(drop_in: DropIn) -> None:
@@ -154,9 +159,13 @@ async def test_raw_email_keeps_its_bytes_and_options(drop_in: DropIn, clock: Man
 
 
 async def test_raw_email_gets_the_message_id_of_the_response(drop_in: DropIn) -> None:
-    answer = await send_mime(drop_in, b"From: shop@example.com\nSubject: Hi\n\nHi\n", to="ada@example.com")
-    [stored] = await drop_in.stored()
-    assert stored.email["Message-ID"] == answer.json()["id"]
+    content = "From: shop@example.com\nSubject: Hi\n\nHi\n"
+    answers = [await send_mime(drop_in, content.encode(), to="ada@example.com")]
+    url, auth = f"{drop_in.url}/v3/example.com/messages.mime", ("api", drop_in.key)
+    form = {"to": "ada@example.com", "message": content}  # Mailgun's SDK for Node.js sends a text.
+    answers.append(await asyncio.to_thread(lambda: requests.post(url, auth=auth, data=form, timeout=30)))
+    found = [each.email["Message-ID"] for each in await drop_in.stored()]
+    assert found == [answer.json()["id"] for answer in answers]
 
 
 @pytest.mark.parametrize(

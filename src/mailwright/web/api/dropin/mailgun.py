@@ -173,7 +173,7 @@ async def send_mime(request: Request) -> Response:
 
 def _mime(form: _Form) -> bytes:
     if len(form.files) != 1:
-        raise _invalid(_MIME, "must be one file with the email")
+        raise _invalid(_MIME, "must be one file or text with the email")
     return with_crlf(form.files[0].content)
 
 
@@ -228,6 +228,8 @@ async def _checked(form: FormData, known: Set[str], file_names: Set[str]) -> _Fo
             if name not in file_names:
                 raise _invalid(name, "must not be a file")
             files.append(_File(name, value.filename or "", value.content_type or "", await value.read()))
+        elif name == _MIME and name in file_names:
+            files.append(_File(name, "", "", value.encode()))
         elif name in file_names and value:
             raise _invalid(name, "must be a file")
         elif value:
@@ -259,8 +261,18 @@ def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[Addresse
     variables = {name.lower(): found for name, found in form.json("recipient-variables").items()}
     for box in email.recipients.values():
         replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
-        own = {name: substitute(fields[name], replaced, "recipient-variables") for name in ("subject", "html", "text")}
-        yield AddressedEmail(without_empty({**fields, **own}), (box,))
+        yield AddressedEmail(without_empty(_filled(fields, replaced)), (box,))
+
+
+def _filled(fields: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields with the recipient's values in subject, text, HTML, headers and metadata."""
+
+    def fill(found: Any) -> Any:
+        return substitute(found, values, "recipient-variables") if isinstance(found, str) else found
+
+    own = {name: fill(fields[name]) for name in ("subject", "html", "text")}
+    many = {name: {key: fill(found) for key, found in fields[name].items()} for name in ("headers", "metadata")}
+    return {**fields, **own, **many}
 
 
 def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
