@@ -39,6 +39,14 @@ _OURS = """
 RESERVED = frozenset(_OURS.split())
 # Prefixes of headers that are commands to a provider; some of them add recipients.
 PROVIDER_COMMANDS = ("x-mailgun-", "x-mc-", "x-mj-", "x-msys-api", "x-pm-", "x-ses-", "x-smtpapi")
+# Those that raw email may have, because Mailwright reads and removes them.
+PROVIDER_METADATA_PREFIX = "x-pm-metadata-"
+_READ = """
+    x-mailgun-tag x-mailgun-track x-mailgun-track-clicks x-mailgun-track-opens x-mailgun-variables x-mc-metadata
+    x-mc-tags x-mc-track x-pm-keepid x-pm-message-stream x-pm-tag x-pm-tracklinks x-pm-trackopens
+    x-ses-configuration-set x-ses-message-tags x-smtpapi
+"""
+PROVIDER_OPTIONS = frozenset(_READ.split())
 RESERVED_PREFIXES = ("arc-", "content-", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
 # Headers of one-click unsubscribe. Senders can set them in email for which Mailwright does not write them.
 UNSUBSCRIBE_HEADERS = frozenset({"list-unsubscribe", "list-unsubscribe-post"})

@@ -8,7 +8,13 @@ from email.utils import getaddresses
 from functools import lru_cache
 from typing import Final
 
-from mailwright.content.headers import MAX_LINE, PROVIDER_COMMANDS, Mailbox
+from mailwright.content.headers import (
+    MAX_LINE,
+    PROVIDER_COMMANDS,
+    PROVIDER_METADATA_PREFIX,
+    PROVIDER_OPTIONS,
+    Mailbox,
+)
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
 
@@ -68,6 +74,7 @@ class RawEmail:
     rest: bytes  # The empty line and the body; only a line end if there is no body.
     firsts: Mapping[str, str]  # The value of the first field of each name.
     source: bytes  # The whole email.
+    provider_options: tuple[HeaderField, ...] = ()  # Options for the SMTP server of another service.
 
     def values(self, name: str) -> list[str]:
         return [field.value for field in self.fields if field.name == name]
@@ -158,14 +165,17 @@ def parse_raw(content: bytes) -> RawEmail:
     head = head.removesuffix(b"\r\n")
     fields = _fields(head)
     firsts: dict[str, str] = {}
+    options: list[HeaderField] = []
     for field in fields:
         name = field.name
         if name in firsts and name in _SINGLE:
             raise InvalidEmail(f"The header {name.title()} occurs more than once. Keep only one.")
         if name.startswith(PROVIDER_COMMANDS):
-            raise InvalidEmail(f"The header {name} is a command for a provider. Remove it.")
+            if name not in PROVIDER_OPTIONS and not name.startswith(PROVIDER_METADATA_PREFIX):
+                raise InvalidEmail(f"The header {name} is a command for a provider. Remove it.")
+            options.append(field)
         firsts.setdefault(name, field.value)
-    return RawEmail(fields, b"" if is_only_head else b"\r\n" + body, firsts, content)
+    return RawEmail(fields, b"" if is_only_head else b"\r\n" + body, firsts, content, tuple(options))
 
 
 def with_crlf(content: bytes) -> bytes:

@@ -110,6 +110,21 @@ async def test_signature_is_the_only_change(engine: DatabaseAddress, tmp_path: P
     assert dkim.verify(message.content, dnsfunc=lambda *_args, **_options: record)
 
 
+async def test_options_of_other_services_are_read_and_removed(bench: Bench) -> None:
+    options = (
+        b"X-Mailwright-Tags: own\r\nX-PM-Tag: shop\r\nX-Mailgun-Tag: orders\r\nX-MC-Tags: a, b\r\n"
+        b"X-PM-Metadata-order: 7\r\nX-SES-MESSAGE-TAGS: region=eu, kind=receipt\r\nX-SES-CONFIGURATION-SET: shop\r\n"
+        b'X-SMTPAPI: {"category": "c",\r\n "unique_args": {"id": 1}}\r\nX-Mailgun-Variables: {"v": ["w"]}\r\n'
+        b"X-PM-Message-Stream: outbound\r\nX-PM-KeepID: true\r\nX-PM-TrackOpens: false\r\nX-PM-TrackLinks: None\r\n"
+    )
+    provider = await sent_by(bench, options + EMAIL, query={"to": "ada@example.com"})
+    assert contents(provider) == {EMAIL}
+    payload = (await bench.record(provider.outbox_ids[0])).payload
+    assert payload["tags"] == ["own", "shop", "orders", "a", "b", "c"]
+    named = {"ses:configuration-set": "shop", "region": "eu", "kind": "receipt"}
+    assert payload["metadata"] == {"order": "7", "id": 1, "v": ["w"], **named}
+
+
 @pytest.mark.promise("raw-envelope")
 async def test_envelope_decides_and_bcc_is_removed(bench: Bench) -> None:
     hidden = b"Bcc: secret@example.com,\r\n spy@example.com\r\n" + EMAIL
@@ -298,6 +313,12 @@ BAD = {
     "past": b"X-Mailwright-Send-At: 2001-01-01T00:00:00Z\r\n" + EMAIL,
     "tracking": b"X-Mailwright-Tracking: links\r\n" + EMAIL,
     "provider command": b'X-SMTPAPI: {"to": ["eve@example.com"]}\r\n' + EMAIL,
+    "unknown provider command": b"X-Mailgun-Deliver-By: now\r\n" + EMAIL,
+    "tracking of a provider": b"X-PM-TrackOpens: true\r\n" + EMAIL,
+    "stream without a list": b"X-PM-Message-Stream: broadcast\r\n" + EMAIL,
+    "variables that are no object": b"X-Mailgun-Variables: [1]\r\n" + EMAIL,
+    "too many tags": b"X-Mailwright-Tags: a\r\n" + b"X-Mailgun-Tag: b\r\n" * 20 + EMAIL,
+    "tags without values": b"X-SES-MESSAGE-TAGS: a\r\n" + EMAIL,
     "deeply nested comments in From": EMAIL.replace(b"Shop", b"\r\n ".join([b"(" * 900] * 20)),
     "deeply nested comments in To": EMAIL.replace(b"Ada", b"\r\n ".join([b"(" * 900] * 20)),
     "long From": EMAIL.replace(b"Shop", b"Shop <a@example.com>,\r\n " * 6_500),

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from mailwright.access.api_keys import Caller
 from mailwright.audience import lists
-from mailwright.content.headers import Mailbox, date_line, message_id, message_id_line
+from mailwright.content.headers import PROVIDER_COMMANDS, Mailbox, date_line, message_id, message_id_line
 from mailwright.content.raw import HeaderField, InvalidEmail, RawEmail, parse_raw
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
@@ -39,6 +39,7 @@ from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
 from mailwright.sources.api.messages import RequestContext, check_schedule
+from mailwright.sources.api.provider_headers import join_tags, read_provider_headers
 from mailwright.sources.api.requests import ListNotFound
 from mailwright.sources.api.senders import require_domains, require_senders
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
@@ -51,6 +52,7 @@ PREFIX: Final = "x-mailwright-"
 # Mailwright prepends this header to each message. Forwarded emails may have one; it is removed, and is not an option.
 OUR_ID: Final = "x-mailwright-message"
 HEADER_PREFIX: Final = "X-Mailwright-"
+_OPTIONS: Final = (PREFIX, *PROVIDER_COMMANDS)
 # Headers that would show hidden recipients, or that only the last mail server writes.
 _REMOVED: Final = frozenset({"bcc", "resent-bcc", "return-path"})
 
@@ -177,7 +179,12 @@ class RawMessages:
         senders = await self._check_senders(context.caller, email, envelope)
         given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
         options = NO_OPTIONS
-        if given or list_key is not None:
+        if email.provider_options:
+            named = read_provider_headers(email.provider_options)
+            options = await self._options(context.caller, given, named.list_key if list_key is None else list_key)
+            options = options.model_copy(update={"tags": join_tags(options.tags, named)})
+            metadata = {**named.metadata, **(metadata or {})}
+        elif given or list_key is not None:
             options = await self._options(context.caller, given, list_key)
         warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
         submission = _Submission(email, author, envelope, options, warnings, metadata, senders)
@@ -342,7 +349,7 @@ def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
 
 def _raw_content(email: RawEmail, author: Mailbox, now: Instant) -> RawContent:
     """Return the bytes to send. Only whole header fields are removed or prepended."""
-    kept = [field for field in email.fields if field.name not in _REMOVED and not field.name.startswith(PREFIX)]
+    kept = [field for field in email.fields if field.name not in _REMOVED and not field.name.startswith(_OPTIONS)]
     added = []
     if email.identity is None:
         # All recipients share it, so it must not be the id of one message, to which bounces would be attributed.

@@ -27,6 +27,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.limits import load_tenant_limits
 from mailwright.outbox.shadow import ShadowRow, add_rows, count_since, find_digests
 from mailwright.policies.rates import windows
+from mailwright.sources.api.provider_headers import read_provider_headers
 from mailwright.sources.api.senders import require_senders
 from mailwright.storage.database import Database, Transaction
 
@@ -124,6 +125,7 @@ class ShadowRecorder:
         try:
             parsed = parse_raw(email.content)
             author = parsed.sender
+            read_provider_headers(parsed.provider_options)
             bounces_to = [Mailbox(email.sender, None)] if email.sender else []
             if email.caller.senders is not None:
                 require_senders(email.caller, [*parsed.all_senders, *bounces_to])
