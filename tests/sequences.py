@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from sqlalchemy import select
 
+from mailwright.audience.contact_events import ContactEvents, EventStatus, NewContactEvent
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.events import SequenceEvents
@@ -120,3 +121,17 @@ class SequenceBench:
 async def lists(bench: SequenceBench, *list_keys: str) -> None:
     for list_key in list_keys:
         await a_list(bench.database, list_key)
+
+
+async def happen(
+    at: SequenceBench, name: str, *emails: str, ago: Instant = 0, number: int = 0, properties: str = "{}"
+) -> None:
+    """Report an event of each contact that occurred some time ago."""
+    now = at.clock.now()
+    events = [
+        NewContactEvent(DEFAULT_TENANT, f"{name}-{email}-{number}", email, name, properties, now - ago)
+        for email in emails
+    ]
+    service = ContactEvents(at.database, at.clock)
+    assert set(await service.accept(events)) == {EventStatus.ACCEPTED}
+    await service.close()

@@ -104,6 +104,26 @@ def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
     )
 
 
+def opt_out(list_key: str) -> ColumnElement[str | None]:
+    """Return why nobody but the contact may subscribe a row of `contacts` to the list; NULL if nothing is against it.
+
+    Steps that run unattended use it: they never undo an unsubscribe or a suppression, or confirm for somebody.
+    """
+    own = subscriptions.c.list_key == list_key
+    scopes = [literal(scope) for scope in sorted({*EVERY_CAMPAIGN, list_key})]
+    has_unsubscribed = or_(
+        contacts.c.status == "unsubscribed",
+        _has_subscription(own, subscriptions.c.unsubscribed_at.is_not(None)),
+        _is_suppressed(*scopes, reason="unsubscribed"),
+    )
+    return case(
+        (contacts.c.status == "bounced", Exclusion.BOUNCED.value),
+        (has_unsubscribed, Exclusion.UNSUBSCRIBED.value),
+        (_is_suppressed(*scopes), Exclusion.SUPPRESSED.value),
+        (_has_subscription(own, subscriptions.c.is_pending.is_(True)), Exclusion.UNCONFIRMED.value),
+    )
+
+
 def _is_of(lists: Sequence[str]) -> ColumnElement[bool] | None:
     """Match subscriptions to one of the lists. Return None if any subscription counts."""
     return subscriptions.c.list_key.in_(sorted(set(lists))) if lists and GENERAL not in lists else None
@@ -118,8 +138,8 @@ def _has_subscription(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(subscriptions.c.id).where(subscriptions.c.contact_key == contacts.c.id, *conditions).exists()
 
 
-def _is_suppressed(*scopes: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return whether the contact is suppressed for one of the scopes."""
+def _is_suppressed(*scopes: ColumnElement[str], reason: str | None = None) -> ColumnElement[bool]:
+    """Return whether the contact is suppressed for one of the scopes, for any or a certain reason."""
     return (
         select(suppressions.c.id)
         .where(
@@ -127,6 +147,7 @@ def _is_suppressed(*scopes: ColumnElement[str]) -> ColumnElement[bool]:
             suppressions.c.email == contacts.c.email,
             # Nearly every contact has no suppression at all, so one lookup is enough.
             unindexed(suppressions.c.list_key).in_(scopes),
+            true() if reason is None else suppressions.c.reason == reason,
         )
         .correlate(contacts, subscriptions)
         .exists()

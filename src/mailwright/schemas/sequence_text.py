@@ -63,7 +63,11 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
 
 def step_text(step: StepRecord) -> str:
     """Return what happened at a step."""
-    outcome = _OUTCOMES.get(step.outcome, step.outcome)
+    done, *left_out = step.outcome.split("; ")
+    outcome = _OUTCOMES.get(done, done)
+    for each in left_out:  # Lists to which a change did not subscribe the person, with the reasons.
+        list_key, reason = each.split(": ")
+        outcome += f", not subscribed to {list_key}: {_EXCLUSIONS[reason]}"
     return outcome if step.message_status is None else f"{outcome}, {step.message_status}"
 
 

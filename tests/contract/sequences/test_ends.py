@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from sqlalchemy import delete as delete_rows
+from sqlalchemy import select
 
 from mailwright.app.system_emails import render_branded
 from mailwright.audience import contacts, erasure, suppressions
@@ -17,12 +18,14 @@ from mailwright.audience.personal_data import export_personal_data
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
+from mailwright.schemas.sequence_text import step_text
 from mailwright.sources.sequences.definition import InvalidSequence
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.sequences import SequenceChanged
-from mailwright.storage.tables import messages
+from mailwright.storage.tables import contacts as contact_table
+from mailwright.storage.tables import messages, subscriptions
 from tests.builders import DEFAULT_TENANT, a_contact, statuses
-from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
+from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, happen, lists
 
 ANN = "ann@example.com"
 NEWS = "news"
@@ -164,6 +167,34 @@ async def test_unsubscribe_of_another_list_changes_nothing(sequences: SequenceBe
     )
     await sequences.run()
     assert await sequences.recipients() == [ANN]
+
+
+async def test_change_never_subscribes_against_a_decision(sequences: SequenceBench) -> None:
+    left, left_all, complained, suppressed, joins = (f"{name}@example.com" for name in ("a", "b", "c", "d", "e"))
+    await lists(sequences, NEWS)
+    people = left, left_all, complained, suppressed, joins
+    await sequences.people(*people)
+    status = ContactStatusService(sequences.database, sequences.clock)
+    await status.unsubscribe_by_link(DEFAULT_TENANT, left, NEWS, source="link")
+    await status.unsubscribe_by_link(DEFAULT_TENANT, left_all, source="link")
+    await status.complain(DEFAULT_TENANT, complained, source="report")
+    reason = {"reason": "manual", "source": "console", "list_key": NEWS, "actor": ACTOR}
+    await suppressions.add(sequences.database, sequences.clock, DEFAULT_TENANT, suppressed, **reason)
+    change = {"id": "join", "change": {"subscribe": [NEWS]}}
+    key = await sequences.start(change, trigger={"event": "order.placed"})
+    await happen(sequences, "order.placed", *people)
+    await sequences.watch()
+    await sequences.run()
+    s, c = subscriptions.c, contact_table.c
+    joined = select(c.email).join_from(contact_table, subscriptions, s.contact_key == c.id)
+    async with sequences.database.read() as tx:
+        rows = await tx.execute(joined.where(s.list_key == NEWS, s.unsubscribed_at.is_(None)))
+    assert [row.email for row in rows] == [joins]
+    explain = sequences.engine.sequences.explanations.of_sequence
+    texts = [step_text((await explain(DEFAULT_TENANT, key, email))[0].steps[0]) for email in people]
+    unsubscribed = "contact changed, not subscribed to news: they unsubscribed"
+    is_suppressed = "contact changed, not subscribed to news: their address is suppressed"
+    assert texts == [unsubscribed, unsubscribed, unsubscribed, is_suppressed, "contact changed"]
 
 
 @pytest.mark.promise("sequence-exits")

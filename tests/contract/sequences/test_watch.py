@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from mailwright.audience import contacts, segments
-from mailwright.audience.contact_events import ContactEvents, EventStatus, NewContactEvent
-from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.audience.contact_events import ContactEvents, NewContactEvent
+from mailwright.domain.clock import DAY, HOUR, MINUTE
 from tests.builders import DEFAULT_TENANT, change_tenant, statuses
-from tests.sequences import SequenceBench, a_wait, an_email, lists
+from tests.sequences import SequenceBench, a_wait, an_email, happen, lists
 
 ANN = "ann@example.com"
 BOB = "bob@example.com"
@@ -116,20 +116,6 @@ async def test_wait_for_a_filter_ends_early_or_by_timeout(sequences: SequenceBen
         await sequences.run_for(2 * DAY, DAY)
     sent = [(node, at - start) for _, node, outcome, at in await sequences.history() if outcome == "sent"]
     assert sent == [(path, MINUTE if happens else 2 * DAY)]
-
-
-async def happen(
-    at: SequenceBench, name: str, *emails: str, ago: Instant = 0, number: int = 0, properties: str = "{}"
-) -> None:
-    """Report an event of each contact that occurred some time ago."""
-    now = at.clock.now()
-    events = [
-        NewContactEvent(DEFAULT_TENANT, f"{name}-{email}-{number}", email, name, properties, now - ago)
-        for email in emails
-    ]
-    service = ContactEvents(at.database, at.clock)
-    assert set(await service.accept(events)) == {EventStatus.ACCEPTED}
-    await service.close()
 
 
 async def test_event_starts_the_sequence_once_each(sequences: SequenceBench) -> None:

@@ -102,6 +102,11 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
         "steps[0].branch[0].steps[0].send.template",
         "is required",
     ),
+    "subscribes to all": (
+        a_document({"id": "a", "change": {"subscribe": ["general"]}}),
+        "steps[0].change",
+        "subscribes to general, which only people themselves can do; name a list",
+    ),
     "no change": (a_document({"id": "a", "change": {}}), "steps[0].change", "needs addTags, removeTags, attributes"),
     "address": (
         a_document({"id": "a", "notify": {"to": "team", "subject": "a", "text": "b"}}),

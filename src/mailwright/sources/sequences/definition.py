@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from mailwright.audience import filters
 from mailwright.audience.contact_fields import InvalidContact, check_attribute_name, normalize_tag
-from mailwright.audience.lists import KEY_PATTERN
+from mailwright.audience.lists import GENERAL, KEY_PATTERN
 from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.ids import is_uuid
@@ -187,6 +187,8 @@ class ChangeBody(_Body):
             raise ValueError("needs addTags, removeTags, attributes, subscribe or unsubscribe")
         if both := set(self.add_tags) & set(self.remove_tags) or set(self.subscribe) & set(self.unsubscribe):
             raise ValueError(f"adds and removes {sorted(both)[0]}")
+        if GENERAL in self.subscribe:
+            raise ValueError(f"subscribes to {GENERAL}, which only people themselves can do; name a list")
         return self
 
 

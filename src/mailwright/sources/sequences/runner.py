@@ -200,9 +200,9 @@ class SequenceRunner:
             await self._send(tx, batch, [person for person, each in decided if each.action is StepAction.SEND])
             await _post(tx, batch, [person for person, each in decided if each.action is StepAction.POST])
             changed = [person for person, each in decided if each.action is StepAction.CHANGE]
-            await apply_changes(tx, batch.sequence, batch.program, changed, batch.now)
+            outcomes = await apply_changes(tx, batch.sequence, batch.program, changed, batch.now)
             for person, each in decided:
-                _apply(batch, person, each)
+                _apply(batch, person, each, outcomes.get(person.id, each.outcome))
             if changed:
                 await _mark_ended(tx, changed)
             active = [
@@ -233,11 +233,11 @@ class SequenceRunner:
                 batch.record(person, "sent", next(results).outbox_id)
 
 
-def _apply(batch: Batch, person: Enrolled, decision: Decision) -> None:
+def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> None:
     """Move a person according to a decision, and record the step. Emails were recorded with their messages."""
     match decision.action:
         case StepAction.END:
-            person.end_reason = decision.outcome
+            person.end_reason = outcome
             return
         case StepAction.WAIT:
             if person.waits_since is None:
@@ -247,10 +247,8 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision) -> None:
             if batch.program.nodes[person.node].kind is not StepKind.WAIT_UNTIL:
                 person.skips_email = False
             return
-        case StepAction.CHOOSE:
-            batch.record(person, decision.outcome)
-        case StepAction.CHANGE:
-            batch.record(person, "changed")
+        case StepAction.CHOOSE | StepAction.CHANGE:
+            batch.record(person, outcome)
         case StepAction.NOTIFY:
             batch.messages.append(notification(batch.sequence, batch.program.nodes[person.node], person, batch.now))
             batch.record(person, "notified", batch.messages[-1].outbox_id)
