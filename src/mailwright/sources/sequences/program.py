@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.audience.filters import EventActivity
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.recurrence import Recurrence
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import (
@@ -227,7 +227,8 @@ _DECISIONS: Final[Mapping[StepKind, Callable[[Node, PersonInSequence, Facts, Ins
 def wait_end(node: Node, since: Instant, zone: str | None) -> Instant:
     """Return when a wait ends that began at `since`."""
     if node.kind is StepKind.WAIT_UNTIL:
-        return _next_time(node.body.recurrence, zone or "UTC", since)
+        # The same for all times within a minute, which makes rehearsals of many people faster.
+        return _next_time(node.body.recurrence, zone or "UTC", -(-since // MINUTE) * MINUTE)
     return since + node.duration
 
 
@@ -242,7 +243,7 @@ def chosen_share(seed: str, node_id: str, percents: Sequence[int]) -> int:
     return len(percents) - 1
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=65_536)
 def _next_time(recurrence: Recurrence, zone: str, since: Instant) -> Instant:
     return recurrence.next_from(since, zone_of(zone))
 

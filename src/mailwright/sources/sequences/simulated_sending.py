@@ -126,10 +126,11 @@ class SimulatedSending:
 
     def send(self, emails: Iterable[RehearsedEmail], until: Instant) -> None:
         """Send everything that can be sent until a time."""
-        waiting = [(email.due_at, number, email) for number, email in enumerate(emails)]
-        waiting.sort(key=lambda each: each[:2])  # A sorted list is a heap.
-        while waiting:
-            due_at, number, email = heappop(waiting)
+        planned = sorted(((email.due_at, number, email) for number, email in enumerate(emails)), reverse=True)
+        deferred: list[tuple[Instant, int, RehearsedEmail]] = []  # A heap: few emails are held one by one.
+        while planned or deferred:
+            is_deferred_next = deferred and (not planned or deferred[0] < planned[-1])
+            due_at, number, email = heappop(deferred) if is_deferred_next else planned.pop()
             now = self._opens_at(email, due_at, until)
             if now > until:
                 continue
@@ -138,7 +139,7 @@ class SimulatedSending:
             elif (deferral := self._deferral(email, now)) is None:
                 self._sent(email, now)
             elif email.failed_because is None:
-                heappush(waiting, (deferral.until, number, email))
+                heappush(deferred, (deferral.until, number, email))
 
     def _opens_at(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> Instant:
         """Return when the limits of the tenant let an email pass that is due now."""
