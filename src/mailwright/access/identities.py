@@ -17,7 +17,15 @@ from mailwright.access.challenges import Challenges
 from mailwright.access.id_tokens import Person
 from mailwright.access.oidc_settings import OidcSettings
 from mailwright.access.roles import Forbidden, Role
-from mailwright.access.users import User, end_sessions, find_user, insert_user, is_login, store_role
+from mailwright.access.users import (
+    User,
+    end_sessions,
+    find_user,
+    insert_user,
+    is_login,
+    require_another_admin,
+    store_role,
+)
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -132,11 +140,14 @@ class Identities:
         if rule is None:
             raise NoAccount("You are in no group that has access. Ask your administrator.")
         tenant_id = await _tenant_of(tx, rule.tenant)
+        try:
+            if rule.role is not Role.ADMIN or tenant_id is not None:
+                await require_another_admin(tx, user)
+        except NotPossibleNow as error:
+            log.warning("oidc_role_not_applied", login=user.login, reason=str(error))
+            return
         if rule.role is not user.role:
-            try:
-                await store_role(tx, now, user, rule.role, actor=actor)
-            except NotPossibleNow as error:
-                log.warning("oidc_role_not_applied", login=user.login, reason=str(error))
+            await store_role(tx, now, user, rule.role, actor=actor)
         if tenant_id != user.tenant_id:
             await tx.execute(update(users).where(users.c.id == user.id).values(tenant_id=tenant_id))
             await end_sessions(tx, user.id)  # They show the data of the tenant before.

@@ -123,7 +123,7 @@ class Users:
         """Disable a user and end their sessions. Their entries in the audit log remain."""
         user, now = await self.find(login), self._clock.now()
         async with self._database.write() as tx:
-            await _require_another_admin(tx, user)
+            await require_another_admin(tx, user)
             still = (users.c.id == user.id, users.c.disabled_at.is_(None))
             await tx.execute(update(users).where(*still).values(disabled_at=now))
             await _revoke_links(tx, user)
@@ -216,7 +216,7 @@ async def store_password(
 async def store_role(tx: Transaction, now: Instant, user: User, role: Role, *, actor: str) -> None:
     """Store a new role, or raise if the installation would lose its last administrator."""
     if role is not Role.ADMIN:
-        await _require_another_admin(tx, user)
+        await require_another_admin(tx, user)
     await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
     await _revoke_links(tx, user)
     detail = {"from": user.role, "to": role}
@@ -244,7 +244,7 @@ def email_of(login: str, email: str | None) -> str | None:
         return None
 
 
-async def _require_another_admin(tx: Transaction, user: User) -> None:
+async def require_another_admin(tx: Transaction, user: User) -> None:
     """Raise if the user is the last administrator, because only the console could then manage the installation.
 
     An administrator without a password does not count: a failure of the identity provider would lock everybody out.

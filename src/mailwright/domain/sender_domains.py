@@ -34,7 +34,8 @@ class SenderDomains:
             return ()
         detail = (
             f"The From domain {domain} is not one of yours, so the email is sent without your DKIM signature and "
-            "receivers may reject it. Use another From address, or add the domain to MAILWRIGHT_SENDER_DOMAINS."
+            f"receivers may reject it. Use another From address, or run `mailwright domain add {domain}` and publish "
+            "its DKIM records."
         )
         return (AcceptWarning(FOREIGN_FROM, detail),)
 

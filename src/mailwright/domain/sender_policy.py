@@ -83,7 +83,7 @@ class SenderPolicy:
     def own_sender(self, tenant_id: int) -> str | None:
         """Return the tenant's own From of email that names none; None if that is the installation's."""
         verified = [each for each in self._by_tenant.get(tenant_id, ()) if each.is_verified]
-        if not verified or self._is_own(tenant_id, self._installation_address):
+        if not verified or self.is_own(tenant_id, self._installation_address):
             return None
         return verified[0].sender
 
@@ -92,12 +92,13 @@ class SenderPolicy:
         return self.own_sender(tenant_id) or self._installation.sender
 
     def refusal(self, tenant_id: int, sender: str, *, accepted_at: Instant | None = None) -> str | None:
-        """Return why the tenant must not send from this address; None if it may.
+        """Return why the tenant must not send from this address, which may have a name; None if it may.
 
         A message that was accepted before its tenant had a sender domain is sent, unless the domain is another's.
         """
-        if self.is_empty or self._is_own(tenant_id, sender):
+        if self.is_empty or self.is_own(tenant_id, sender):
             return None
+        sender = address.split_mailbox(sender)[1]
         own = self._by_tenant.get(tenant_id, [])
         if self._is_installation_sender(tenant_id, sender, own):
             return None
@@ -108,8 +109,9 @@ class SenderPolicy:
         is_restricted = any(accepted_at is None or accepted_at >= each.created_at for each in own)
         return _not_verified(domain, own) if is_restricted or self._installation.requires_verified else None
 
-    def _is_own(self, tenant_id: int, sender: str) -> bool:
-        owner = self.owner_of(address.domain_of(sender))
+    def is_own(self, tenant_id: int, sender: str) -> bool:
+        """Return whether the sender, which may have a name, has a verified domain of the tenant."""
+        owner = self.owner_of(address.domain_of(address.split_mailbox(sender)[1]))
         return owner is not None and owner.tenant_id == tenant_id
 
     def _is_installation_sender(self, tenant_id: int, sender: str, own: list[TenantDomain]) -> bool:

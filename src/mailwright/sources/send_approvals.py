@@ -2,7 +2,8 @@
 
 An attempt to send to more recipients than the tenant allows without an approval requests one, and succeeds when it is
 repeated after a second person has approved it. An approval covers exactly the content that it shows, and
-the number of recipients with the tolerance of campaigns.
+the number of recipients with the tolerance of campaigns. If the tenant has such a limit, the publication of a sequence
+always needs an approval, which covers everyone who enters: nobody knows how many people that will be.
 """
 
 from collections.abc import Mapping
@@ -75,7 +76,9 @@ class SendApproval:
     comment: str | None
 
     def covers(self, planned: PlannedSend) -> bool:
-        return self.digest == planned.digest and planned.recipients <= max_recipients(self.recipients)
+        if self.kind is not SendKind.SEQUENCE and planned.recipients > max_recipients(self.recipients):
+            return False
+        return self.digest == planned.digest
 
 
 async def find_limit(tx: Transaction, tenant_id: int) -> int | None:
@@ -107,17 +110,26 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     over = await find_limit(tx, planned.tenant_id)
     if over is None:
         return None
+    if (reason := await _find_reason(tx, now, planned, over=over, actor=actor)) is None:
+        return None
+    await _request(tx, now, planned, actor)
+    return AwaitsApproval(
+        f"This {planned.kind} can reach {planned.recipients:,} people{reason} The approval is requested now. Try again "
+        "when it is given."
+    )
+
+
+async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, over: int, actor: str) -> str | None:
+    """Return why the send needs an approval, as the end of a sentence; None if it needs none, and then count it."""
+    if planned.kind is SendKind.SEQUENCE:
+        return " now, and others who enter later, so a second person must approve it."
     # Each enrolment of people in the same sequence is another send.
     subject = "" if planned.kind is SendKind.ENROLMENT else planned.subject
     send = UnapprovedSend(planned.tenant_id, planned.kind, subject, planned.recipients)
     earlier = await add_unapproved(tx, now, send, over=over, actor=actor)
     if planned.recipients + earlier <= over:
         return None
-    await _request(tx, now, planned, actor)
-    return AwaitsApproval(
-        f"This {planned.kind} can reach {planned.recipients:,} people, and a second person must approve what reaches "
-        f"more than {over:,}.{split_text(earlier)} The approval is requested now. Try again when it is given."
-    )
+    return f", and a second person must approve what reaches more than {over:,}.{split_text(earlier)}"
 
 
 async def require_approval(database: Database, clock: Clock, planned: PlannedSend, *, actor: str) -> None:

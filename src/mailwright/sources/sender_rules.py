@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mailwright.domain import address
 from mailwright.domain.tracking import TrackingMode
 
 # Returns why a tenant must not send from an address, or with its default sender; None if it may.
@@ -62,7 +61,7 @@ class SenderRules:
         """Return why the tenant must not send from this sender. Nobody can override this, unlike the rules."""
         if self.find_refusal is None:
             return None
-        return await self.find_refusal(tenant_id, None if sender is None else address.split_mailbox(sender)[1])
+        return await self.find_refusal(tenant_id, sender)
 
 
 NO_SENDER_RULES: Final = SenderRules(0)

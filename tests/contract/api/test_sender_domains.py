@@ -447,3 +447,32 @@ async def test_campaign_starts_only_with_a_verified_sender(domains: Domains) -> 
     await domains.bench.drain(provider)
     [message] = provider.messages
     assert domains.signatures(message.content) == [("rsa-sha256", True), ("ed25519-sha256", True)]
+
+
+async def test_default_sender_with_a_name_starts_a_campaign(domains: Domains) -> None:
+    engine = domains.bench.engine
+    await join(domains.bench.database, ["reader@example.com"], tenant_id=domains.acme)
+    await domains.verified(domains.acme, ACME, sender=f"Acme <news@{ACME}>")
+    actor = Actor("ada", domains.acme)
+    made = await engine.campaigns.create(actor, domains.acme, a_definition())
+    await engine.campaigns.start(actor, made.campaign_id)
+    foreign = await engine.campaigns.create(actor, domains.acme, a_definition(**{"from": f"Acme <a@{OTHER}>"}))
+    with pytest.raises(CampaignNotStartable, match=f"{OTHER} is not one") as refused:
+        await engine.campaigns.start(actor, foreign.campaign_id)
+    assert [problem.field for problem in refused.value.problems] == ["from"]
+
+
+@pytest.mark.promise("from-foreign")
+async def test_own_verified_domain_gives_no_foreign_warning(domains: Domains) -> None:
+    engine = domains.bench.engine
+    await domains.verified(domains.acme, ACME)
+    codes = []
+    for tenant, sender in ((domains.acme, f"Acme <a@news.{ACME}>"), (domains.other, "a@nobody.example")):
+        context = RequestContext(Caller(tenant, "key"), "r1")
+        body = {"to": "b@reader.example", "subject": "Hi", "text": "Hi"}
+        content = f"From: {sender}\r\nTo: b@reader.example\r\nSubject: Hi\r\n\r\nHi\r\n".encode()
+        json = await engine.api_messages.send(context, {**body, "from": sender})
+        raw = await engine.raw_messages.send(context, content)
+        codes.append([each.code for each in (*json.warnings, *raw.warnings)])
+    assert codes == [[], ["FOREIGN_FROM", "FOREIGN_FROM"]]
+    assert "`mailwright domain add nobody.example`" in raw.warnings[0].detail

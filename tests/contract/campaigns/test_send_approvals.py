@@ -18,9 +18,10 @@ from mailwright.sources.send_approvals import SendApproval
 from mailwright.storage.tables import campaign_runs, messages
 from tests.articles import KEY, US, a_recipient, a_slice, begin, the_slices, two_recipients, write_slices
 from tests.builders import DEFAULT_TENANT, Bench, a_tenant
+from tests.campaigns import join
 from tests.conftest import DatabaseAddress
 from tests.mailouts import a_mailout_bench
-from tests.sequences import WELCOME, SequenceBench, a_document, an_email
+from tests.sequences import WELCOME, SequenceBench, a_document, an_email, lists
 
 PASSWORD = "correct horse battery staple"
 EMAILS = ("ada@example.com", "bob@example.com", "cleo@example.com")
@@ -141,6 +142,20 @@ async def test_sequence_for_many_is_published_by_two_people(bench: Bench) -> Non
         await sequences.enrol(made.sequence_id, *EMAILS)
     with pytest.raises(AwaitsApproval):
         await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+
+
+@pytest.mark.promise("second-person")
+async def test_sequence_of_an_empty_list_needs_a_second_person(bench: Bench) -> None:
+    sequences, engine = SequenceBench(bench), bench.engine
+    await lists(sequences, "news")
+    await require(engine, 1_000)
+    bea = await a_person(engine, "bea")
+    with pytest.raises(AwaitsApproval, match="others who enter later"):
+        await sequences.start(trigger={"joinsList": "news"}, list="news")
+    [made] = await engine.sequences.list_all(DEFAULT_TENANT)
+    await decide(engine, bea)
+    await join(engine.database, EMAILS[:1], list_key="news")  # The approval covers everyone who enters.
+    await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
 
 
 async def test_requester_and_other_tenants_cannot_decide(bench: Bench, clock: ManualClock) -> None:

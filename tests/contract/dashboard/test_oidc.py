@@ -412,6 +412,12 @@ async def test_groups_decide_on_role_and_tenant(database: Database, clock: Manua
                 assert (await site.sign_in(older)).status_code == 403, refused
         with pytest.raises(NotPossibleNow):  # The other administrator depends on the provider.
             await site.engine.users.disable("boss", actor="test")
+        await site.engine.users.change_password(ADA, PASSWORD, actor="test")
+        await site.engine.users.disable("boss", actor="test")
+        issuer.claims["realm"] = {"roles": ["staff"]}
+        async with site.client() as client:  # A group cannot remove the last administrator.
+            assert (await site.sign_in(client)).status_code == 303
+        assert ((await site.user()).role, (await site.user()).tenant_id) == (Role.ADMIN, None)
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -192,14 +192,16 @@ class ApiMessages:
                 zip(uuid7s(now, len(items)), requests, items, times, strict=True)
             )
         ]
-        return [one if isinstance(one, RejectedItem) else self._with_warnings(one) for one in messages]
+        return [one if isinstance(one, RejectedItem) else self._with_warnings(one, policy) for one in messages]
 
     async def _prepare(self, context: RequestContext, key: str | None, body: Any) -> NewMessage:
         zone = await self._zone(context.caller, [body])
-        request = _parse(context.caller, body, zone, await self._sender_policy())
+        policy = await self._sender_policy()
+        request = _parse(context.caller, body, zone, policy)
         references = await self._references(context.caller, [request])
         now = self._clock.now()
-        return self._with_warnings(_message(context, request, references, _Item(uuid7(now), key, body, now), now))
+        message = _message(context, request, references, _Item(uuid7(now), key, body, now), now)
+        return self._with_warnings(message, policy)
 
     async def _find_earlier(self, caller: Caller, requests: Sequence[tuple[str | None, Any]]) -> list[Accepted | None]:
         """Return, for requests that are invalid now, the messages that were accepted for them earlier."""
@@ -211,12 +213,14 @@ class ApiMessages:
     async def _sender_policy(self) -> SenderPolicy:
         return UNRESTRICTED if self._directory is None else await self._directory.current()
 
-    def _with_warnings(self, message: NewMessage) -> NewMessage:
+    def _with_warnings(self, message: NewMessage, policy: SenderPolicy) -> NewMessage:
         """Store the warnings of a message with it, and log them."""
         sender = message.payload.get("from")
         if sender is None:
             return message
         email = sender["email"] if isinstance(sender, Mapping) else split_mailbox(sender)[1]
+        if policy.is_own(message.tenant_id, email):
+            return message
         warnings = self._domains.warnings(domain_of(email))
         for each in warnings:
             log.warning("message_warning", outboxId=message.outbox_id, code=each.code, fromDomain=domain_of(email))

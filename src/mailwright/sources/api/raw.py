@@ -31,7 +31,7 @@ from mailwright.domain.message import (
 )
 from mailwright.domain.schedule import has_zone
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
-from mailwright.domain.sender_policy import UNRESTRICTED
+from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
@@ -176,7 +176,8 @@ class RawMessages:
         email = parse_raw(content)
         author = email.sender
         envelope = _envelope(email, author, sender, recipients)
-        senders = await self._check_senders(context.caller, email, envelope)
+        policy = UNRESTRICTED if self._directory is None else await self._directory.current()
+        senders = _check_senders(policy, context.caller, email, envelope)
         given = [field for field in email.fields if field.name.startswith(PREFIX) and field.name != OUR_ID]
         options = NO_OPTIONS
         if email.provider_options:
@@ -186,7 +187,9 @@ class RawMessages:
             metadata = {**named.metadata, **(metadata or {})}
         elif given or list_key is not None:
             options = await self._options(context.caller, given, list_key)
-        warnings = (*self._domains.warnings(address.domain_of(author.address)), *self._warnings)
+        is_own = policy.is_own(context.caller.tenant_id, author.address)
+        foreign = () if is_own else self._domains.warnings(address.domain_of(author.address))
+        warnings = (*foreign, *self._warnings)
         submission = _Submission(email, author, envelope, options, warnings, metadata, senders)
         now = self._clock.now()
         messages = _messages(context, submission, now)
@@ -202,27 +205,6 @@ class RawMessages:
             domain = address.domain_of(author.address)
             log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
         return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
-
-    async def _check_senders(self, caller: Caller, email: RawEmail, envelope: Envelope) -> list[str] | None:
-        """Return every sender in the headers, or raise unless the caller may use these and the envelope sender.
-
-        If everybody may use every sender, return None for headers that can be read in several ways. The worker checks
-        the senders again, because a tenant may have a sender domain by then.
-        """
-        policy = UNRESTRICTED if self._directory is None else await self._directory.current()
-        is_unrestricted = caller.senders is None and policy.is_empty
-        try:
-            senders = email.all_senders
-        except InvalidEmail:
-            if is_unrestricted:
-                return None
-            raise
-        found = [sender.address for sender in senders]
-        if not is_unrestricted:
-            bounces_to = [envelope.sender] if envelope.sender else []
-            require_senders(caller, [*senders, *(Mailbox(each, None) for each in bounces_to)])
-            require_domains(policy, caller.tenant_id, [*found, *bounces_to])
-        return found
 
     async def _find_earlier(
         self, caller: Caller, messages: Sequence[NewMessage], send_at: Instant, now: Instant
@@ -268,6 +250,27 @@ class RawMessages:
         if all(map(has_zone, times)):
             return None
         return await tenants.load_zone(self._database, caller.tenant_id, self._default_zone)
+
+
+def _check_senders(policy: SenderPolicy, caller: Caller, email: RawEmail, envelope: Envelope) -> list[str] | None:
+    """Return every sender in the headers, or raise unless the caller may use these and the envelope sender.
+
+    If everybody may use every sender, return None for headers that can be read in several ways. The worker checks
+    the senders again, because a tenant may have a sender domain by then.
+    """
+    is_unrestricted = caller.senders is None and policy.is_empty
+    try:
+        senders = email.all_senders
+    except InvalidEmail:
+        if is_unrestricted:
+            return None
+        raise
+    found = [sender.address for sender in senders]
+    if not is_unrestricted:
+        bounces_to = [envelope.sender] if envelope.sender else []
+        require_senders(caller, [*senders, *(Mailbox(each, None) for each in bounces_to)])
+        require_domains(policy, caller.tenant_id, [*found, *bounces_to])
+    return found
 
 
 def _messages(context: RequestContext, submission: _Submission, now: Instant) -> list[NewMessage]:

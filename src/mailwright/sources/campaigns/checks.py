@@ -208,7 +208,7 @@ async def check_sender_domain(
 ) -> list[CampaignProblem]:
     """Return the problem of a sender that the tenant must not use, if there is one."""
     refusal = await rules.refusal(tenant_id, definition.sender)
-    return [] if refusal is None else [CampaignProblem("sender", SENDER_DOMAIN_NOT_VERIFIED, refusal)]
+    return [] if refusal is None else [CampaignProblem("from", SENDER_DOMAIN_NOT_VERIFIED, refusal)]
 
 
 @dataclass(slots=True)

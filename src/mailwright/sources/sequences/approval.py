@@ -1,6 +1,6 @@
 """The approval of a sequence by a second person: its steps, the templates they use, and how many people it can reach.
 
-Nobody knows in advance who will enter, so everyone counts who may receive the emails of the sequence. After an
+Nobody knows in advance who will enter, so the number is only shown, and every sequence needs the approval. After an
 approval, a step sends only the versions of templates that were approved.
 """
 
