@@ -32,3 +32,28 @@ def test_next_time_is_found(recurrence: Recurrence, since: str, expected: str) -
     assert isoformat(found) == expected
     assert recurrence.latest_until(found, LISBON) == found
     assert recurrence.latest_until(found - 1, LISBON) < found
+
+
+@pytest.mark.parametrize(
+    ("zone", "time", "since", "expected"),
+    [
+        ("Europe/Berlin", "02:30", "2027-03-27T12:00", ["2027-03-28T03:30+02:00", "2027-03-29T02:30+02:00"]),
+        ("Europe/Berlin", "02:30", "2027-10-30T12:00", ["2027-10-31T02:30+02:00", "2027-11-01T02:30+01:00"]),
+        ("America/Sao_Paulo", "00:30", "2018-11-03T12:00", ["2018-11-04T01:30-02:00", "2018-11-05T00:30-02:00"]),
+        ("America/Sao_Paulo", "23:30", "2018-02-17T12:00", ["2018-02-17T23:30-02:00", "2018-02-18T23:30-03:00"]),
+        ("Asia/Kolkata", "09:00", "2027-03-27T12:00", ["2027-03-28T09:00+05:30", "2027-03-29T09:00+05:30"]),
+        ("Australia/Lord_Howe", "02:10", "2027-10-02T12:00", ["2027-10-03T02:40+11:00", "2027-10-04T02:10+11:00"]),
+        ("Pacific/Apia", "09:00", "2011-12-29T12:00", ["2011-12-31T09:00+14:00", "2012-01-01T09:00+14:00"]),
+    ],
+)
+def test_each_local_day_has_one_time_around_clock_changes(
+    zone: str, time: str, since: str, expected: list[str]
+) -> None:
+    place = ZoneInfo(zone)
+    begin = to_instant(datetime.fromisoformat(since).replace(tzinfo=place))
+    found = Recurrence(time).times_from(begin, place, len(expected))
+    assert [isoformat(each) for each in found] == [
+        isoformat(to_instant(datetime.fromisoformat(each))) for each in expected
+    ]
+    for each in found:
+        assert Recurrence(time).latest_until(each + 1, place) == each

@@ -1,53 +1,71 @@
 """Fetch a feed from the internet. Users choose the URL, so requests to private networks are refused."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import urljoin
 
 from mailwright.app.link_checks import MAX_REDIRECTS, PRIVATE_NETWORK, REDIRECTS, invalid_reason, public_only
 from mailwright.content.blocks.feed import MAX_FEED_BYTES, FeedItem, FeedUnreachable, read_feed
+from mailwright.content.work_thread import run_in_thread
 from mailwright.domain.errors import InvalidInput
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
+from mailwright.sources.feeds.follow import NOT_READ, Validators
+from mailwright.sources.feeds.reader import FeedReading
 
 _TIMEOUT_SECONDS: Final = 10.0
 _SUCCESS: Final = 200
+_NOT_MODIFIED: Final = 304
 # There is no feed at this URL.
 _GONE: Final = (404, 410)
+# A server may send more than this as an ETag; it is not worth storing.
+_MAX_VALIDATOR: Final = 1_000
 
-Request = Callable[[str], Awaitable[HttpResponse | Disconnect]]
+Request = Callable[[str, Mapping[str, str]], Awaitable[HttpResponse | Disconnect]]
 
 
-async def fetch_feed(url: str, request: Request | None = None) -> list[FeedItem]:
-    """Return the items of the feed at this URL. Every redirect is checked like the URL itself."""
+async def fetch_feed(url: str) -> list[FeedItem]:
+    """Return the items of the feed at this URL."""
+    return list((await fetch_changed_feed(url, NOT_READ)).items or ())
+
+
+async def fetch_changed_feed(url: str, known: Validators, request: Request | None = None) -> FeedReading:
+    """Return the items of the feed at this URL, or none if it has not changed since the response with `known`.
+
+    Every redirect is checked like the URL itself.
+    """
     if request is not None:
-        return read_feed(await _fetch(url, request))
+        return await _read(url, known, request)
     http = HttpClient(connections=1, resolve=public_only())
+    # One byte more, so that a feed that is too large is not mistaken for one that ends there.
+    get = partial(http.request, "GET", timeout_seconds=_TIMEOUT_SECONDS, max_response_bytes=MAX_FEED_BYTES + 1)
     try:
-        return read_feed(
-            await _fetch(
-                url,
-                lambda each: http.request(
-                    "GET", each, timeout_seconds=_TIMEOUT_SECONDS, max_response_bytes=MAX_FEED_BYTES
-                ),
-            )
-        )
+        return await _read(url, known, lambda each, headers: get(each, headers=headers))
     finally:
         await http.close()
 
 
-async def _fetch(url: str, request: Request) -> bytes:
+async def _read(url: str, known: Validators, request: Request) -> FeedReading:
     for _ in range(MAX_REDIRECTS + 1):
         if reason := invalid_reason(url):
             raise InvalidInput(f"The feed cannot be read: {reason}.", field="url")
-        match await request(url):
+        match await request(url, known.headers):
             case Disconnect(cause=cause):
                 refusal = InvalidInput if cause == PRIVATE_NETWORK else FeedUnreachable
                 raise refusal(f"The feed cannot be read: {cause}.", field="url")
             case HttpResponse(status=status, headers=headers) if status in REDIRECTS:
                 url = urljoin(url, headers.get("Location", ""))
-            case HttpResponse(status=status, body=body) if status == _SUCCESS:
-                return body
+            case HttpResponse(status=status) if status == _NOT_MODIFIED and known.headers:
+                return FeedReading(None, known)
+            case HttpResponse(status=status, headers=headers, body=body) if status == _SUCCESS:
+                items = await run_in_thread(read_feed, body, url)
+                return FeedReading(items, Validators(_short(headers, "ETag"), _short(headers, "Last-Modified")))
             case HttpResponse(status=status):
                 refusal = InvalidInput if status in _GONE else FeedUnreachable
                 raise refusal(f"The feed cannot be read: it returns {status}.", field="url")
     raise InvalidInput("The feed cannot be read: it redirects too often.", field="url")
+
+
+def _short(headers: Mapping[str, str], name: str) -> str | None:
+    value = headers.get(name)
+    return value if value is not None and len(value) <= _MAX_VALIDATOR and value.isprintable() else None

@@ -60,6 +60,7 @@ from mailwright.cli.campaign_output import (
     plan_table,
     print_problems,
     print_warnings,
+    repeat_text,
     schedule_text,
     status,
     waiting,
@@ -943,6 +944,8 @@ def _row(view: View) -> tuple[Text, Text]:
     about = Text.assemble(status(view.campaign.status), f"  {view.campaign.name}")
     if deferral := waiting(view.place, view.now):
         about.append(f"\n{deferral}", style="bright_black")
+    if repeats := repeat_text(view.campaign):
+        about.append(f"\n{repeats}", style="bright_black")
     return two_lines(view.campaign.campaign_id, clock_time(view.campaign.created_at)), about
 
 

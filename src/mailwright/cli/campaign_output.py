@@ -72,6 +72,15 @@ def schedule_text(view: View) -> str:
     return "no send time" if view.campaign.status is CampaignStatus.DRAFT else "to be sent now"
 
 
+def repeat_text(campaign: Campaign) -> str | None:
+    """Return a text like `Repeats, next 2027-01-18 09:00:00 Europe/Lisbon`, or None if it does not repeat."""
+    if campaign.repeat is None:
+        return None
+    if campaign.repeat.next_at is None:
+        return f"Repeating is paused. {campaign.repeat.last_result or ''}".strip()
+    return f"Repeats, next {zone_time(campaign.repeat.next_at)}"
+
+
 def picture(view: View) -> RenderableType:
     campaign, counts = view.campaign, view.numbers.counts if view.numbers else None
     facts: list[tuple[str, Any]] = [
@@ -81,6 +90,8 @@ def picture(view: View) -> RenderableType:
         ("subject", campaign.definition.content.subject),
         ("template", campaign.definition.content.template_id),
         ("scheduled", _time(campaign.definition.scheduled_at)),
+        ("repeats", repeat_text(campaign)),
+        ("made by", campaign.repeat_of),
         ("deferred", None if view.is_over else waiting(view.place, view.now)),
         ("audience", ", ".join(_audience(campaign))),
         ("attachments", "\n".join(f"{each.filename} ({size_text(each.size_bytes)})" for each in campaign.attachments)),

@@ -215,7 +215,10 @@ class AbTestResponse(ResponseModel):
 
 
 class CampaignSummaryResponse(ResponseModel):
-    """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait."""
+    """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait.
+
+    `repeatsAt` is when a draft that repeats is sent next, and `repeatOf` the draft whose schedule made the campaign.
+    """
 
     campaign_id: str
     name: str
@@ -229,6 +232,8 @@ class CampaignSummaryResponse(ResponseModel):
     finished_at: Time | None
     archived_at: Time | None
     deleted_at: Time | None
+    repeats_at: Time | None
+    repeat_of: str | None
 
 
 class CampaignResponse(CampaignSummaryResponse):
@@ -459,6 +464,8 @@ def campaign_summary_response(campaign: Campaign, position: QueuePosition | None
         finished_at=campaign.finished_at,
         archived_at=campaign.archived_at,
         deleted_at=campaign.deleted_at,
+        repeats_at=campaign.repeat.next_at if campaign.repeat else None,
+        repeat_of=campaign.repeat_of,
     )
 
 

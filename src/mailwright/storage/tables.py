@@ -1027,7 +1027,7 @@ campaigns = Table(
     # When a user deleted it. It can be restored. Only campaigns that never started are deleted.
     Column("deleted_at", Timestamp),
     Column("changed_by", Text),  # The name in the audit log of who last changed what it sends, to whom, or when.
-    Column("repeat_of", BigInteger),  # The draft whose schedule made it.
+    Column("repeat_of", Text),  # The ID of the draft whose schedule made it.
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
     # A campaign is sent again at most once. A draft that was cancelled before its start does not count.
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),

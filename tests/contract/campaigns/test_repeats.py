@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import select, update
@@ -10,10 +10,12 @@ from sqlalchemy import select, update
 from mailwright.app.sending import release_sending
 from mailwright.checks.health import check_health
 from mailwright.content.blocks.feed import FeedItem, FeedUnreachable, InvalidFeed
-from mailwright.domain.clock import DAY, HOUR, MINUTE
+from mailwright.content.template_store import TemplateStore
+from mailwright.domain.clock import DAY, HOUR, MINUTE, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.schemas.explanation_text import campaign_text
+from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.removal import CampaignRemoval
@@ -22,12 +24,14 @@ from mailwright.sources.campaigns.repeat_worker import CLOCK_WENT_BACK, NO_ITEMS
 from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.campaigns.review import ChangedSinceReview
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.sources.feeds.follow import READ_EVERY
-from mailwright.sources.feeds.reader import FeedReader
+from mailwright.sources.feeds.follow import READ_EVERY, Validators
+from mailwright.sources.feeds.reader import FeedReader, FeedReading
 from mailwright.sources.recurrence_fields import ScheduleFields
+from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log, campaign_repeats, contacts, tenants
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, a_definition, a_list, address_of, join
+from tests.mortal import Killed, MortalDatabase
 
 # The clock of a bench starts on Friday, 2027-01-15.
 MONDAYS = ScheduleFields(weekdays=("mon",), time="09:00", timezone="Europe/Lisbon")
@@ -56,6 +60,18 @@ class Repeating:
 
     def another_worker(self) -> RepeatWorker:
         return RepeatWorker(self.database, self.clock, self.harness.campaigns, self.templates)
+
+    async def lives(self, *, statements: int) -> bool:
+        """Let a worker run until nothing is due. Return False if it was killed after the statements."""
+        mortal = cast("Database", MortalDatabase(self.database, statements))
+        templates = TemplateStore(mortal, self.clock)
+        worker = RepeatWorker(mortal, self.clock, Campaigns(mortal, self.clock, templates), templates)
+        try:
+            while await worker.tick():
+                pass
+        except Killed:
+            return False
+        return True
 
     async def fetch(self, _url: str) -> Sequence[FeedItem]:
         if isinstance(self.feed, MailwrightError):
@@ -113,7 +129,11 @@ class Repeating:
     async def read_feed(self, *titles: str) -> None:
         self.feed = [an_item(title) for title in titles]
         self.clock.advance(READ_EVERY)
-        await FeedReader(self.database, self.clock, self.fetch).read_due()
+
+        async def fetch(url: str, _known: Validators) -> FeedReading:
+            return FeedReading(await self.fetch(url))
+
+        await FeedReader(self.database, self.clock, fetch).read_due()
 
 
 @pytest.fixture
@@ -138,6 +158,29 @@ async def test_each_time_makes_one_started_campaign(repeating: Repeating) -> Non
         assert (await repeating.harness.counts(campaign.campaign_id)).waiting == 3
     state = await repeating.state()
     assert (state.last_campaign_id, state.last_result) == (second.campaign_id, "Started.")
+    assert {first.repeat_of, second.repeat_of} == {repeating.base}
+    assert [isoformat(each) for each in state.next_times[:2]] == [
+        "2027-02-01T09:00:00.000Z",
+        "2027-02-08T09:00:00.000Z",
+    ]
+
+
+@pytest.mark.promise("campaign-repeats-once")
+async def test_worker_killed_at_any_statement_repeats_and_loses_nothing(repeating: Repeating) -> None:
+    repeating.feed = [an_item("old")]
+    body = "<p>{% for item in items %}{{ item.title }} {% endfor %}{{ unsubscribe_url }}</p>"
+    await repeating.begin(FEED, content={"subject": "Digest", "body": body})
+    for week in ("one", "two"):
+        await repeating.read_feed(week, "old")
+        repeating.clock.advance(7 * DAY if week == "two" else 4 * DAY)
+        deaths = 0
+        while not await repeating.lives(statements=deaths):
+            deaths += 1
+        assert deaths > 10
+    await repeating.harness.run_scheduler()
+    made = await repeating.made()
+    assert [[item["title"] for item in each.definition.variables["items"]] for each in made] == [["one"], ["two"]]
+    assert [(await repeating.harness.counts(each.campaign_id)).waiting for each in made] == [3, 3]
 
 
 @pytest.mark.promise("campaign-repeats-once")

@@ -6,8 +6,11 @@ import pytest
 
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine, make_campaign_repeats
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import HOUR, ManualClock, isoformat
+from mailwright.schemas.campaigns import campaign_summary_response
 from mailwright.sources.campaigns.records import Actor
+from mailwright.sources.campaigns.repeat_worker import RepeatWorker
+from mailwright.sources.recurrence_fields import ScheduleFields
 from mailwright.web.app import create_app
 from tests.api import an_engine
 from tests.builders import DEFAULT_TENANT, Bench
@@ -50,6 +53,25 @@ async def test_draft_is_set_to_repeat_and_stopped(ada: Visit, web_engine: Engine
     await ada.press("Save schedule", every="monthly", monthDays="1, 15")
     assert 'value="1, 15"' in ada.text
     assert "Repeat Next" in (await ada.open(path)).words()
+    assert "Repeats, next" in (await ada.open("/campaigns")).words()
+    [listed] = await web_engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=10)
+    saved = await repeats.find(made.campaign_id, tenant_id=DEFAULT_TENANT)
+    assert campaign_summary_response(listed, None).repeats_at == isoformat(saved.next_at)
     await ada.open(f"{path}/repeat")
     await ada.press("Stop repeating")
     assert "Repeat Never" in ada.words()
+
+
+async def test_made_campaign_links_to_its_schedule(ada: Visit, web_engine: Engine, clock: ManualClock) -> None:
+    await join(web_engine.database, [address_of(1)])
+    actor = Actor("ada", DEFAULT_TENANT)
+    base = await web_engine.campaigns.create(actor, DEFAULT_TENANT, a_definition())
+    daily = ScheduleFields(time="09:00")
+    await make_campaign_repeats(web_engine).set(actor, base.campaign_id, daily)
+    clock.advance(2 * HOUR)
+    worker = RepeatWorker(web_engine.database, clock, web_engine.campaigns, web_engine.templates)
+    while await worker.tick():
+        pass
+    [made, _] = await web_engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=10)
+    await ada.open(f"/campaigns/{made.campaign_id}/content")
+    assert f'href="/campaigns/{base.campaign_id}/repeat"' in ada.text

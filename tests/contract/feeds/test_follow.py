@@ -1,26 +1,28 @@
 """Followed feeds: each item is new once, whatever the feed does with its IDs, links and dates."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from unittest.mock import AsyncMock
 
 import pytest
 
 from mailwright.app import feeds
-from mailwright.app.feeds import fetch_feed
-from mailwright.content.blocks.feed import FeedItem, read_feed
+from mailwright.app.feeds import fetch_changed_feed
+from mailwright.content.blocks.feed import read_feed
 from mailwright.domain.clock import HOUR
+from mailwright.providers.http import HttpResponse
 from mailwright.sources.feeds.follow import (
     MAX_NEW_ITEMS,
     READ_EVERY,
     FeedOwner,
     FollowedFeed,
+    Validators,
     find_feed,
     follow,
     take_items,
     unfollow,
 )
-from mailwright.sources.feeds.reader import FeedReader
+from mailwright.sources.feeds.reader import FeedReader, FeedReading
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.sequences import SequenceBench, an_email, lists
 
@@ -41,11 +43,13 @@ class Blog:
     bench: Bench
     items: list[str] = field(default_factory=list)
     document: bytes | None = None
+    asked: list[Validators] = field(default_factory=list)
 
-    async def fetch(self, url: str) -> Sequence[FeedItem]:
+    async def fetch(self, url: str, known: Validators) -> FeedReading:
         assert url == URL
+        self.asked.append(known)
         text = f"<rss><channel>{''.join(self.items)}</channel></rss>".encode()
-        return read_feed(self.document or text)
+        return FeedReading(read_feed(self.document or text), Validators(f"v{len(self.asked)}"))
 
     async def read(self) -> None:
         self.bench.clock.advance(READ_EVERY)
@@ -116,10 +120,65 @@ async def test_date_in_the_future_hides_no_later_item(blog: Blog) -> None:
 
 
 async def test_flood_of_new_items_is_limited(blog: Blog) -> None:
+    blog.items = [an_item(0)]
     await blog.read()
-    blog.items = [an_item(number) for number in range(500, 0, -1)]
+    blog.items = [an_item(number) for number in range(500, -1, -1)]
     assert await blog.new_titles() == [f"Post {number}" for number in range(501 - MAX_NEW_ITEMS, 501)]
     assert await blog.new_titles() == []
+
+
+async def test_feed_that_was_empty_by_mistake_floods_nobody(blog: Blog) -> None:
+    await blog.read()
+    blog.items = [an_item(number) for number in range(500, 0, -1)]
+    assert await blog.new_titles() == []
+    blog.items.insert(0, an_item(501))
+    assert await blog.new_titles() == ["Post 501"]
+
+
+async def test_feed_that_moved_sends_no_old_items(blog: Blog) -> None:
+    blog.items = [an_item(number) for number in range(10, 0, -1)]
+    await blog.read()
+    fields = {"link": "https://new.example/{}", "guid": "new-{}", "description": "Now with a summary of {}"}
+    moved = [an_item(number, **{name: text.format(number) for name, text in fields.items()}) for number in range(1, 11)]
+    blog.items = moved
+    assert await blog.new_titles() == []
+    blog.items = [an_item(11), *moved]
+    assert await blog.new_titles() == ["Post 11"]
+
+
+async def test_thousands_of_old_items_stay_old(blog: Blog) -> None:
+    blog.items = [an_item(number) for number in range(3_000, 0, -1)]
+    await blog.read()
+    blog.items = blog.items[2_000:]
+    assert await blog.new_titles() == []
+
+
+async def test_reused_id_hides_no_item(blog: Blog) -> None:
+    blog.items = [an_item(1, guid="news")]
+    await blog.read()
+    blog.items.insert(0, an_item(2, guid="news"))
+    assert await blog.new_titles() == ["Post 2"]
+
+
+async def test_unchanged_feed_is_not_read_again(blog: Blog) -> None:
+    blog.items = [an_item(1)]
+    for _ in range(2):
+        await blog.read()
+    assert blog.asked == [Validators(), Validators("v1")]
+    statuses: list[int] = []
+
+    async def request(_url: str, headers: Mapping[str, str]) -> HttpResponse:
+        statuses.append(304 if headers.get("If-None-Match") == "v2" else 200)
+        return HttpResponse(statuses[-1], (), b"")
+
+    async def fetch(url: str, known: Validators) -> FeedReading:
+        return await fetch_changed_feed(url, known, request)
+
+    blog.bench.clock.advance(READ_EVERY)
+    await FeedReader(blog.bench.engine.database, blog.bench.clock, fetch).read_due()
+    assert (statuses, (await blog.feed()).read_at) == ([304], blog.bench.clock.now())
+    blog.items.insert(0, an_item(2))
+    assert await blog.new_titles() == ["Post 2"]
 
 
 async def test_links_and_summaries_of_strangers_are_harmless(blog: Blog) -> None:
@@ -156,7 +215,7 @@ async def test_hostile_feed_is_an_error_that_users_see(blog: Blog, document: byt
 async def test_feed_in_a_private_network_is_not_fetched(bench: Bench) -> None:
     async with bench.engine.database.write() as tx:
         await follow(tx, DEFAULT_TENANT, OWNER, "http://127.0.0.1:1/feed", bench.clock.now())
-    await FeedReader(bench.engine.database, bench.clock, fetch_feed).read_due()
+    await FeedReader(bench.engine.database, bench.clock, fetch_changed_feed).read_due()
     async with bench.engine.database.read() as tx:
         found = await find_feed(tx, OWNER)
     assert found is not None
@@ -166,11 +225,11 @@ async def test_feed_in_a_private_network_is_not_fetched(bench: Bench) -> None:
 async def test_two_processes_read_a_feed_once(blog: Blog) -> None:
     database, clock, reads = blog.bench.engine.database, blog.bench.clock, []
 
-    async def fetch(url: str) -> Sequence[FeedItem]:
+    async def fetch(url: str, _known: Validators) -> FeedReading:
         reads.append(url)
         if len(reads) == 1:
             await FeedReader(database, clock, fetch).read_due()
-        return []
+        return FeedReading([])
 
     await FeedReader(database, clock, fetch).read_due()
     assert reads == [URL]

@@ -1,64 +1,17 @@
 """A worker that dies at any statement of a batch, or just after its commit, repeats and loses no step."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from mailwright.domain.clock import DAY
 from mailwright.sources.sequences.runner import SequenceRunner
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database
+from tests.mortal import Killed, MortalDatabase
 from tests.sequences import SequenceBench, a_wait, an_email
 
 EMAILS = ("ann@example.com", "bob@example.com", "cid@example.com")
-
-
-class Killed(BaseException):
-    """The worker is gone: nothing of its open transaction is committed."""
-
-
-class MortalTransaction:
-    """Dies before the given statement."""
-
-    def __init__(self, tx: Transaction, life: "MortalDatabase") -> None:
-        self._tx = tx
-        self._life = life
-
-    async def run(self, *arguments: Any, **parameters: Any) -> Any:
-        self._life.use()
-        return await self._tx.run(*arguments, **parameters)
-
-    async def count(self, *arguments: Any, **parameters: Any) -> Any:
-        self._life.use()
-        return await self._tx.count(*arguments, **parameters)
-
-    async def execute(self, *arguments: Any) -> Any:
-        self._life.use()
-        return await self._tx.execute(*arguments)
-
-
-class MortalDatabase:
-    """A database whose user dies before a statement of its writes, or after a commit."""
-
-    def __init__(self, database: Database, statements: int) -> None:
-        self._database = database
-        self._left = statements
-
-    def use(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise Killed
-
-    def read(self) -> Any:
-        return self._database.read()
-
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[MortalTransaction]:
-        async with self._database.write() as tx:
-            yield MortalTransaction(tx, self)
-        self.use()
 
 
 async def live(at: SequenceBench, statements: int) -> bool:

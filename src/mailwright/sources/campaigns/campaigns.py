@@ -63,6 +63,7 @@ from mailwright.sources.campaigns.records import (
     entry_of,
     find_campaign,
     is_in_state,
+    load_repeats,
     lock_campaign,
     require_own_draft,
 )
@@ -127,7 +128,8 @@ class Campaigns:
             query = query.where(campaigns.c.tenant_id == tenant_id)
         async with self._database.read() as tx:
             rows = await tx.execute(query.order_by(campaigns.c.id.desc()).limit(limit))
-        return [campaign_of_row(row) for row in rows]
+            repeats = await load_repeats(tx, [row.id for row in rows])
+        return [replace(campaign_of_row(row), repeat=repeats.get(row.id)) for row in rows]
 
     async def edit(
         self, actor: Actor, campaign_id: str, definition: CampaignDefinition, *, must_be_own: bool = False
@@ -451,7 +453,7 @@ async def create_draft(
     `is_repeat`: the schedule of that campaign makes it.
     """
     now = clock.now()
-    repeat_of = copy_of.key if is_repeat and copy_of is not None else None
+    repeat_of = copy_of.campaign_id if is_repeat and copy_of is not None else None
     campaign = await _insert_draft(tx, actor, tenant_id, definition, now=now, repeat_of=repeat_of)
     await insert_attachments(tx, tenant_id, campaign.key, attachments, now)
     if copy_of is not None:
@@ -467,7 +469,7 @@ async def _insert_draft(
     definition: CampaignDefinition,
     *,
     now: Instant,
-    repeat_of: int | None,
+    repeat_of: str | None,
 ) -> Campaign:
     values = {
         "campaign_id": uuid7(now),

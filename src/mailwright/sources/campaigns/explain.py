@@ -56,7 +56,8 @@ from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.reached_limit import find_hours, find_reached_limit
-from mailwright.sources.campaigns.repeat_records import RepeatSummary, find_summary
+from mailwright.sources.campaigns.records import RepeatSummary
+from mailwright.sources.campaigns.repeat_records import find_summary
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries, tenants
 

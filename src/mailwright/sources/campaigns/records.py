@@ -1,7 +1,8 @@
 """Rows of campaigns: find and lock them, and change them with an entry in the audit log."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import orjson
 from sqlalchemy import ColumnElement, select, update
@@ -19,10 +20,18 @@ from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import audit_log as audit_log_table
-from mailwright.storage.tables import campaigns
+from mailwright.storage.tables import campaign_repeats, campaigns
 
 # Actions of others after which a draft is still the proposal of its author.
 _DECISIONS = (CampaignAction.APPROVE, CampaignAction.REJECT, CampaignAction.WITHDRAW_REQUEST)
+
+
+class RepeatSummary(NamedTuple):
+    """When a draft repeats next, and what happened last."""
+
+    next_at: Instant | None  # None while it is paused.
+    failed_at: Instant | None
+    last_result: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,8 @@ class Campaign:
     archived_at: Instant | None = None
     deleted_at: Instant | None = None
     changed_by: str | None = None  # who last changed what it sends, to whom, or when
-    repeat_of: int | None = None  # the key of the draft whose schedule made it
+    repeat_of: str | None = None  # the ID of the draft whose schedule made it
+    repeat: RepeatSummary | None = None  # of a draft that repeats
     attachments: tuple[CampaignAttachment, ...] = ()  # empty in lists of campaigns
 
     @property
@@ -148,7 +158,20 @@ async def find_campaign(
     rows = await tx.execute(query.with_for_update() if to_change else query)
     if not rows:
         raise NotFound
-    return replace(campaign_of_row(rows[0]), attachments=await list_attachments(tx, rows[0].id))
+    key = rows[0].id
+    repeats = await load_repeats(tx, [key])
+    return replace(campaign_of_row(rows[0]), attachments=await list_attachments(tx, key), repeat=repeats.get(key))
+
+
+async def load_repeats(tx: Transaction, campaign_keys: Collection[int]) -> Mapping[int, RepeatSummary]:
+    """Return the schedules of the campaigns that repeat, by the keys of the campaigns."""
+    r = campaign_repeats.c
+    rows = await tx.execute(select(campaign_repeats).where(r.campaign_key.in_(campaign_keys)))
+    return {row.campaign_key: summary_of_row(row) for row in rows}
+
+
+def summary_of_row(row: Any) -> RepeatSummary:
+    return RepeatSummary(None if row.paused_at is not None else row.next_at, row.failed_at, row.last_result)
 
 
 def is_in_state(state: RecordState) -> ColumnElement[bool]:

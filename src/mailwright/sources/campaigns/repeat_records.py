@@ -1,6 +1,6 @@
 """Rows of recurring campaigns: how drafts repeat, what happened last, and why an email was not sent."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from types import MappingProxyType
@@ -14,7 +14,14 @@ from mailwright.content.presend_checks import PresendIssue
 from mailwright.domain.campaign import CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
-from mailwright.sources.campaigns.records import Actor, Campaign, CampaignChanges, find_campaign
+from mailwright.sources.campaigns.records import (
+    Actor,
+    Campaign,
+    CampaignChanges,
+    RepeatSummary,
+    find_campaign,
+    summary_of_row,
+)
 from mailwright.sources.feeds.follow import FeedOwner, FollowedFeed, find_feed, unfollow
 from mailwright.sources.recurrence_fields import ScheduleFields
 from mailwright.storage.database import Transaction
@@ -46,14 +53,6 @@ class CampaignRepeat:
     followed: FollowedFeed | None = None
     refusal: str | None = None  # Why nothing would be sent at the next time.
     warnings: tuple[PresendIssue, ...] = ()  # Of the pre-send check, when the schedule is set.
-
-
-class RepeatSummary(NamedTuple):
-    """The schedule of a draft in a list of campaigns."""
-
-    next_at: Instant | None  # None while it is paused.
-    failed_at: Instant | None
-    last_result: str | None
 
 
 class FailedRepeat(NamedTuple):
@@ -99,24 +98,14 @@ async def find_place(tx: Transaction, tenant_id: int, schedule: ScheduleFields, 
     return ZoneInfo(rows[0].timezone or zone)
 
 
-async def load_summaries(tx: Transaction, campaign_keys: Collection[int]) -> Mapping[int, RepeatSummary]:
-    """Return the schedules of the campaigns that repeat, by the keys of the campaigns."""
-    rows = await tx.execute(select(campaign_repeats).where(_R.campaign_key.in_(campaign_keys)))
-    return {row.campaign_key: _summary(row) for row in rows}
-
-
 async def find_summary(tx: Transaction, campaign_key: int) -> RepeatSummary | None:
     """Return the schedule of a draft, or the one that made it last and did not start it."""
     made = and_(_R.last_campaign_key == campaign_key, _R.failed_at.is_not(None))
     rows = await tx.execute(select(campaign_repeats).where(or_(_R.campaign_key == campaign_key, made)))
     if not rows:
         return None
-    found = _summary(rows[0])
+    found = summary_of_row(rows[0])
     return found if rows[0].campaign_key == campaign_key else found._replace(next_at=None)
-
-
-def _summary(row: Any) -> RepeatSummary:
-    return RepeatSummary(None if row.paused_at is not None else row.next_at, row.failed_at, row.last_result)
 
 
 async def list_failed(tx: Transaction) -> list[FailedRepeat]:

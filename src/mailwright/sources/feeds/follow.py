@@ -20,9 +20,13 @@ from mailwright.storage.tables import feed_item_marks, feed_items, followed_feed
 
 READ_EVERY: Final[Instant] = 15 * MINUTE
 # Items after these are ignored.
-MAX_ITEMS: Final = 1_000
+MAX_ITEMS: Final = 10_000
 # A feed that suddenly has many new items probably changed the IDs and links of old ones.
 MAX_NEW_ITEMS: Final = 20
+# A feed with at least this many items of which all are new since yesterday has probably moved.
+MIN_MOVED_ITEMS: Final = 5
+# Databases limit the number of parameters of a statement.
+_BATCH: Final = 5_000
 # How many of its newest items a followed feed shows.
 SHOWN_ITEMS: Final = 3
 MAX_SUMMARY: Final = 2_000
@@ -40,6 +44,26 @@ class FeedOwner(NamedTuple):
 
     kind: str
     key: int
+
+
+class Validators(NamedTuple):
+    """What a server needs to say that a feed has not changed."""
+
+    etag: str | None = None
+    modified: str | None = None
+
+    @classmethod
+    def of(cls, stored: str | None) -> "Validators":
+        return cls(*orjson.loads(stored)) if stored else cls()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        named = {"If-None-Match": self.etag, "If-Modified-Since": self.modified}
+        return {name: value for name, value in named.items() if value}
+
+
+# The validators of a feed that was not read yet.
+NOT_READ: Final = Validators()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +122,20 @@ async def take_items(tx: Transaction, owner: FeedOwner, now: Instant, *, limit: 
     return [NewItem(row.id, orjson.loads(row.content)) for row in rows]
 
 
-async def store_items(tx: Transaction, feed_key: int, items: Sequence[FeedItem], now: Instant) -> int:
+async def store_items(
+    tx: Transaction, feed_key: int, items: Sequence[FeedItem], now: Instant, *, validators: Validators = NOT_READ
+) -> int:
     """Store the items of a feed that are new. Return their number; the first time, no item is new."""
     rows = await tx.execute(select(_F.read_at).where(_F.id == feed_key).with_for_update())
     if not rows:
         return 0  # Nobody follows it any more.
     considered = list(items[:MAX_ITEMS])
     marks = _marks(considered)
-    wanted = sorted({mark for each in marks for mark in each})
-    known_rows = await tx.execute(select(_M.mark, _M.seen_at).where(_M.feed_key == feed_key, _M.mark.in_(wanted)))
+    known_rows = await tx.execute(select(_M.mark, _M.seen_at).where(_M.feed_key == feed_key))
     known = {row.mark: row.seen_at for row in known_rows}
-    is_first = rows[0].read_at is None
-    new = [item for item, own in zip(considered, marks, strict=True) if not is_first and not own & known.keys()]
+    new = [item for item, own in zip(considered, marks, strict=True) if not own & known.keys()]
+    if rows[0].read_at is None or _has_moved(len(new), len(considered), known, now - rows[0].read_at):
+        new = []
     # Feeds list their newest item first.
     stored = [
         {"feed_key": feed_key, "content": orjson.dumps(item_content(item)).decode(), "found_at": now}
@@ -117,10 +143,23 @@ async def store_items(tx: Transaction, feed_key: int, items: Sequence[FeedItem],
     ]
     if stored:
         await tx.execute(insert(feed_items), stored)
-    await _remember(tx, feed_key, wanted, known, now)
+    await _remember(tx, feed_key, sorted({mark for each in marks for mark in each}), known, now)
     newest = orjson.dumps([item_content(item) for item in considered[:SHOWN_ITEMS]]).decode()
-    await tx.execute(update(followed_feeds).where(_F.id == feed_key).values(read_at=now, error=None, newest=newest))
+    changes = {"newest": newest, "validators": orjson.dumps(list(validators)).decode()}
+    await tx.execute(update(followed_feeds).where(_F.id == feed_key).values(read_at=now, error=None, **changes))
     return len(stored)
+
+
+def _has_moved(new: int, items: int, known: Mapping[str, Instant], age: Instant) -> bool:
+    """Return whether old items only look new: the feed was empty by mistake, or changed everything about its items."""
+    if not known:
+        return new > MAX_NEW_ITEMS
+    return new == items >= MIN_MOVED_ITEMS and age < DAY
+
+
+async def keep_items(tx: Transaction, feed_key: int, now: Instant) -> None:
+    """Record that a feed was read and has not changed."""
+    await tx.execute(update(followed_feeds).where(_F.id == feed_key).values(read_at=now, error=None))
 
 
 async def _remember(
@@ -130,20 +169,21 @@ async def _remember(
     if added:
         await tx.execute(insert(feed_item_marks), added)
     seen_again = [mark for mark in marks if now - known.get(mark, now) > DAY]
-    if seen_again:
-        mine = and_(_M.feed_key == feed_key, _M.mark.in_(seen_again))
+    for start in range(0, len(seen_again), _BATCH):
+        mine = and_(_M.feed_key == feed_key, _M.mark.in_(seen_again[start : start + _BATCH]))
         await tx.execute(update(feed_item_marks).where(mine).values(seen_at=now))
     await tx.execute(delete(feed_item_marks).where(_M.feed_key == feed_key, _M.seen_at < now - FORGET_AFTER))
     await tx.execute(delete(feed_items).where(_I.feed_key == feed_key, _I.found_at < now - FORGET_AFTER))
 
 
 def _marks(items: Sequence[FeedItem]) -> list[set[str]]:
-    """Return how each item is recognised. A link or content that several items share identifies none of them."""
+    """Return how each item is recognised. An ID, link or content that several items share identifies none of them."""
+    guids = Counter(item.guid for item in items)
     links = Counter(item.link for item in items)
     texts = Counter((item.title, item.summary_html) for item in items)
     found = []
     for item in items:
-        own = {_digest("id", item.guid)} if item.guid else set()
+        own = {_digest("id", item.guid)} if item.guid and guids[item.guid] == 1 else set()
         if item.link and links[item.link] == 1:
             own.add(_digest("link", item.link))
         if texts[item.title, item.summary_html] == 1 or not own:
@@ -172,7 +212,7 @@ def _is_web(address: str) -> bool:
 
 def due_feeds(now: Instant, *, limit: int) -> Any:
     """Select the feeds that are to be read."""
-    return select(_F.id, _F.url).where(_F.due_at <= now).order_by(_F.due_at, _F.id).limit(limit)
+    return select(_F.id, _F.url, _F.validators).where(_F.due_at <= now).order_by(_F.due_at, _F.id).limit(limit)
 
 
 async def claim_feed(tx: Transaction, feed_key: int, now: Instant) -> bool:

@@ -786,7 +786,7 @@ CREATE TABLE campaigns (
   archived_at BIGINT,
   deleted_at BIGINT,
   changed_by TEXT,
-  repeat_of BIGINT,
+  repeat_of TEXT,
   CONSTRAINT pk_campaigns PRIMARY KEY (id),
   CONSTRAINT uq_campaigns_campaign_id UNIQUE (campaign_id)
 );

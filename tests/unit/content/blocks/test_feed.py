@@ -1,0 +1,114 @@
+"""Feeds as they are on the web."""
+
+import gzip
+
+import pytest
+
+from mailwright.content.blocks.feed import FeedItem, InvalidFeed, read_feed
+
+URL = "https://blog.example/feed/"
+
+
+def rss(item: str, *, head: str = "", encoding: str = "utf-8") -> bytes:
+    return f"{head}<rss><channel><item>{item}</item></channel></rss>".encode(encoding)
+
+
+def declared(name: str) -> str:
+    return f'<?xml version="1.0" encoding="{name}"?>'
+
+
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        (rss("<title>Žluťoučký</title>", head=declared("iso-8859-1")), "Žluťoučký"),
+        (rss("<title>Café</title>", head=declared("utf-8"), encoding="windows-1252"), "Café"),
+        (rss("<title>Привет</title>", head=declared("windows-1251"), encoding="windows-1251"), "Привет"),
+        (rss("<title>日本語</title>", head=declared("shift_jis"), encoding="shift_jis"), "日本語"),
+        (rss("<title>日本語</title>", head=declared("iso-2022-jp"), encoding="iso-2022-jp"), "日本語"),
+        (rss("<title>Naïve</title>", encoding="utf-16"), "Naïve"),
+        (rss("<title>Naïve</title>", encoding="utf-16-le"), "Naïve"),
+        (rss("<title>Late</title>", head="\ufeff\n\n" + declared("utf-8")), "Late"),
+        (rss("<title>Odd</title>", head=declared("no-such-encoding")), "Odd"),
+        (rss("<title>A\x0bB\x00C</title>"), "ABC"),
+        (gzip.compress(rss("<title>Packed</title>")), "Packed"),
+    ],
+)
+def test_wrong_encodings_are_read(source: bytes, title: str) -> None:
+    assert [item.title for item in read_feed(source, URL)] == [title]
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ("<title>&lt;b&gt;Big&lt;/b&gt; &amp;amp; small</title>", FeedItem("Big & small")),
+        ("<title>How to use &lt;div&gt;</title>", FeedItem("How to use <div>")),
+        ("<title>1 &lt; 2 &amp; 3</title>", FeedItem("1 < 2 & 3")),
+        ("<title>Caf&eacute; R&D</title>", FeedItem("Café R&D")),
+        (
+            "<title><![CDATA[R&D]]></title><link>https://a.example/?b=1&c=2</link>",
+            FeedItem("R&D", "https://a.example/?b=1&c=2"),
+        ),
+        ("<title>A</title><link>/post/1</link>", FeedItem("A", "https://blog.example/post/1")),
+        ("<title>A</title><link>//cdn.example/1</link>", FeedItem("A", "https://cdn.example/1")),
+        (
+            "<title>A</title><guid>https://a.example/1</guid>",
+            FeedItem("A", "https://a.example/1", guid="https://a.example/1"),
+        ),
+        (
+            '<title>A</title><guid isPermaLink="false">https://a.example/1</guid>',
+            FeedItem("A", guid="https://a.example/1"),
+        ),
+        (
+            "<description>&lt;p&gt;No title here&lt;/p&gt;</description>",
+            FeedItem("No title here", summary_html="<p>No title here</p>"),
+        ),
+        (
+            '<t:title xmlns:t="http://www.itunes.com/dtds/podcast-1.0.dtd">Other</t:title><title>A</title>',
+            FeedItem("A"),
+        ),
+    ],
+)
+def test_oddities_of_items_are_read(item: str, expected: FeedItem) -> None:
+    assert read_feed(rss(item), URL) == [expected]
+
+
+def test_old_and_other_formats_are_read() -> None:
+    dtd = '<!DOCTYPE rss PUBLIC "-//Netscape Communications//DTD RSS 0.91//EN" "http://my.netscape.com/rss-0.91.dtd">'
+    assert read_feed(rss("<title>Caf&eacute;</title>", head=dtd)) == [FeedItem("Café")]
+    rdf = (
+        '<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"><channel/>'
+        '<item r:about="urn:1"><title>One</title><link>https://a.example/1</link></item></r:RDF>'
+    )
+    assert read_feed(rdf.encode()) == [FeedItem("One", "https://a.example/1", guid="urn:1")]
+    atom = (
+        '<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://a.example/b/"><entry><id>urn:2</id>'
+        '<title type="html">&lt;i&gt;Two&lt;/i&gt;</title><link rel="self" href="/no"/><link href="2"/></entry></feed>'
+    )
+    assert read_feed(atom.encode(), URL) == [FeedItem("Two", "https://a.example/b/2", guid="urn:2")]
+    json = (
+        b'{"version": "https://jsonfeed.org/version/1.1", "items": [{"id": 3, "url": "/3", "title": "Three", '
+        b'"content_html": "<p>Hi</p>", "image": "i.png"}, "no item", {"content_text": "Only text"}]}'
+    )
+    assert read_feed(json, URL) == [
+        FeedItem("Three", "https://blog.example/3", "<p>Hi</p>", "https://blog.example/feed/i.png", "3"),
+        FeedItem("Only text", summary_html="Only text"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            b'<!doctype html><link rel="alternate" type="application/rss+xml" href="/rss.xml"><p>',
+            "Its feed is https://blog.example/rss.xml",
+        ),
+        (b"<html><br>", "choose the address of the feed itself"),
+        (b'{"error": "not found"}', "not an RSS or Atom feed"),
+        (b"{broken", "not valid JSON"),
+        (gzip.compress(b" " * 5_000_000), "larger than 4 MB"),
+        (gzip.compress(rss(""))[:20] + b"broken", "damaged|not valid XML"),
+    ],
+)
+def test_what_is_no_feed_is_refused(source: bytes, message: str) -> None:
+    with pytest.raises(InvalidFeed, match=message):
+        read_feed(source, URL)
