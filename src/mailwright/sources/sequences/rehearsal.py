@@ -1,5 +1,6 @@
 """Rehearse a draft on a virtual clock: the emails of each of the next days by step, and the limits that hold them."""
 
+import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,12 +113,16 @@ class Rehearsals:
                 simulated += [_simulated(sequence, row, zone, StartingPoint(START, None, now)) for row in rows]
         addresses = (person.email for person in simulated)
         conditions = await load_conditions(self._database, self._rules, tenant_id, addresses, now)
-        # A long computation, so it happens outside of the read transaction.
-        emails = EmailCollector(on_step)
-        for person in simulated:
-            simulate(program, model, person, now + days * DAY, emails.on_step)
-        SimulatedSending(conditions).send(emails.found, now + days * DAY)
-        return _result(simulated, emails.found, Calendar(now, zone, days), conditions.level.limits.daily_limit)
+
+        def compute() -> Rehearsal:
+            emails = EmailCollector(on_step)
+            for person in simulated:
+                simulate(program, model, person, now + days * DAY, emails.on_step)
+            SimulatedSending(conditions).send(emails.found, now + days * DAY)
+            return _result(simulated, emails.found, Calendar(now, zone, days), conditions.level.limits.daily_limit)
+
+        # Long for many people, so it holds neither the read transaction nor the event loop.
+        return await asyncio.to_thread(compute)
 
     async def _enrolled(
         self, tx: Transaction, sequence: StoredSequence, program: Program, columns: list[Any], zone: str

@@ -1,6 +1,6 @@
 """Sequence pages: list, steps with live counts, publishing, pausing, people and failed steps."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,6 +26,7 @@ from mailwright.schemas.sequence_document_text import (
 from mailwright.schemas.time_text import duration
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.sequences.content_checks import PublishWarning
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.figures import (
@@ -305,6 +306,16 @@ def _funnel(
     return [("Entered", figures.entered), *emails, *([("Goal", figures.goals)] if has_goal else [])]
 
 
+def _by_template(warnings: Iterable[PublishWarning]) -> dict[tuple[str | None, str], list[str]]:
+    """Return the sentences about each template and locale; those about the feed have no template."""
+    found: dict[tuple[str | None, str], list[str]] = {}
+    for each in warnings:
+        sentences = found.setdefault((each.template, each.locale), [])
+        if each.sentence not in sentences:
+            sentences.append(each.sentence)
+    return found
+
+
 async def _publish_page(
     request: Request,
     engine: Engine,
@@ -324,6 +335,7 @@ async def _publish_page(
         **await header_values(engine, sequence),
         "plan": plan,
         "shown": plan.affected[:AFFECTED_SHOWN] if plan is not None else (),
+        "warnings": _by_template(plan.warnings) if plan is not None else {},
         "problems": problems_of(sequence, problem) if problem is not None else [],
         "awaits_approval": isinstance(error, AwaitsApproval),
         "form": form,
