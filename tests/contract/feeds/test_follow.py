@@ -261,3 +261,14 @@ async def test_new_item_starts_the_sequence_with_its_content(bench: Bench, monke
         bench.clock.advance(HOUR)
     assert [each.entered_because for each in await at.enrolments(key)] == ["rss Post 3", "rss Post 2"]
     assert [each["item"]["link"] for each in await at.variables()] == [f"https://blog.example/{n}" for n in (2, 3)]
+
+
+async def test_new_feed_gets_no_item_of_a_forgotten_one(blog: Blog) -> None:
+    await blog.read()
+    blog.items = [an_item(1)]
+    await blog.read()
+    other = FeedOwner("sequence", 2)
+    async with blog.bench.engine.database.write() as tx:
+        await unfollow(tx, OWNER)
+        await follow(tx, DEFAULT_TENANT, other, "https://other.example/feed.xml", blog.bench.clock.now())
+        assert await take_items(tx, other, blog.bench.clock.now(), limit=10) == []

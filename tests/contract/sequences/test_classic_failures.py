@@ -21,6 +21,7 @@ from tests.builders import DEFAULT_TENANT
 from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
 
 ANN = "ann@example.com"
+BOB = "bob@example.com"
 PEOPLE = tuple(f"person{number}@example.com" for number in range(20))
 
 
@@ -126,7 +127,7 @@ async def test_what_a_sequence_uses_is_not_deleted(sequences: SequenceBench) -> 
 
 @pytest.mark.parametrize(("reentry", "runs"), [("never", 1), ("each", 0)])
 async def test_retention_keeps_what_reentry_needs(sequences: SequenceBench, reentry: str, runs: int) -> None:
-    await sequences.people(ANN)
+    await sequences.people(ANN, BOB)
     key = await sequences.start(an_email(), reentry=reentry)
     await sequences.enrol(key, ANN)
     await sequences.run()
@@ -140,3 +141,7 @@ async def test_retention_keeps_what_reentry_needs(sequences: SequenceBench, reen
     assert await sequences.history() == []
     assert len(await sequences.enrolments(key)) == runs
     assert (await sequences.enrol(key, ANN)).enrolled == 1 - runs
+    # A later run does not get the key of a deleted one, whose emails still exist.
+    await sequences.enrol(key, BOB)
+    await sequences.run()
+    assert await sequences.recipients() == [ANN] * (2 - runs) + [BOB]

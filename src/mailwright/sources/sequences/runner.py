@@ -221,7 +221,6 @@ class SequenceRunner:
         written = await self._emails.write(tx, batch.sequence, batch.program, wanted, batch.now) if wanted else {}
         accepted = [message for message in written.values() if isinstance(message, NewMessage)]
         results = iter(await accept(tx, accepted, batch.now))
-        batch.accepted += len(accepted)
         for person in people:
             message = written.get(person.id)
             if isinstance(message, StepFailed):
@@ -229,8 +228,12 @@ class SequenceRunner:
             elif message is None:
                 person.skips_email = False
                 batch.record(person, "skipped")
+            elif (result := next(results)).is_replay or result.is_conflict:
+                # A message and its step are stored together, so this one belongs to another run.
+                batch.fail(person, "Another message has the key of this email. Skip the email.")
             else:
-                batch.record(person, "sent", next(results).outbox_id)
+                batch.accepted += 1
+                batch.record(person, "sent", result.outbox_id)
 
 
 def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> None:

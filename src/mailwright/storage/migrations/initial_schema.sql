@@ -281,7 +281,7 @@ CREATE TABLE sequence_enrolments (
   end_reason TEXT,
   event_key BIGINT,
   item_key BIGINT,
-  CONSTRAINT pk_sequence_enrolments PRIMARY KEY (id)
+  CONSTRAINT pk_sequence_enrolments PRIMARY KEY ($lasting_key)
 );
 CREATE UNIQUE INDEX uq_sequence_enrolments_running ON sequence_enrolments (sequence_key, contact_key)
   WHERE ended_at IS NULL;
@@ -322,7 +322,7 @@ CREATE TABLE followed_feeds (
   error TEXT,
   newest TEXT,
   validators TEXT,
-  CONSTRAINT pk_followed_feeds PRIMARY KEY (id),
+  CONSTRAINT pk_followed_feeds PRIMARY KEY ($lasting_key),
   CONSTRAINT uq_followed_feeds_owner_kind_owner_key UNIQUE (owner_kind, owner_key)
 );
 CREATE INDEX ix_followed_feeds_due_at ON followed_feeds (due_at);
@@ -333,7 +333,7 @@ CREATE TABLE feed_items (
   content TEXT NOT NULL,
   found_at BIGINT NOT NULL,
   used_at BIGINT,
-  CONSTRAINT pk_feed_items PRIMARY KEY (id)
+  CONSTRAINT pk_feed_items PRIMARY KEY ($lasting_key)
 );
 CREATE INDEX ix_feed_items_feed_key_id ON feed_items (feed_key, id);
 
