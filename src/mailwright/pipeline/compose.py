@@ -35,6 +35,7 @@ from mailwright.domain.message import (
     PREFERENCES_LINK_MARK,
     SEALED_LINK,
     SEALED_LINK_MARK,
+    SUBJECT_TEMPLATE,
     UNSUBSCRIBE_LINK_MARK,
     Admitted,
     Claimed,
@@ -340,7 +341,8 @@ class Composer:
         stored, payload = self._template(claimed), claimed.payload
         frame = SharedHeaders(sender, _reply_to(payload), _headers(claimed, sender), _feedback_id(claimed))
         links = None if mode is TrackingMode.OFF else self._tracker.rewriter(claimed, mode, stored.html)
-        return Layout.compile(frame, subject=stored.subject, html=stored.html, text=stored.text, links=links)
+        subject = payload.get(SUBJECT_TEMPLATE, stored.subject)
+        return Layout.compile(frame, subject=subject, html=stored.html, text=stored.text, links=links)
 
     def _compose(
         self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
@@ -349,7 +351,8 @@ class Composer:
         subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
         if claimed.template_key is not None:
             stored = self._template(claimed)
-            template = Template(subject=stored.subject, html=stored.html, text=stored.text)
+            template_subject = payload.get(SUBJECT_TEMPLATE, stored.subject)
+            template = Template(subject=template_subject, html=stored.html, text=stored.text)
             rendered = template.render(self._values(claimed, url))
             subject, html, text = subject or rendered.subject, rendered.html, rendered.text
         elif claimed.is_bulk:
@@ -473,9 +476,8 @@ def _layout_key(claimed: Claimed) -> tuple[Any, ...]:
     """Return the key under which messages share one compiled layout."""
     payload = claimed.payload
     key = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
-    if "from" in payload or "replyTo" in payload or "headers" in payload:
-        return (*key, repr((payload.get("from"), payload.get("replyTo"), payload.get("headers"))))
-    return key
+    own = [payload.get(name) for name in ("from", "replyTo", "headers", SUBJECT_TEMPLATE)]
+    return key if own == [None] * len(own) else (*key, repr(own))
 
 
 def _list_key(claimed: Claimed) -> str:

@@ -37,6 +37,12 @@ async def test_email_with_an_error_is_not_published(sequences: SequenceBench) ->
     assert (await sequences.engine.sequences.find(DEFAULT_TENANT, key)).status is SequenceStatus.DRAFT
 
 
+async def test_broken_subject_of_a_step_is_not_published(sequences: SequenceBench) -> None:
+    with pytest.raises(InvalidSequence) as refused:
+        await sequences.start(an_email(subject="Hello {{ name"))
+    assert [problem.field for problem in refused.value.errors] == ["steps[0].send.subject"]
+
+
 async def test_publishing_shows_the_warnings_of_its_emails(sequences: SequenceBench) -> None:
     await write(sequences, "<p>Hello {{ city }}, {{ plan }}</p>")
     await sequences.people("ann@example.com", attributes='{"city": "Lisbon"}')

@@ -1,15 +1,18 @@
 """Steps of sequences: each happens once for each person, at its time."""
 
 import asyncio
+from email import message_from_bytes
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
+from mailwright.audience import segments
 from mailwright.domain.clock import DAY, HOUR
 from mailwright.storage.tables import contact_tags, contacts, messages, subscriptions
 from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
 from tests.sequences import WELCOME, SequenceBench, a_wait, an_email, lists
+from tests.standins.provider import ScriptedProvider
 
 ANN = "ann@example.com"
 BOB = "bob@example.com"
@@ -133,6 +136,24 @@ async def test_loop_repeats_once_for_each_wait(sequences: SequenceBench) -> None
     assert await sequences.recipients() == [ANN] * 4
 
 
+async def test_subject_of_a_step_is_rendered_for_each_person(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, name="Ann", attributes='{"plan": "pro", "vip": true}')
+    await sequences.people(BOB, name="Bob", attributes='{"plan": "free"}')
+    await sequences.people("cid@example.com")
+    database, clock = sequences.database, sequences.clock
+    await segments.create(database, clock, DEFAULT_TENANT, "vips", filter_={"attribute": "vip", "is": True})
+    subject = '{{ name }}, your {{ plan }} plan{% if in_segments["vips"] %}!{% endif %}'
+    key = await sequences.start(an_email(subject=subject), an_email("plain"))
+    await sequences.enrol(key, ANN, BOB, "cid@example.com")
+    await sequences.run()
+    [failed] = [each for each in await sequences.enrolments(key) if each.failure]
+    assert (failed.email, "needs plan" in failed.failure) == ("cid@example.com", True)
+    provider = ScriptedProvider()
+    await sequences.bench.drain(provider)
+    sent = [message_from_bytes(each.content)["subject"] for each in provider.messages]
+    assert sorted(sent) == ["Ann, your pro plan!", "Bob, your free plan", "Welcome", "Welcome"]
+
+
 @pytest.mark.promise("sequence-failures-visible")
 async def test_failed_step_waits_for_a_retry_or_a_skip(sequences: SequenceBench) -> None:
     await sequences.people(ANN, BOB)
@@ -145,7 +166,7 @@ async def test_failed_step_waits_for_a_retry_or_a_skip(sequences: SequenceBench)
     failures = {each.email: each.failure for each in await sequences.enrolments(key) if each.failure}
     assert list(failures) == [BOB, ANN]
     assert failures[ANN] == (
-        "The template welcome needs plan, which the contact does not have. "
+        "The email of the step first needs plan, which the contact does not have. "
         "Add the value to the contact or to the step, then retry."
     )
     enrolments = sequences.engine.sequences.enrolments

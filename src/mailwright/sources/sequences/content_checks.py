@@ -1,6 +1,5 @@
 """Check the emails of a sequence before it is published, with the pre-send check of campaigns."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import exists, select
@@ -46,7 +45,9 @@ async def check_emails(
         for stored in (await latest_by_locale(tx, tenant_id, body.template)).values():
             sent = stored if body.subject is None else replace(stored, subject=body.subject)
             issues = check_content(sent, brand, context)
-            for issue in (*issues, *await _unknown_variables(tx, step, sent)):
+            if all(issue.level is not IssueLevel.ERROR for issue in issues):  # Else it may not compile.
+                issues += await _unknown_variables(tx, step, sent)
+            for issue in issues:
                 if issue.level is IssueLevel.ERROR:
                     problems.append(_problem(step, stored, issue))
                 else:
@@ -57,7 +58,7 @@ async def check_emails(
     return tuple(warnings)
 
 
-async def _unknown_variables(tx: Transaction, step: SequenceStep, stored: StoredTemplate) -> Iterable[PresendIssue]:
+async def _unknown_variables(tx: Transaction, step: SequenceStep, stored: StoredTemplate) -> list[PresendIssue]:
     """Warn about variables that the step does not set and nobody has, because the step fails without them."""
     known = KNOWN_VARIABLES | _START_VARIABLES | step.body.variables.keys()
     found = []

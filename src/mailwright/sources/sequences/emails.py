@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import Any
 
 import orjson
 
 from mailwright.audience.segments import load_memberships
+from mailwright.content.segments_used import segments_used
+from mailwright.content.template import TemplatePart
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7, uuid7s
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.message import SUBJECT_TEMPLATE, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates
 from mailwright.sources.sequences.approval import approved_templates
@@ -37,11 +40,12 @@ class EmailWriter:
         self, tx: Transaction, sequence: Any, program: Program, people: Sequence[Enrolled], now: Instant
     ) -> dict[int, NewMessage | StepFailed]:
         """Return the messages of people who are at an email step, or why there is none, by enrolment."""
-        ids = {program.nodes[person.node].body.template for person in people}
-        templates = await latest_templates(tx, sequence.tenant_id, ids, ())
+        bodies = [program.nodes[person.node].body for person in people]
+        templates = await latest_templates(tx, sequence.tenant_id, {each.template for each in bodies}, ())
         await self._load_required(templates)
-        emails = [person.email for person in people] if templates.segments else []
-        members = await load_memberships(tx, sequence.tenant_id, templates.segments, emails, now)
+        segments = templates.segments.union(segments_used(*{each.subject for each in bodies}))
+        emails = [person.email for person in people] if segments else []
+        members = await load_memberships(tx, sequence.tenant_id, segments, emails, now)
         approved = await approved_templates(tx, sequence.tenant_id, sequence.sequence_id)
         outbox_ids = uuid7s(now, len(people))
         return {
@@ -76,17 +80,18 @@ class EmailWriter:
             reason = f"The template {body.template} was changed since a second person approved the sequence."
             return StepFailed(f"{reason} Publish the sequence again, then retry the step.")
         variables = {**orjson.loads(person.attributes), **person.start, **body.variables}
-        if lacking := sorted(self._required[template.key] - variables.keys()):
-            reason = f"The template {body.template} needs {', '.join(lacking)}, which the contact does not have."
+        required = self._required[template.key] | _required_by_subject(body.subject)
+        if lacking := sorted(required - variables.keys()):
+            reason = f"The email of the step {node.id} needs {', '.join(lacking)}, which the contact does not have."
             return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")
         payload: dict[str, Any] = {"to": person.email, "toName": person.name, "variables": variables}
         if body.subject is not None:
-            payload["subject"] = body.subject
-        if template.segments:
+            payload[SUBJECT_TEMPLATE] = body.subject
+        if segments := {*template.segments, *segments_used(body.subject)}:
             known = members[person.email]
-            if missing := [key for key in template.segments if key not in known]:
+            if missing := sorted(segments - known.keys()):
                 return StepFailed(f"The template {body.template} names the segment {missing[0]}, which does not exist.")
-            payload["inSegments"] = {key: known[key] for key in template.segments}
+            payload["inSegments"] = {key: known[key] for key in sorted(segments)}
         return _bulk_message(sequence, person, template, payload, outbox_id)
 
     async def _load_required(self, templates: RequestedTemplates) -> None:
@@ -96,6 +101,11 @@ class EmailWriter:
             for key in new:
                 if (stored := self._templates.cached(key)) is not None:
                     self._required[key] = stored.compiled().required_variables - KNOWN_VARIABLES
+
+
+@lru_cache(maxsize=1_000)
+def _required_by_subject(subject: str | None) -> frozenset[str]:
+    return frozenset() if subject is None else TemplatePart("subject", subject).required_variables - KNOWN_VARIABLES
 
 
 def _bulk_message(
@@ -108,7 +118,7 @@ def _bulk_message(
         source=Source.SEQUENCE,
         request_id=sequence.sequence_id,
         to_email=person.email,
-        subject=payload.get("subject") or template.subject,
+        subject=payload.get(SUBJECT_TEMPLATE) or template.subject,
         payload=payload,
         recipient_id=person.contact_id,
         external_id=person.contact_id,
