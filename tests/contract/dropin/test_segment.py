@@ -93,10 +93,11 @@ async def test_refused_calls_are_named(drop_in: DropIn) -> None:
         a_call(event=None, messageId="3"),
         a_call(timestamp="yesterday"),
         {"type": "identify", "userId": "unknown"},
+        a_call(timestamp="0001-01-01T00:00:00Z", sentAt="9999-12-31T23:59:59Z", messageId="4"),
     ]
     answer = await asyncio.to_thread(post, drop_in.key, drop_in.url, batch=calls)
     assert (answer.status_code, answer.json()["success"]) == (200, True)
-    assert [error["index"] for error in answer.json()["errors"]] == [1, 2, 3, 4, 5, 6, 7]
+    assert [error["index"] for error in answer.json()["errors"]] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert len(await events_of(drop_in)) == 1
     with pytest.raises(APIError, match=r"ADDRESS_UNKNOWN.*properties\.email") as refused:
         await asyncio.to_thread(post, drop_in.key, drop_in.url, batch=calls[1:])

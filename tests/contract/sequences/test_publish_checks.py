@@ -86,3 +86,47 @@ async def test_paused_sequence_asks_about_the_overdue_only_once(sequences: Seque
     assert plan.overdue == 1
     with pytest.raises(OverdueUndecided):
         await sequences.engine.sequences.resume(DEFAULT_TENANT, key, actor=ACTOR)
+
+
+async def test_failed_person_continues_after_their_step_is_removed(sequences: SequenceBench) -> None:
+    await sequences.people("ann@example.com")
+    key = await sequences.start(an_email("bad", subject="{{ plan }}"), an_email("good"))
+    await sequences.enrol(key, "ann@example.com")
+    await sequences.run()
+    assert (await sequences.enrolment(key)).failure
+    plan = await sequences.publish(key, an_email("good"))
+    assert plan.moves == 1
+    await sequences.run()
+    ended = await sequences.enrolment(key)
+    assert (ended.failure, ended.end_reason) == (None, "finished")
+    assert await sequences.recipients() == ["ann@example.com"]
+
+
+@pytest.mark.parametrize(
+    ("step", "days"),
+    [
+        ({"waitFor": {"event": "order.placed", "timeout": {"days": 4}}}, 4),
+        ({"waitUntil": {"weekdays": ["mon"], "time": "08:00"}}, 3),  # The wait begins on a Friday at 08:00.
+    ],
+)
+async def test_wait_of_another_kind_ends_at_its_own_time(
+    sequences: SequenceBench, step: dict[str, object], days: int
+) -> None:
+    await sequences.people("ann@example.com")
+    key = await sequences.start(a_wait("w", days=30), an_email())
+    await sequences.enrol(key, "ann@example.com")
+    await sequences.run()
+    start = sequences.clock.now()
+    sequences.clock.advance(DAY)
+    await sequences.publish(key, {"id": "w", **step}, an_email())
+    assert (await sequences.enrolment(key)).due_at == start + days * DAY
+
+
+async def test_document_nested_too_deep_is_refused(sequences: SequenceBench) -> None:
+    nested: object = 1
+    for _ in range(300):
+        nested = [nested]
+    with pytest.raises(InvalidSequence, match="nested deeper than 100 levels"):
+        await sequences.start(an_email(variables={"a": nested}))
+    with pytest.raises(InvalidSequence, match="must have at most 100 characters"):
+        await sequences.start(an_email(), trigger={"event": "a" * 101})

@@ -114,7 +114,8 @@ class ApiEvents:
         if (error := results[0].error) is not None:
             if error.code == ID_USED:
                 raise IdempotencyConflict(error.detail)
-            raise RequestInvalid([FieldError(error.field or "body", error.code, error.detail)])
+            field = error.field or "body"
+            raise RequestInvalid([FieldError(field, error.code, error.detail.removeprefix(f"{field}: "))])
         return results
 
     async def close(self) -> None:

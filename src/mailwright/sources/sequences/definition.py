@@ -18,6 +18,8 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.recurrence import WEEKDAYS, Recurrence
 from mailwright.domain.validation_text import validation_sentence
+from mailwright.sources.api.contact_events import MAX_NAME_LENGTH
+from mailwright.sources.api.fields import is_deeper_than
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.recurrence_fields import ClockTime, FeedUrl, ScheduleFields, Weekday
 
@@ -25,7 +27,8 @@ MAX_STEPS: Final = 200
 MAX_DEPTH: Final = 6
 MAX_PATHS: Final = 20
 MAX_EXITS: Final = 10
-MAX_EVENT_NAME: Final = 200
+# Deeper than any valid document, and less than the limit of the JSON encoder.
+MAX_JSON_DEPTH: Final = 100
 MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
 # A shorter wait in a cycle would send somebody many emails within an hour.
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
@@ -114,7 +117,7 @@ Email = Annotated[str, AfterValidator(_email)]
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
 WebhookId = Annotated[str, AfterValidator(_webhook_id)]
 TemplateId = Annotated[str, Field(min_length=1, max_length=200)]
-EventName = Annotated[str, Field(min_length=1, max_length=MAX_EVENT_NAME), AfterValidator(_one_line)]
+EventName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_one_line)]
 # What the properties of an event must be.
 PropertyConditions = Annotated[
     dict[filters.PropertyName, filters.PropertyComparison], Field(min_length=1, max_length=20)
@@ -400,6 +403,8 @@ def _repeats(trigger: Trigger) -> str | None:
 
 def parse_definition(document: Any) -> Definition:
     """Parse a document, or raise InvalidSequence with every problem and its path."""
+    if is_deeper_than(document, MAX_JSON_DEPTH):
+        raise InvalidSequence([FieldError("document", "TOO_DEEP", f"is nested deeper than {MAX_JSON_DEPTH} levels")])
     reader = _Reader()
     definition = reader.read(document)
     if reader.problems or definition is None:
@@ -608,7 +613,9 @@ class _Reader:
             return model.model_validate(given)
         except ValidationError as error:
             for detail in error.errors(include_url=False, include_input=False):
-                location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+                # The validator also names its own functions.
+                named = [part for part in detail["loc"] if not str(part).startswith("function-")]
+                location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
                 sentence = (
                     str(detail["ctx"]["error"]) if detail["type"] == "value_error" else validation_sentence(detail)
                 )

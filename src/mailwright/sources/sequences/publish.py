@@ -96,7 +96,9 @@ async def _affected(
     matching = and_(is_enrolled(sequence_key), _E.node.in_(list(targets)))
     found = []
     for row in await tx.execute(joined.where(matching).order_by(_E.contact_key)):
-        to, due_at, waits_since = targets[row.node], row.due_at, None
+        # A step that failed has no time. If it was removed, what follows it happens now.
+        to, waits_since = targets[row.node], None
+        due_at = now if row.due_at is None and to != row.node else row.due_at
         if to == row.node:
             waits_since = row.waits_since
             if waits_since is not None and due_at is not None:
@@ -132,7 +134,7 @@ async def move_everyone(
 
 def _is_changed_wait(old: Program, new: Program, node: str) -> bool:
     position = new.by_id.get(node)
-    if position is None or not new.is_at_wait(position):
+    if position is None or not new.is_at_wait(position) or not old.is_at_wait(old.by_id[node]):
         return False
     before, after = old.nodes[old.by_id[node]], new.nodes[position]
-    return before.kind is after.kind and before.body != after.body
+    return (before.kind, before.body) != (after.kind, after.body)

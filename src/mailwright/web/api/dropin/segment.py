@@ -223,7 +223,10 @@ def _event(call: Mapping[str, Any], email: str, now: Instant) -> dict[str, Any]:
     if call.get("messageId"):
         event["eventId"] = str(call["messageId"])[:128]
     if (occurred_at := _occurred_at(call, now)) is not None:
-        event["occurredAt"] = isoformat(occurred_at)
+        try:
+            event["occurredAt"] = isoformat(occurred_at)
+        except (ValueError, OverflowError) as error:
+            raise InvalidInput("timestamp and sentAt are too far apart.", field="timestamp") from error
     return event
 
 
