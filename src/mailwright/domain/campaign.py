@@ -82,6 +82,8 @@ ALLOWED_STATUSES = {
     CampaignAction.RESEND: frozenset({CampaignStatus.SENT}),
     CampaignAction.REPEAT: frozenset({CampaignStatus.DRAFT}),
     CampaignAction.STOP_REPEAT: frozenset(CampaignStatus),
+    CampaignAction.PAUSE_REPEAT: frozenset({CampaignStatus.DRAFT}),
+    CampaignAction.SKIP_REPEAT: frozenset({CampaignStatus.DRAFT}),
     CampaignAction.WITHDRAW: frozenset({CampaignStatus.READY, CampaignStatus.PAUSED}),
     CampaignAction.ARCHIVE: frozenset({CampaignStatus.DRAFT, CampaignStatus.SENT, CampaignStatus.CANCELLED}),
     CampaignAction.DELETE: frozenset({CampaignStatus.DRAFT, CampaignStatus.CANCELLED}),
