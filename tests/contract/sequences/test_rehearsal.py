@@ -300,3 +300,17 @@ async def test_rehearsal_follows_people_who_are_in_it(prepared: SequenceBench) -
     prepared.clock.advance(HOUR)
     result = await prepared.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, days=3)
     assert [day.by_step for day in result.days] == [{}, {}, {"two": 1}, {}]
+
+
+async def test_rehearsal_leaves_out_people_who_may_not_reenter(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    key = await prepared.start(an_email(), list=NEWS)
+    await prepared.enrol(key, "ann@example.com")
+    await prepared.run()
+    rehearse, people = prepared.engine.sequences.rehearsals.rehearse, People(emails=["ann@example.com"])
+    assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0
+    await prepared.publish(key, an_email(), list=NEWS, reentry={"afterDays": 7})
+    prepared.clock.advance(6 * DAY)
+    assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0
+    prepared.clock.advance(2 * DAY)
+    assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 1

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, select
+from sqlalchemy import ColumnElement, Select, and_, case, or_, select, true
 
 from mailwright.audience.eligibility import may_receive
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.domain.clock import DAY, Clock, Instant, to_instant
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrol import People, wanted_people
-from mailwright.sources.sequences.program import START, Node, Program, closest_node, zone_of
+from mailwright.sources.sequences.program import START, EndReason, Node, Program, closest_node, zone_of
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.records import StoredSequence, find_sequence
 from mailwright.sources.sequences.references import require_known
@@ -109,7 +109,8 @@ class Rehearsals:
             if people is not None:
                 wanted, _ = await wanted_people(tx, tenant_id, people, now)
                 matching = and_(wanted, _may_receive(tenant_id, program))
-                rows = await _entering(tx, sequence, matching, columns)
+                may_enter = contacts.c.id.not_in(_kept_out(sequence, published.definition.reentry, now))
+                rows: Any = await tx.execute(select(*columns).where(matching, may_enter))
                 simulated += [_simulated(sequence, row, zone, StartingPoint(START, None, now)) for row in rows]
         addresses = (person.email for person in simulated)
         conditions = await load_conditions(self._database, self._rules, tenant_id, addresses, now)
@@ -156,11 +157,11 @@ class StartingPoint(NamedTuple):
     due_at: Instant
 
 
-async def _entering(
-    tx: Transaction, sequence: StoredSequence, matching: ColumnElement[bool], columns: list[Any]
-) -> Sequence[Any]:
-    enrolled = select(_E.contact_key).where(is_enrolled(sequence.id))
-    return await tx.execute(select(*columns).where(matching, contacts.c.id.not_in(enrolled)))
+def _kept_out(sequence: StoredSequence, reentry: int | None, now: Instant) -> Select[tuple[int]]:
+    """Return who is in the sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
+    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY
+    was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
+    return select(_E.contact_key).where(_E.sequence_key == sequence.id, or_(_E.ended_at.is_(None), was_in))
 
 
 def _simulated(sequence: StoredSequence, row: Any, zone: str, place: StartingPoint) -> Simulated:
