@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, and_, false, func, not_, or_, select
 
 from mailwright.audience import filters
+from mailwright.audience.contact_events import LATE_AFTER
 from mailwright.audience.eligibility import is_subscribed_to
 from mailwright.audience.filters import (
     AttributeCondition,
@@ -202,12 +203,21 @@ def _occurs_often_enough(
     return counted.correlate(contacts).scalar_subquery() >= activity.at_least
 
 
-def reported_since(
-    activity: EventActivity, tenant_id: int, since: ColumnElement[Any], after_key: ColumnElement[Any] | None = None
+def reported_since(activity: EventActivity, tenant_id: int, since: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Return the condition that an event of the contact was reported since a time."""
+    return _matching_events(activity, tenant_id).where(contact_events.c.received_at >= since).exists()
+
+
+def reported_after(
+    activity: EventActivity, tenant_id: int, key: ColumnElement[Any], since: ColumnElement[Any]
 ) -> ColumnElement[bool]:
-    """Return the condition that an event of the contact was reported since a time, and after another event."""
-    matching = _matching_events(activity, tenant_id).where(contact_events.c.received_at >= since)
-    return (matching if after_key is None else matching.where(contact_events.c.id > after_key)).exists()
+    """Return the condition that an event of the contact was reported after another one.
+
+    A late event counts only if it occurred since a time.
+    """
+    e = contact_events.c
+    counts = or_(e.occurred_at >= since, e.received_at - e.occurred_at <= LATE_AFTER)
+    return _matching_events(activity, tenant_id).where(e.id > key, counts).exists()
 
 
 def _matching_events(activity: EventActivity, tenant_id: int) -> Select[Any]:

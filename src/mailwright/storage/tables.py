@@ -385,6 +385,8 @@ sequence_enrolments = Table(
     # The contact event or the feed item that started the run.
     Column("event_key", BigInteger),
     Column("item_key", BigInteger),
+    # Only later contact events are exits and goals: keys order events reliably, unlike times and delayed workers.
+    Column("events_after", BigInteger, nullable=False),
     # A person is in a sequence at most once at the same time.
     partial_index("uq_sequence_enrolments_running", "sequence_key", "contact_key", unique=True, where=_ENROLLED),
     partial_index("ix_sequence_enrolments_due", "sequence_key", "due_at", where=_STEP_DUE),

@@ -224,6 +224,65 @@ async def test_event_since_the_entry_ends_a_run_at_once(sequences: SequenceBench
     assert sorted(await sequences.recipients()) == [ANN, BOB]
 
 
+async def test_event_right_after_the_trigger_ends_the_run(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(trigger={"event": "cart.left"}, goal={"event": "order.placed"})
+    await happen(sequences, "cart.left", ANN)
+    sequences.clock.advance(1_000)
+    await happen(sequences, "order.placed", ANN)
+    sequences.clock.advance(1_000)
+    await sequences.watch()
+    await sequences.run()
+    assert (await sequences.enrolment(key)).end_reason == "goal"
+    assert await sequences.recipients() == []
+
+
+@pytest.mark.parametrize(("ago", "reason"), [(0, "goal"), (400 * DAY, None)])
+async def test_only_history_from_before_the_entry_is_ignored(
+    sequences: SequenceBench, ago: int, reason: str | None
+) -> None:
+    await sequences.people(ANN)
+    await happen(sequences, "order.placed", ANN)
+    key = await sequences.start(a_wait(days=2), an_email(), goal={"event": "order.placed"})
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    sequences.clock.advance(-10 * MINUTE)  # The clock of the server was corrected.
+    await happen(sequences, "order.placed", ANN, number=2, ago=ago)
+    await sequences.watch()
+    assert (await sequences.enrolment(key)).end_reason == reason
+    await sequences.run_for(3 * DAY, DAY)
+    assert (await sequences.enrolment(key)).end_reason == (reason or "finished")
+
+
+@pytest.mark.parametrize("trigger", [{"entersSegment": "pros"}, {"dateAttribute": "renewal"}])
+async def test_clock_that_was_ahead_stops_no_trigger(sequences: SequenceBench, trigger: dict[str, Any]) -> None:
+    await sequences.people(ANN)
+    await a_segment(sequences)
+    key = await sequences.start(trigger=trigger)
+    sequences.clock.advance(60 * DAY)
+    await sequences.watch()
+    sequences.clock.advance(-60 * DAY)
+    await sequences.watch()
+    await set_attributes(sequences, ANN, plan="pro", renewal="2027-01-17")
+    for _ in range(3):
+        sequences.clock.advance(DAY)
+        await sequences.watch()
+    assert [each.email for each in await sequences.enrolments(key)] == [ANN]
+
+
+async def test_weekly_trigger_with_seven_days_leaves_nobody_out(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await sequences.people(ANN, list_key="news")
+    weekly = {"schedule": {"weekdays": ["mon"], "time": "09:00"}, "list": "news"}
+    key = await sequences.start(trigger=weekly, list="news", reentry={"afterDays": 7})
+    sequences.clock.advance(3 * DAY + HOUR + 50_000)  # Monday, 50 seconds after nine.
+    for week in range(1, 4):
+        await sequences.watch()
+        await sequences.run()
+        assert len(await sequences.enrolments(key)) == week
+        sequences.clock.advance(7 * DAY - 10_000)  # Workers look at different seconds.
+
+
 async def test_email_uses_the_properties_of_its_event(sequences: SequenceBench) -> None:
     await sequences.people(ANN)
     key = await sequences.start(an_email("cart", subject="Your {{ event.item }}"), trigger={"event": "cart.left"})

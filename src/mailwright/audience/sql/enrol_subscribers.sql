@@ -1,10 +1,11 @@
 -- Enrols new subscribers of a list into the sequences that it starts, also paused ones. An enrolment that ended because
--- of the entry filter does not count for the re-entry rule.
+-- of the entry filter does not count for the re-entry rule, which has half a day of tolerance.
 INSERT INTO sequence_enrolments (
-  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at)
+  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, events_after)
 SELECT c.tenant_id, q.id, c.id,
   1 + (SELECT COUNT(*) FROM sequence_enrolments AS b WHERE b.contact_key = c.id AND b.sequence_key = q.id),
-  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint)
+  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint),
+  COALESCE((SELECT MAX(v.id) FROM contact_events AS v), 0)
 FROM rows(:contacts: email text) AS p
 CROSS JOIN contacts AS c
 CROSS JOIN sequences AS q
@@ -22,7 +23,7 @@ WHERE c.id = (SELECT k.id FROM contacts AS k WHERE k.tenant_id = :tenant_id AND 
     WHERE e.contact_key = c.id AND e.sequence_key = q.id AND (
       e.ended_at IS NULL OR (
         e.end_reason <> 'entry'
-        AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000)
+        AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000 + 43200000)
       )
     )
   )

@@ -1,5 +1,6 @@
 """Read contact events with a cursor: they start sequences, end the waits of people who wait for them, and end runs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -106,7 +107,9 @@ async def _end(
 ) -> None:
     """End the runs of people who had the event of an exit or of the goal after they entered."""
     for wanted, reason in published.program.stop_events:
-        happened = _by_contact(wanted, batch)
+        happened: dict[int, list[ContactEvent]] = defaultdict(list)
+        for each in _matching(wanted, batch):
+            happened[each.contact_key or 0].append(each)
         if not happened:
             continue
         # Contacts are locked before enrolments everywhere, in this order.
@@ -114,23 +117,28 @@ async def _end(
         locked = select(c.id).where(c.id.in_(sorted(happened))).order_by(c.tenant_id, c.email)
         await tx.execute(locked.with_for_update())
         running = and_(is_enrolled(sequence.id), _E.contact_key.in_(sorted(happened)))
-        rows = await tx.execute(select(_E.id, _E.contact_key, _E.entered_at, _E.event_key).where(running))
-        ended = [row.id for row in rows if _is_after_entry(happened[row.contact_key], row)]
+        rows = await tx.execute(select(_E.id, _E.contact_key, _E.entered_at, _E.events_after).where(running))
+        ended = [row.id for row in rows if any(_is_after_entry(each, row) for each in happened[row.contact_key])]
         await end_enrolments(tx, [(key, reason.value) for key in ended], now)
 
 
 def _is_after_entry(event: ContactEvent, enrolment: Any) -> bool:
-    """The event that started a run does not end it."""
-    return event.received_at >= enrolment.entered_at and event.id > (enrolment.event_key or 0)
+    """Neither the event that started a run ends it, nor history that somebody submits later."""
+    return event.id > enrolment.events_after and (not event.is_late or event.occurred_at >= enrolment.entered_at)
 
 
 def _by_contact(wanted: EventActivity, batch: Iterable[ContactEvent]) -> dict[int, ContactEvent]:
     """Return the last event of each contact that is as wanted."""
-    return {
-        each.contact_key: each
+    return {each.contact_key: each for each in _matching(wanted, batch) if each.contact_key is not None}
+
+
+def _matching(wanted: EventActivity, batch: Iterable[ContactEvent]) -> list[ContactEvent]:
+    """Return the events of contacts that are as wanted."""
+    return [
+        each
         for each in batch
         if each.contact_key is not None and each.name == wanted.name and properties_match(wanted.where, each.properties)
-    }
+    ]
 
 
 async def _wake(

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy import ColumnElement, and_, case, select
 
 from mailwright.audience.eligibility import may_receive
-from mailwright.audience.filter_sql import filter_clause, reported_since
+from mailwright.audience.filter_sql import filter_clause, reported_after, reported_since
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrolled import Enrolled
 from mailwright.sources.sequences.program import ELIGIBLE, EventFact, Program
@@ -49,8 +49,7 @@ async def _had_event(tx: Transaction, tenant_id: int, fact: EventFact, people: I
 def event_clause(tenant_id: int, fact: EventFact) -> ColumnElement[bool]:
     """Return the condition of an event for a contact and their enrolment."""
     if fact.is_since_entry:
-        # The event that started a run does not end it.
-        return reported_since(fact.event, tenant_id, _E.entered_at, after_key=func.coalesce(_E.event_key, 0))
+        return reported_after(fact.event, tenant_id, _E.events_after, _E.entered_at)
     return reported_since(fact.event, tenant_id, _E.waits_since)
 
 

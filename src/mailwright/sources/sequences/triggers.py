@@ -98,8 +98,11 @@ async def enrol_by_date(
 ) -> int:
     """Enrol the people whose date is reached, for each day since the last one that was handled."""
     today = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of(zone)).date()
-    day = max(date.fromisoformat(last_day), today - timedelta(days=MAX_MISSED_DAYS)) + timedelta(days=1)
-    enrolled, handled = 0, last_day
+    last = date.fromisoformat(last_day)
+    if last > today + timedelta(days=1):  # From a clock that was ahead. One day can be from another time zone.
+        last = today
+    day = max(last, today - timedelta(days=MAX_MISSED_DAYS)) + timedelta(days=1)
+    enrolled, handled = 0, last.isoformat()
     while day <= today and now >= _starts_at(day, trigger.body.at, zone):
         matching = and_(is_known(tenant_id), _has_date(trigger, day - timedelta(days=trigger.body.offset_days)))
         rows = await tx.execute(select(contacts.c.id).where(matching))

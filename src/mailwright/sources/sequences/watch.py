@@ -40,8 +40,9 @@ class SequenceWatch:
 
     async def tick(self) -> bool:
         """Compare what is due. Return true if people entered or have something to do."""
+        now = self._clock.now()
         async with self._database.read() as tx:
-            due = await tx.run(SEQUENCES_TO_COMPARE, before=self._clock.now() - COMPARE_EVERY)
+            due = await tx.run(SEQUENCES_TO_COMPARE, before=now - COMPARE_EVERY, now=now)
         has_worked = False
         for row in due:
             try:

@@ -281,6 +281,7 @@ CREATE TABLE sequence_enrolments (
   end_reason TEXT,
   event_key BIGINT,
   item_key BIGINT,
+  events_after BIGINT NOT NULL,
   CONSTRAINT pk_sequence_enrolments PRIMARY KEY ($lasting_key)
 );
 CREATE UNIQUE INDEX uq_sequence_enrolments_running ON sequence_enrolments (sequence_key, contact_key)

@@ -1,10 +1,12 @@
 -- Enrols contacts unless they are in the sequence or its re-entry rule leaves them out. An enrolment that ended because
--- of the entry filter does not count for the rule.
+-- of the entry filter does not count for the rule. Half a day of tolerance, because workers start people late by seconds,
+-- and a week with a change of the clocks is an hour shorter.
 INSERT INTO sequence_enrolments (
-  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, event_key, item_key)
+  tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, event_key, item_key, events_after)
 SELECT q.tenant_id, q.id, n.contact_key,
   1 + (SELECT COUNT(*) FROM sequence_enrolments AS b WHERE b.contact_key = n.contact_key AND b.sequence_key = q.id),
-  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint), n.event_key, n.item_key
+  CAST(:now AS bigint), CAST(:because AS text), CAST(:now AS bigint), n.event_key, n.item_key,
+  COALESCE(n.event_key, (SELECT MAX(v.id) FROM contact_events AS v), 0)
 FROM rows(:contacts: contact_key bigint, event_key bigint, item_key bigint) AS n
 CROSS JOIN sequences AS q
 WHERE q.id = :sequence_key
@@ -13,7 +15,7 @@ WHERE q.id = :sequence_key
     WHERE e.contact_key = n.contact_key AND e.sequence_key = q.id AND (
       e.ended_at IS NULL OR (
         e.end_reason <> 'entry'
-        AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000)
+        AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000 + 43200000)
       )
     )
   )
