@@ -41,7 +41,7 @@ _UNAMBIGUOUS: Final = re.compile(
 )
 
 _AMBIGUOUS: Final = (
-    "From and Sender of an email from a key with senders must be plain: name@example.com or Name <name@example.com>, "
+    "From and Sender must be plain if senders are checked: name@example.com or Name <name@example.com>, "
     "without comments and groups."
 )
 

@@ -129,7 +129,9 @@ class ReporterComparison:
         part = "" if self.compared == self.aligned else " in the reports that can be compared"
         seen = f"{self.reporter} saw {self.compared:,} aligned messages{part}, Mailwright sent {self.sent:,}"
         if self.compared == self.sent:
-            return f"{seen}: the numbers agree."
+            failing = self.messages - self.aligned
+            others = f" {failing:,} other messages were not aligned." if failing else ""
+            return f"{seen}: the numbers agree.{others}"
         if self.compared < self.sent:
             return f"{seen}: {self.sent - self.compared:,} are not in its reports."
         extra = f"{self.compared - self.sent:,} are not from Mailwright"

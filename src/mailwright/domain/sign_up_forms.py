@@ -85,7 +85,7 @@ def parse_answers(content: FormContent, given: Mapping[str, Sequence[str]]) -> F
         except ValueError:
             problems[name] = FieldProblem.INVALID
             continue
-        if field.is_required and value in (None, False):
+        if field.is_required and (value is None or value is False):  # The number 0 is an answer.
             problems[name] = FieldProblem.MISSING
         elif value is not None:
             attributes[field.attribute] = value

@@ -114,6 +114,16 @@ async def test_answers_count_after_confirmation(forms: Forms) -> None:
     assert (subscription.is_pending, subscription.list_key) == (False, "news")
 
 
+async def test_zero_answers_a_required_number(forms: Forms) -> None:
+    fields = [{"attribute": "pets", "label": "Pets", "type": "number", "isRequired": True}]
+    await forms.api.client.put(f"/v1/forms/{forms.form_id}", json={**FORM, "fields": fields})
+    await forms.post(**{"field.pets": ""})
+    assert await forms.rows(form_submissions) == []
+    await forms.post(**{"field.pets": "0"})
+    [stored] = await forms.rows(form_submissions)
+    assert orjson.loads(stored.attributes) == {"pets": 0}
+
+
 async def test_evidence_keeps_the_wording_that_people_saw(forms: Forms) -> None:
     await forms.post()
     changed = {**FORM, "consents": [{"key": "terms", "wording": "New terms.", "isRequired": True}]}

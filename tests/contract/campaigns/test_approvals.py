@@ -285,6 +285,17 @@ async def test_changed_rule_does_not_release_what_waits(desk: Approving) -> None
     assert len(await desk.addresses(held)) == OVER + 1
 
 
+async def test_rejection_cannot_be_withdrawn(desk: Approving, bea: User) -> None:
+    campaign_id = await desk.a_draft()
+    report = await desk.request(campaign_id)
+    await desk.approvals.reject(bea, DEFAULT_TENANT, campaign_id, report.plan.digest, "Wrong list")
+    await desk.require(None)
+    with pytest.raises(NotPossibleNow, match="bea rejected this campaign"):
+        await desk.approvals.withdraw(OPERATOR, campaign_id)
+    with pytest.raises(AwaitsApproval):
+        await desk.campaigns.start(OPERATOR, campaign_id)
+
+
 async def test_new_recipients_need_an_approval(desk: Approving, bea: User) -> None:
     campaign_id = await desk.start(OVER)
     await desk.run_scheduler()

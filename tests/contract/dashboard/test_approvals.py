@@ -101,6 +101,7 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
     async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
         assert (await key.post(f"{path}/approve", json=decision)).status_code == 403
         assert (await key.put("/v1/approvals", json={"over": None})).status_code == 403
+        assert (await key.delete(f"{path}/plan")).status_code == 403
         refused = await key.post(f"{path}/start")
         assert (refused.status_code, refused.json()["code"]) == (409, "AWAITS_APPROVAL")
         explained = (await key.get(f"{path}/explain")).json()

@@ -191,7 +191,7 @@ def test_shapes_of_reporters_are_read(vendor: str, pack: Callable[[bytes], bytes
 
 
 @pytest.mark.parametrize(
-    "bad", [a_row(count=-1), a_row(count="many"), a_row(count=10**12), a_row("nowhere"), a_row("")]
+    "bad", [a_row(count=-1), a_row(count="many"), a_row(count=10**12), a_row("nowhere"), a_row(""), a_row("fe80::1%x")]
 )
 def test_bad_row_does_not_stop_the_others(bad: str) -> None:
     found = report_of(a_report(bad, a_row(count=5), begins=BEGINS))
@@ -444,6 +444,8 @@ def test_comparison_names_what_is_not_ours() -> None:
     )
     assert "domains that google.com hosts. 12 were not signed" in compared(10_212, 10_200, "google.com", 12)
     assert "the numbers agree" in compared(5, 5)
+    failing = ReporterComparison("Outlook.com", 1, 1_000_000, 0, 0, 0, 0, 0, None).sentence
+    assert failing.endswith("the numbers agree. 1,000,000 other messages were not aligned.")
     assert "2 are not in its reports" in compared(3, 5)
     assert "cannot be compared" in compared(3, None)
 

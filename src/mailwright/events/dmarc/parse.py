@@ -138,9 +138,12 @@ def _rows(record: Element, domain: str) -> Iterator[DmarcRow]:
     """Yield the row of a record, unless its address or its count cannot be read."""
     row, identifiers, results = record.first("row"), record.first("identifiers"), record.first("auth_results")
     count = row.value("count")
+    address_text = row.value("source_ip").strip("[]")
     try:
-        source = str(ip_address(row.value("source_ip").strip("[]")))
+        source = str(ip_address(address_text))
     except ValueError:
+        return
+    if "%" in address_text:  # A scope ID has any length, and no meaning outside its machine.
         return
     if not (count.isdecimal() and count.isascii()) or len(count) > MAX_DIGITS or not 0 < int(count) <= MAX_MESSAGES:
         return

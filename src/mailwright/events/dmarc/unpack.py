@@ -42,8 +42,11 @@ def unpack(content: bytes) -> list[bytes]:
 def _gunzip(content: bytes) -> bytes:
     """Decompress all members. Bytes after the last one are ignored, because some reporters append a line break."""
     limit, chunks = _Limit(len(content)), []
-    rest = content
+    rest, members = content, 0
     while rest.startswith(_GZIP):
+        members += 1  # Each one copies the rest of the file.
+        if members > MAX_MEMBERS:
+            raise UnusableFile(f"its gzip data has more than {MAX_MEMBERS} parts")
         stream = zlib.decompressobj(wbits=31)
         try:
             while not stream.eof:

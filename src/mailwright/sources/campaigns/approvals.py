@@ -164,6 +164,8 @@ class CampaignApprovals:
             newest = await find_newest(tx, campaign.key)
             if newest is None or not newest.is_binding:
                 raise NotPossibleNow("Nobody has requested an approval of this campaign.")
+            if newest.status is ApprovalStatus.REJECTED:
+                raise NotPossibleNow(f"{newest.decided_by} rejected this campaign. Change it, and request again.")
             await change_status(tx, newest.id, ApprovalStatus.WITHDRAWN)
             if campaign.status not in (CampaignStatus.DRAFT, CampaignStatus.CANCELLED):
                 await defer.end_lane_deferral_for(tx, (await entry_of(tx, campaign)).lane, AWAITS_APPROVAL)

@@ -76,7 +76,9 @@ async def request_approval(campaignId: str, engine: EngineDep, caller: CallerDep
     responses=describe_responses({HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def withdraw_request(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Take back the request for an approval, or an approval. The rule of the tenant then applies again."""
+    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies."""
+    await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
+    await _person(engine, caller)
     actor = Actor(actor_of(caller), caller.tenant_id)
     return json_response(approval_response(await engine.campaign_approvals.withdraw(actor, campaignId)))
 
