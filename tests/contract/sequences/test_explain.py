@@ -49,7 +49,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     await sequences.engine.templates.put(DEFAULT_TENANT, WELCOME, subject="{{ plan }}", html="<p>1</p>", text=None)
     sequences.clock.advance(DAY)
     await sequences.run()
-    assert "The step second failed: The template welcome needs plan" in await sentence(sequences, key)
+    assert "The step second failed: The email of the step second needs plan" in await sentence(sequences, key)
     await service.enrolments.retry(DEFAULT_TENANT, key, email=None, skips=True, actor=ACTOR)
     await sequences.run()
     assert "They wait at pro for its filter or event, at the latest until" in await sentence(sequences, key)
