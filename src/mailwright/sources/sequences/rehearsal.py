@@ -159,7 +159,7 @@ class StartingPoint(NamedTuple):
 
 def _kept_out(sequence: StoredSequence, reentry: int | None, now: Instant) -> Select[tuple[int]]:
     """Return who is in the sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
-    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY
+    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
     was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
     return select(_E.contact_key).where(_E.sequence_key == sequence.id, or_(_E.ended_at.is_(None), was_in))
 
