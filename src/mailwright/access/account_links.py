@@ -141,7 +141,11 @@ class AccountLinks:
     async def accept_invitation(self, token: str, login: str, password: str) -> User:
         """Create the invited user. If the user name or the password is not acceptable, the link stays valid."""
         name = self._users.check(login, password)
-        await self.find_invitation(token)
+        invitation = await self.find_invitation(token)
+        if "@" in name and name != invitation.email:
+            # Nobody may take the address of somebody else as user name: invitations and identities look it up.
+            message = f"A user name with @ must be the invited address, {invitation.email}. Or choose one without @."
+            raise InvalidInput(message, field="login")
         hashed, now = await self._users.passwords.hash(password), self._clock.now()
         try:
             async with self._database.write() as tx:

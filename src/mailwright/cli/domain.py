@@ -51,10 +51,10 @@ def add(
 
 @app.command()
 def check(name: Name, *, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
-    """Look up the DNS records of a domain. Exit code 1 until it is verified."""
+    """Look up the DNS records of a domain. Exit code 1 until it is verified, or if a DKIM record is gone."""
     found = _work(tenant, lambda service, owner: service.check(owner, name, actor=CONSOLE))
     _show(found, as_json=as_json)
-    if not found[0].is_verified:
+    if not found[0].is_verified or found[0].lacks_signing_records:
         raise typer.Exit(NEGATIVE)
 
 
@@ -135,6 +135,8 @@ def _show(found: Described, *, as_json: bool) -> None:
 
 
 def _state(domain: SenderDomain) -> Text:
+    if domain.is_verified and domain.lacks_signing_records:
+        return Text("✗ verified, but DKIM records are missing or wrong", style="red")
     if domain.is_rotating:
         return Text("↻ verified, rotating keys", style="yellow")
     return Text("✓ verified", style="green") if domain.is_verified else Text("○ pending", style="cyan")

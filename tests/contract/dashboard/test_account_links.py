@@ -92,7 +92,11 @@ async def test_invited_person_creates_their_account_once(site: Site) -> None:
         form = {"token": token_of(link), "login": GRACE, "password": "short"}
         refused = await grace.post("/sign-in/invitation", data=form)
         assert (refused.status_code, "10 to 200 characters" in refused.text) == (422, True)
-        taken = await grace.post("/sign-in/invitation", data=form | {"login": ADA, "password": OTHER})
+        for address in (ADA, "somebody@example.com"):
+            foreign = await grace.post("/sign-in/invitation", data=form | {"login": address, "password": OTHER})
+            assert (foreign.status_code, f"must be the invited address, {GRACE}" in foreign.text) == (422, True)
+        await site.engine.users.create("taken", PASSWORD, Role.VIEWER, actor="test")
+        taken = await grace.post("/sign-in/invitation", data=form | {"login": "taken", "password": OTHER})
         assert (taken.status_code, "already exists" in taken.text) == (422, True)
         entered = await grace.post("/sign-in/invitation", data=form | {"password": OTHER})
         assert (entered.status_code, (await grace.get("/account")).status_code) == (303, 200)
