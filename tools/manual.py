@@ -50,6 +50,11 @@ def main() -> None:
     (TARGET / STAMP).write_text(fingerprint())
 
 
+def _without_indentation(file: Path) -> bytes:
+    """Return a JSON document on one line, because the wheel contains the manual."""
+    return json.dumps(json.loads(file.read_bytes()), ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def is_current() -> bool:
     """Return whether the manual was built from the files as they are now."""
     stamp = TARGET / STAMP
@@ -74,7 +79,7 @@ def stage(folder: Path) -> None:
         for linked in (file for _, file in links(source) if file.suffix != ".md"):
             copy = folder / staged(linked)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(linked, copy)
+            copy.write_bytes(_without_indentation(linked) if linked.suffix == ".json" else linked.read_bytes())
     (folder / "manual.css").write_text(STYLE)
 
 
