@@ -9,7 +9,7 @@ from mailwright.web.manual import SITE
 from tests.dashboard import CHROMIUM, DESK, PHONE, Dashboard, a_browser, a_dashboard
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
-built = pytest.mark.skipif(not SITE.is_dir(), reason="the manual is not built; run `make manual`")
+built = pytest.mark.skipif(not SITE.is_file(), reason="the manual is not built; run `make manual`")
 
 LOOKS = [(DESK, "light"), (PHONE, "dark")]
 

@@ -1,6 +1,7 @@
 """The manual: every page is in its navigation, and every link works in the repository and on the site."""
 
 import re
+import zipfile
 from functools import cache
 from html import unescape
 from html.parser import HTMLParser
@@ -12,8 +13,16 @@ from tools import manual
 
 from mailwright.web.manual import SITE
 
-IS_BUILT = (SITE / manual.STAMP).exists()
-built = pytest.mark.skipif(not IS_BUILT, reason="the manual is not built; run `make manual`")
+built = pytest.mark.skipif(not SITE.is_file(), reason="the manual is not built; run `make manual`")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files of the built manual."""
+    folder = tmp_path_factory.mktemp("manual")
+    with zipfile.ZipFile(SITE) as archive:
+        archive.extractall(folder)
+    return folder
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -28,7 +37,7 @@ def test_navigation_follows_the_sections_of_the_readme() -> None:
 
 @pytest.mark.promise("manual-links")
 @pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
-def test_links_lead_to_files_of_repository_and_site(page: Path) -> None:
+def test_links_lead_to_files_of_repository_and_site(page: Path, site: Path) -> None:
     for target, file in manual.links(page):
         assert file.is_file(), f"{page.name} links to {target}, which is not a file"
         assert manual.staged(file)
@@ -50,8 +59,8 @@ def test_link_that_leaves_the_manual_ends_the_build() -> None:
 
 @built
 @pytest.mark.promise("manual-links")
-def test_every_link_of_the_site_has_a_target() -> None:
-    pages = sorted(SITE.rglob("*.html"))
+def test_every_link_of_the_site_has_a_target(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
     assert len(pages) > 50
     broken = []
     for page in pages:
@@ -60,16 +69,16 @@ def test_every_link_of_the_site_has_a_target() -> None:
             goal = (page.parent / path).resolve() if path else page
             is_found = goal.is_file() and (not heading or goal.suffix != ".html" or heading in _read(goal).ids)
             if not is_found and page.name != "404.html":
-                broken.append(f"{page.relative_to(SITE)}: {link}")
+                broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
 
 
 @built
 @pytest.mark.promise("manual-offline")
-def test_pages_load_nothing_from_other_hosts() -> None:
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     found = {
         f"{page.name}: {address}"
-        for page in SITE.rglob("*.html")
+        for page in site.rglob("*.html")
         for address in re.findall(
             r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"?(https?:[^\s\">]+)", page.read_text()
         )
@@ -78,18 +87,18 @@ def test_pages_load_nothing_from_other_hosts() -> None:
 
 
 @built
-def test_search_index_has_every_page() -> None:
-    index = (SITE / "search.json").read_text(encoding="utf-8")
+def test_search_index_has_every_page(site: Path) -> None:
+    index = (site / "search.json").read_text(encoding="utf-8")
     names = [manual.staged(page).replace(".md", ".html") for page in manual.pages()]
     assert [name for name in names if name != "README.html" and name not in index] == []
 
 
 @built
 @pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
-def test_lists_and_tables_look_alike_in_repository_and_site(page: Path) -> None:
+def test_lists_and_tables_look_alike_in_repository_and_site(page: Path, site: Path) -> None:
     """The site needs four spaces for what belongs to a list item; otherwise its numbers begin again."""
     name = manual.staged(page).replace("README.md", "index.md").replace(".md", ".html")
-    article = (SITE / name).read_text(encoding="utf-8").partition("<article")[2]
+    article = (site / name).read_text(encoding="utf-8").partition("<article")[2]
     text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for element, begin in (("<ol", r"^ *1\. "), ("<table", r"^ *\|[ -]*--[-| ]*$")):
         assert article.count(element) == len(re.findall(begin, text, re.MULTILINE)), element

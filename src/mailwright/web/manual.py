@@ -1,6 +1,7 @@
 """The manual at `/manual`: the site that the build makes from docs/ (see tools/manual.py)."""
 
 import re
+import zipfile
 from base64 import b64encode
 from collections.abc import Iterable
 from functools import cache
@@ -16,7 +17,7 @@ from mailwright.web.dashboard.assets import file_response
 
 router = APIRouter(include_in_schema=False)
 
-SITE: Final = Path(__file__).parent / "manual_site"
+SITE: Final = Path(__file__).parent / "manual.zip"
 NOT_BUILT: Final = (
     "The manual is not built in this checkout. Run `make setup` or `make manual`. Its text is in docs/README.md.\n"
 )
@@ -53,7 +54,7 @@ async def to_manual() -> Response:
 @router.api_route("/manual/{path:path}", methods=["GET", "HEAD"])
 async def serve(path: str, request: Request) -> Response:
     """Serve a file of the manual. It is public: it describes the program, and not this installation."""
-    if not SITE.is_dir():
+    if not SITE.is_file():
         return PlainTextResponse(NOT_BUILT, HTTPStatus.NOT_FOUND)
     file = _files().get(path or "index.html")
     if file is None:
@@ -90,7 +91,7 @@ def _headers(policy: str) -> dict[str, str]:
 
 
 @cache
-def _policy(page: Path) -> str:
+def _policy(page: zipfile.Path) -> str:
     return _policy_of(page.read_bytes())
 
 
@@ -111,6 +112,7 @@ def _digests(inline: Iterable[bytes]) -> str:
 
 
 @cache
-def _files() -> dict[str, Path]:
+def _files() -> dict[str, zipfile.Path]:
     """Return the known files by path, so that no path is ever built from a request."""
-    return {file.relative_to(SITE).as_posix(): file for file in SITE.rglob("*") if file.is_file()}
+    archive = zipfile.ZipFile(SITE)
+    return {name: zipfile.Path(archive, name) for name in archive.namelist()}

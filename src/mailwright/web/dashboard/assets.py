@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import zipfile
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
@@ -27,7 +28,7 @@ MEDIA_TYPES: Final = {
     ".woff2": "font/woff2",
 }
 # Fonts and images are compressed already, and smaller files are not worth compressing.
-_COMPRESSED: Final = (".png", ".woff2")
+_COMPRESSED: Final = (".png", ".webp", ".woff2")
 _WORTH_COMPRESSING: Final = 1_000
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
@@ -53,7 +54,7 @@ async def serve(fingerprint: str, name: str, request: Request) -> Response:
     return file_response(request, file, MEDIA_TYPES[file.suffix], headers)
 
 
-def file_response(request: Request, file: Path, media_type: str, headers: Mapping[str, str]) -> Response:
+def file_response(request: Request, file: Path | zipfile.Path, media_type: str, headers: Mapping[str, str]) -> Response:
     """Return the content of a file of this package, compressed if the browser can read that."""
     takes_gzip = "gzip" in request.headers.get("accept-encoding", "")
     content, encoding = _content(file, takes_gzip)
@@ -67,7 +68,7 @@ def file_response(request: Request, file: Path, media_type: str, headers: Mappin
 
 
 @cache
-def _content(file: Path, takes_gzip: bool) -> tuple[bytes, str | None]:
+def _content(file: Path | zipfile.Path, takes_gzip: bool) -> tuple[bytes, str | None]:
     content = file.read_bytes()
     if takes_gzip and file.suffix not in _COMPRESSED and len(content) >= _WORTH_COMPRESSING:
         return gzip.compress(content, mtime=0), "gzip"
