@@ -10,6 +10,7 @@ from mailwright.audience.contact_events import ContactEvents, EventStatus, NewCo
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.events import SequenceEvents
+from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.watch import SequenceWatch
 from mailwright.storage.tables import contacts, messages, sequence_enrolments, sequence_steps
@@ -53,11 +54,20 @@ class SequenceBench:
         await self.engine.sequences.publish(DEFAULT_TENANT, created.sequence_id, actor=ACTOR)
         return created.sequence_id
 
-    async def publish(self, sequence_id: str, *steps: dict[str, Any], overdue: Any = None, **changes: Any) -> Any:
+    async def publish(
+        self,
+        sequence_id: str,
+        *steps: dict[str, Any],
+        overdue: Any = None,
+        received: Received = Received.SKIP,
+        **changes: Any,
+    ) -> Any:
         await self.engine.sequences.edit(
             DEFAULT_TENANT, sequence_id, a_document(*steps, **changes), revision=None, actor=ACTOR
         )
-        _, plan = await self.engine.sequences.publish(DEFAULT_TENANT, sequence_id, overdue=overdue, actor=ACTOR)
+        _, plan = await self.engine.sequences.publish(
+            DEFAULT_TENANT, sequence_id, overdue=overdue, received=received, actor=ACTOR
+        )
         return plan
 
     async def people(self, *emails: str, **fields: Any) -> None:

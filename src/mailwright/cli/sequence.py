@@ -29,6 +29,7 @@ from mailwright.schemas.sequences import (
 )
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
+from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.ready import ReadySequences, list_ready
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import Sequences
@@ -188,6 +189,9 @@ def publish(
     *,
     overdue: OverdueOption = None,
     hours: Hours = 24,
+    received: Annotated[
+        Received, typer.Option(help="What happens to emails that people already received and that lie ahead again.")
+    ] = Received.SKIP,
     dry_run: DryRun = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
@@ -197,7 +201,9 @@ def publish(
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
         if dry_run:
             return publish_response(await sequences.preview_publish(tenant_id, sequence_id), None, is_published=False)
-        sequence, plan = await sequences.publish(tenant_id, sequence_id, overdue=_choice(overdue, hours), actor=CONSOLE)
+        sequence, plan = await sequences.publish(
+            tenant_id, sequence_id, overdue=_choice(overdue, hours), received=received, actor=CONSOLE
+        )
         return publish_response(plan, sequence.version, is_published=True)
 
     result: SequencePublishResponse = _run(tenant, reference, work)
@@ -208,9 +214,15 @@ def publish(
     out.print(
         f"Stay: {result.stays}. Move: {result.moves}. End: {result.ends}. Overdue: {result.overdue}.", markup=False
     )
-    rows = ((each.email, each.step, each.to or "(end)", "overdue" if each.is_overdue else "") for each in result.people)
+    then = "is sent again" if received is Received.SEND else "is left out"
+    for step, people in result.received.items():
+        out.print(f"Already received {step}, which lies ahead again and {then}: {people}.", markup=False)
+    rows = (
+        (each.email, each.step, each.to or "(end)", "overdue" if each.is_overdue else "", ", ".join(each.received))
+        for each in result.people
+    )
     if result.people:
-        print_rows(("Address", "Step", "To", "Overdue"), rows, nothing="")
+        print_rows(("Address", "Step", "To", "Overdue", "Already received"), rows, nothing="")
     for warning in result.warnings:
         where = "feed" if warning.step is None else f"{warning.step} ({warning.template})"
         out.print(f"Warning: {where}: {warning.sentence}", markup=False, soft_wrap=True)

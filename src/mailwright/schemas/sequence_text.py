@@ -46,6 +46,7 @@ _NEXT: Final = {
 _OUTCOMES: Final = {
     "sent": "email written",
     "skipped": "email left out",
+    "already_received": "email left out, already received",
     "changed": "contact changed",
     "notified": "team notified",
     "posted": "webhook requested",

@@ -60,6 +60,9 @@ class OverdueRequest(RequestModel):
 
 
 class SequencePublishRequest(OverdueRequest):
+    """`received` decides about emails that people already received and that lie ahead of them again."""
+
+    received: Literal["skip", "send"] = "skip"
     revision: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -164,15 +167,20 @@ class AffectedPersonResponse(ResponseModel):
     step: str
     to: str | None
     is_overdue: bool
+    received: list[str]
 
 
 class SequencePlanResponse(ResponseModel):
-    """What a new version means for the people in the sequence."""
+    """What a new version means for the people in the sequence.
+
+    `received` counts people who already received an email that lies ahead of them again, by step.
+    """
 
     stays: int
     moves: int
     ends: int
     overdue: int
+    received: dict[str, int]
     people: list[AffectedPersonResponse]
 
 
@@ -384,6 +392,7 @@ def plan_response(plan: MovePlan) -> SequencePlanResponse:
         moves=plan.moves,
         ends=plan.ends,
         overdue=plan.overdue,
+        received=plan.received,
         people=[_affected(each) for each in plan.affected[:MAX_LISTED]],
     )
 
@@ -395,7 +404,13 @@ def publish_response(plan: MovePlan, version: int | None, *, is_published: bool)
 
 
 def _affected(person: AffectedPerson) -> AffectedPersonResponse:
-    return AffectedPersonResponse(email=person.email, step=person.node, to=person.to, is_overdue=person.is_overdue)
+    return AffectedPersonResponse(
+        email=person.email,
+        step=person.node,
+        to=person.to,
+        is_overdue=person.is_overdue,
+        received=list(person.received),
+    )
 
 
 def enrolment_response(record: EnrolmentRecord) -> EnrolmentResponse:

@@ -379,6 +379,8 @@ sequence_enrolments = Table(
     Column("waits_since", Timestamp),  # None unless the person waits at the node.
     Column("due_at", Timestamp),  # None if there is nothing to do until something happens.
     Column("skips_email", Boolean, nullable=False, server_default=text("false")),
+    # As JSON: emails ahead that the run leaves out, because the person received them before their steps were moved.
+    Column("received_steps", Text),
     Column("failure", Text),
     Column("ended_at", Timestamp),
     Column("end_reason", Text),

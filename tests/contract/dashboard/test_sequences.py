@@ -107,6 +107,23 @@ async def test_publish_shows_who_moves_and_is_overdue(
     assert await sequences.recipients() == []
 
 
+async def test_publish_asks_about_emails_already_received(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    await sequences.people("ada@example.com")
+    sequence_id = await sequences.start(an_email("hello"), a_wait(days=3), an_email("tips"))
+    await sequences.enrol(sequence_id, "ada@example.com")
+    await sequences.run()
+    await ada.open(f"/sequences/{sequence_id}/steps/hello/move")
+    await ada.press("Move step", place="//2")
+    await ada.open(f"/sequences/{sequence_id}/publish")
+    assert "1 person already received hello" in ada.words()
+    assert "Already received" in ada.words()
+    await ada.press("Publish")
+    await sequences.run_for(4 * DAY, DAY)
+    assert len(await sequences.recipients()) == 2
+
+
 async def test_editor_adds_moves_deletes_and_undoes(ada: Visit, web_engine: Engine, sequences: SequenceBench) -> None:
     sequence_id = await sequences.start(an_email())
     home = f"/sequences/{sequence_id}"

@@ -16,6 +16,7 @@ from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold,
 from mailwright.schemas.sequence_text import run_text
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
+from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.records import SequenceStatus
 from tests.builders import DEFAULT_TENANT
 from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
@@ -145,3 +146,58 @@ async def test_retention_keeps_what_reentry_needs(sequences: SequenceBench, reen
     await sequences.enrol(key, BOB)
     await sequences.run()
     assert await sequences.recipients() == [ANN] * (2 - runs) + [BOB]
+
+
+HELLO_FIRST = (an_email("hello"), a_wait("two-days", days=2), an_email("tips"))
+HELLO_LATER = (a_wait("two-days", days=2), an_email("hello"), an_email("tips"))
+
+
+async def test_moved_email_is_not_sent_twice(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    key = await sequences.start(*HELLO_FIRST)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    plan = await sequences.publish(key, *HELLO_LATER)
+    assert (plan.stays, plan.received) == (1, {"hello": 1})
+    assert [(each.email, each.received) for each in plan.affected] == [(ANN, ("hello",))]
+    # Another version does not forget it.
+    assert (await sequences.publish(key, *HELLO_LATER, a_wait("rest"))).received == {"hello": 1}
+    [run] = await sequences.engine.sequences.explanations.of_sequence(DEFAULT_TENANT, key, ANN)
+    assert run.next_node == "tips"
+    await sequences.enrol(key, BOB)
+    rehearsal = await sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key)
+    await sequences.run_for(4 * DAY, DAY)
+    assert [(email, node, outcome) for email, node, outcome, _ in await sequences.history()] == [
+        (ANN, "hello", "sent"),
+        (ANN, "hello", "already_received"),
+        (ANN, "tips", "sent"),
+        (BOB, "hello", "sent"),
+        (BOB, "tips", "sent"),
+    ]
+    assert rehearsal.emails == 3
+
+
+async def test_moved_email_is_sent_again_on_request(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(*HELLO_FIRST)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    await sequences.publish(key, *HELLO_LATER, received=Received.SEND)
+    assert (await sequences.publish(key, *HELLO_LATER, a_wait("rest"))).received == {}  # It was decided.
+    await sequences.run_for(4 * DAY, DAY)
+    assert [node for _, node, outcome, _ in await sequences.history() if outcome == "sent"] == [
+        "hello",
+        "hello",
+        "tips",
+    ]
+
+
+async def test_email_in_a_cycle_may_repeat(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("hello"), a_wait("two-days", days=2))
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    plan = await sequences.publish(key, an_email("hello"), a_wait("two-days", days=2), {"id": "back", "goTo": "hello"})
+    assert plan.received == {}
+    await sequences.run_for(4 * DAY, DAY)
+    assert len(await sequences.recipients()) == 3

@@ -314,3 +314,19 @@ async def test_rehearsal_leaves_out_people_who_may_not_reenter(prepared: Sequenc
     assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0
     prepared.clock.advance(2 * DAY)
     assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 1
+
+
+async def test_shortened_wait_is_rehearsed_with_its_new_time(sequences: SequenceBench) -> None:
+    await sequences.people("ann@example.com")
+    key = await sequences.start(an_email("hello"), a_wait(days=20), an_email("tips"))
+    await sequences.enrol(key, "ann@example.com")
+    await sequences.run_for(DAY, DAY)
+    draft = a_document(an_email("hello"), a_wait(days=3), an_email("tips"))
+    await sequences.engine.sequences.edit(DEFAULT_TENANT, key, draft, revision=None, actor=ACTOR)
+    result = await sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key)
+    await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
+    await sequences.run_for(5 * DAY, HOUR)
+    *_, (_, node, _, at) = await sequences.history()
+    assert {day.day: day.by_step for day in result.days if day.emails} == {
+        datetime.fromtimestamp(at / 1000, UTC).date(): {node: 1}
+    }

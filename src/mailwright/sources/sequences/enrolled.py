@@ -8,6 +8,10 @@ import orjson
 from mailwright.domain.clock import Instant
 
 
+def received_steps(text: str | None) -> frozenset[str]:
+    return frozenset() if text is None else frozenset(orjson.loads(text))
+
+
 @dataclass(slots=True)
 class Enrolled:
     id: int
@@ -24,6 +28,7 @@ class Enrolled:
     visit: int
     waits_since: Instant | None
     skips_email: bool
+    received: frozenset[str]  # Email steps that the person received before they were moved ahead of them.
     due_at: Instant | None
     event: str | None = None  # The properties of the event that started the run, as JSON.
     item: str | None = None  # The feed item that started it, as JSON.

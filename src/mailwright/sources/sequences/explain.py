@@ -12,6 +12,7 @@ from mailwright.audience.eligibility import exclusion, may_receive
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.sources.sequences.definition import StepKind
+from mailwright.sources.sequences.enrolled import received_steps
 from mailwright.sources.sequences.program import Program
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.versions import load_published
@@ -102,7 +103,7 @@ class SequenceExplanations:
         sequence = stored(row)
         program = (await load_published(tx, sequence.id, sequence.version or 1)).program
         state = self._state(row, sequence, program)
-        following = _following(program, row.node) if state in _MOVING else None
+        following = _following(program, row.node, received_steps(row.received_steps)) if state in _MOVING else None
         return RunExplanation(
             sequence.sequence_id,
             sequence.name,
@@ -137,13 +138,15 @@ class SequenceExplanations:
 _MOVING = (RunState.WAITS, RunState.PAUSED, RunState.RUNS_SOON)
 
 
-def _following(program: Program, node: str | None) -> Any:
+def _following(program: Program, node: str | None, received: frozenset[str]) -> Any:
     """Return the step that comes next: after a wait, the one behind it; otherwise the one where the person is."""
     position = 0 if node is None else program.by_id.get(node)
     if position is None:
         return None
     found = program.nodes[position]
     if found.kind in (StepKind.WAIT, StepKind.WAIT_UNTIL):
+        found = program.nodes[found.next]
+    while found.id in received:
         found = program.nodes[found.next]
     return found if found.id else None
 
@@ -158,10 +161,8 @@ async def _contact_key(tx: Transaction, tenant_id: int, email: str) -> int:
 
 
 def _runs(contact_key: int) -> Select[Any]:
-    own = [
-        _E[name]
-        for name in ("run", "entered_at", "entered_because", "node", "due_at", "failure", "ended_at", "end_reason")
-    ]
+    named = ("run", "entered_at", "entered_because", "node", "due_at", "received_steps", "failure", "ended_at")
+    own = [_E[name] for name in (*named, "end_reason")]
     joined = select(*columns(), _E.id.label("enrolment_key"), *own).join_from(
         sequence_enrolments, sequences, sequences.c.id == _E.sequence_key
     )

@@ -27,6 +27,8 @@ from mailwright.sources.sequences.definition import (
 )
 
 START: Final = -1  # The position of a person whose entry filter was not checked yet.
+# The outcome of an email that the person received before its step was moved ahead of them.
+ALREADY_RECEIVED: Final = "already_received"
 ELIGIBLE: Final = 0  # The number of the fact that the person may receive the emails of the sequence.
 
 
@@ -336,6 +338,23 @@ def successors(node: Node) -> tuple[int, ...]:
     if node.kind is StepKind.END:
         return ()
     return node.paths or (node.next,)
+
+
+def steps_ahead(program: Program, position: int) -> frozenset[int]:
+    """Return the nodes that a person at a position may still pass, with their own."""
+    found: set[int] = set()
+    pending = [position]
+    while pending:
+        if (number := pending.pop()) not in found:
+            found.add(number)
+            pending += successors(program.nodes[number])
+    return frozenset(found)
+
+
+def emails_sent_once(program: Program) -> frozenset[int]:
+    """Return the email steps that are not in a cycle."""
+    emails = [(number, node) for number, node in enumerate(program.nodes) if node.kind is StepKind.SEND]
+    return frozenset(number for number, node in emails if number not in steps_ahead(program, node.next))
 
 
 def _refuse_short_cycles(program: Program) -> None:

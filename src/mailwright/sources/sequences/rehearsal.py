@@ -15,8 +15,8 @@ from mailwright.audience.filter_sql import filter_clause
 from mailwright.domain.clock import DAY, Clock, Instant, to_instant
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrol import People, wanted_people
-from mailwright.sources.sequences.program import START, EndReason, Node, Program, closest_node, zone_of
-from mailwright.sources.sequences.publish import is_enrolled
+from mailwright.sources.sequences.program import ALREADY_RECEIVED, START, EndReason, Node, Program, zone_of
+from mailwright.sources.sequences.publish import is_enrolled, plan_moves
 from mailwright.sources.sequences.records import StoredSequence, find_sequence
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.simulated_sending import (
@@ -128,24 +128,29 @@ class Rehearsals:
     async def _enrolled(
         self, tx: Transaction, sequence: StoredSequence, program: Program, columns: list[Any], zone: str
     ) -> list[Simulated]:
-        """Return the people in the sequence, at the steps to which the draft would move them."""
+        """Return the people in the sequence, where the draft would move them. Overdue steps happen now."""
         if sequence.version is None:
             return []
-        old = (await load_published(tx, sequence.id, sequence.version)).program
+        now, old = self._clock.now(), (await load_published(tx, sequence.id, sequence.version)).program
+        plan = await plan_moves(tx, sequence.id, old, program, now=now, zone=zone)
+        moved = {each.id: each for each in plan.affected}
         query = (
-            select(_E.node, _E.waits_since, _E.due_at, *columns)
+            select(_E.id, _E.node, _E.waits_since, _E.due_at, *columns)
             .join_from(sequence_enrolments, contacts, contacts.c.id == _E.contact_key)
-            .where(is_enrolled(sequence.id), _E.due_at.is_not(None))
+            .where(is_enrolled(sequence.id))
         )
         found = []
         rows: Any = await tx.execute(query)
-        for row in rows:
-            target = START if row[0] is None else closest_node(old, old.by_id[row[0]], program)
-            if target is not None:
-                is_same = target != START and program.nodes[target].id == row[0]
-                since = row[1] if is_same else None
-                due_at = max(row[2], self._clock.now())
-                found.append(_simulated(sequence, row[3:], zone, StartingPoint(target, since, due_at)))
+        for key, *place, about in ((*row[:4], row[4:]) for row in rows):
+            received: tuple[str, ...] = ()
+            node, waits_since, due_at = place
+            if (person := moved.get(key)) is not None:
+                if person.to is None:
+                    continue
+                node, waits_since, due_at, received = person.to, person.waits_since, person.due_at, person.received
+            if due_at is not None:
+                point = StartingPoint(START if node is None else program.by_id[node], waits_since, max(due_at, now))
+                found.append(_simulated(sequence, about, zone, point, frozenset(received)))
         return found
 
 
@@ -164,11 +169,13 @@ def _kept_out(sequence: StoredSequence, reentry: int | None, now: Instant) -> Se
     return select(_E.contact_key).where(_E.sequence_key == sequence.id, or_(_E.ended_at.is_(None), was_in))
 
 
-def _simulated(sequence: StoredSequence, row: Any, zone: str, place: StartingPoint) -> Simulated:
+def _simulated(
+    sequence: StoredSequence, row: Any, zone: str, place: StartingPoint, received: frozenset[str] = frozenset()
+) -> Simulated:
     contact_key, contact_id, email, snoozed_until, own_zone, *leaves = row
     seed = f"{sequence.sequence_id}:{contact_id}"
     holds = [bool(each) for each in leaves]
-    return Simulated(contact_key, email, snoozed_until, seed, own_zone or zone, *place, holds)
+    return Simulated(contact_key, email, snoozed_until, seed, own_zone or zone, *place, holds, received)
 
 
 def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -> list[Any]:
@@ -192,7 +199,7 @@ class EmailCollector:
         self._on_step = on_step
 
     def on_step(self, person: Simulated, node: Node, outcome: str, at: Instant) -> None:
-        if node.kind is StepKind.SEND:
+        if node.kind is StepKind.SEND and outcome != ALREADY_RECEIVED:
             self.found.append(RehearsedEmail(person, node.id, at))
         self._on_step(person, node, outcome, at)
 

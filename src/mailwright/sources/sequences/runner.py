@@ -24,9 +24,9 @@ from mailwright.outbox.webhook_requests import DirectRequest, NoReceiver, reques
 from mailwright.sources.sequences.changes import apply_changes
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.emails import EmailWriter, StepFailed, notification
-from mailwright.sources.sequences.enrolled import Enrolled
+from mailwright.sources.sequences.enrolled import Enrolled, received_steps
 from mailwright.sources.sequences.facts import load_facts
-from mailwright.sources.sequences.program import START, Decision, Program, StepAction, advance
+from mailwright.sources.sequences.program import ALREADY_RECEIVED, START, Decision, Program, StepAction, advance
 from mailwright.sources.sequences.versions import ProgramCache
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
@@ -181,6 +181,7 @@ class SequenceRunner:
                 row.visit,
                 row.waits_since,
                 bool(row.skips_email),
+                received_steps(row.received_steps),
                 now,
                 row.event,
                 row.item,
@@ -217,7 +218,9 @@ class SequenceRunner:
 
     async def _send(self, tx: Transaction, batch: Batch, people: Sequence[Enrolled]) -> None:
         """Write the emails of a round. A person whose email cannot be written stays at the step, with the reason."""
-        wanted = [person for person in people if not person.skips_email]
+        nodes = batch.program.nodes
+        received = {person.id for person in people if nodes[person.node].id in person.received}
+        wanted = [person for person in people if not person.skips_email and person.id not in received]
         written = await self._emails.write(tx, batch.sequence, batch.program, wanted, batch.now) if wanted else {}
         accepted = [message for message in written.values() if isinstance(message, NewMessage)]
         results = iter(await accept(tx, accepted, batch.now))
@@ -227,7 +230,7 @@ class SequenceRunner:
                 batch.fail(person, message.reason)
             elif message is None:
                 person.skips_email = False
-                batch.record(person, "skipped")
+                batch.record(person, ALREADY_RECEIVED if person.id in received else "skipped")
             elif (result := next(results)).is_replay or result.is_conflict:
                 # A message and its step are stored together, so this one belongs to another run.
                 batch.fail(person, "Another message has the key of this email. Skip the email.")

@@ -23,7 +23,15 @@ from mailwright.sources.sequences.enrol import Enrolments
 from mailwright.sources.sequences.explain import SequenceExplanations
 from mailwright.sources.sequences.overdue import OverdueChoice, OverdueUndecided, apply_choice
 from mailwright.sources.sequences.program import EndReason
-from mailwright.sources.sequences.publish import NOBODY, MovePlan, is_enrolled, move_everyone, plan_moves
+from mailwright.sources.sequences.publish import (
+    NOBODY,
+    MovePlan,
+    Received,
+    audit_detail,
+    is_enrolled,
+    move_everyone,
+    plan_moves,
+)
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.rehearsal import Rehearsals
@@ -173,6 +181,7 @@ class Sequences:
         *,
         revision: int | None = None,
         overdue: OverdueChoice | None = None,
+        received: Received = Received.SKIP,
         actor: str,
     ) -> tuple[StoredSequence, MovePlan]:
         """Publish the draft and move everyone to it. The first publication starts the sequence."""
@@ -190,7 +199,8 @@ class Sequences:
             await tx.execute(mine.order_by(sequence_enrolments.c.contact_key).with_for_update())
             new, old, plan = await self._prepare(tx, sequence)
             definition = new.definition
-            await move_everyone(tx, plan, overdue, now, is_paused=sequence.status is SequenceStatus.PAUSED)
+            is_paused = sequence.status is SequenceStatus.PAUSED
+            await move_everyone(tx, sequence.id, plan, overdue, now, is_paused=is_paused, received=received)
             is_new = old is None or old.definition.trigger != definition.trigger or is_first
             await triggers.follow_events(tx, sequence.id, new, restarts=is_new)
             if is_new:
@@ -217,8 +227,8 @@ class Sequences:
                 reentry_days=definition.reentry,
                 list_key=definition.list_key,
             )
-            totals = {"version": version, "stays": plan.stays, "moves": plan.moves, "ends": plan.ends}
-            await self._record(tx, tenant_id, sequence_id, actor, "publish", detail={**totals, "overdue": plan.overdue})
+            detail = {"version": version, **audit_detail(plan, received)}
+            await self._record(tx, tenant_id, sequence_id, actor, "publish", detail=detail)
             return await find_sequence(tx, tenant_id, sequence_id), replace(plan, warnings=warnings)
 
     async def pause(self, tenant_id: int, sequence_id: str, *, actor: str) -> StoredSequence:

@@ -14,7 +14,16 @@ from mailwright.audience.value_matching import value_matches
 from mailwright.domain.clock import Instant
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.sequences.definition import StepKind
-from mailwright.sources.sequences.program import ELIGIBLE, EndReason, EventFact, Node, Program, StepAction, advance
+from mailwright.sources.sequences.program import (
+    ALREADY_RECEIVED,
+    ELIGIBLE,
+    EndReason,
+    EventFact,
+    Node,
+    Program,
+    StepAction,
+    advance,
+)
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
@@ -36,6 +45,7 @@ class Simulated:
     waits_since: Instant | None
     due_at: Instant  # When the next step is due, or when the run ended.
     leaves: list[bool]
+    received: frozenset[str] = frozenset()  # Email steps that are left out, because the person received them before.
     end_reason: str | None = None
 
 
@@ -96,7 +106,8 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
             continue
         if action is not StepAction.MOVE:
             node = program.nodes[person.node]
-            on_step(person, node, decision.outcome or _OUTCOMES[action], now)
+            outcome = ALREADY_RECEIVED if node.id in person.received else decision.outcome or _OUTCOMES[action]
+            on_step(person, node, outcome, now)
             if action is StepAction.CHANGE:
                 facts = _changed(program, model, person)
                 if person.end_reason is not None:

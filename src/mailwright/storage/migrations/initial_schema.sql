@@ -276,6 +276,7 @@ CREATE TABLE sequence_enrolments (
   waits_since BIGINT,
   due_at BIGINT,
   skips_email BOOLEAN DEFAULT false NOT NULL,
+  received_steps TEXT,
   failure TEXT,
   ended_at BIGINT,
   end_reason TEXT,

@@ -34,6 +34,7 @@ from mailwright.schemas.sequences import (
     sequence_response,
 )
 from mailwright.sources.api.validation import parse
+from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireDefaultSender
@@ -122,7 +123,12 @@ async def publish(request: Request, sequenceId: str, engine: EngineDep, caller: 
         plan = await engine.sequences.preview_publish(caller.tenant_id, sequenceId)
         return json_response(publish_response(plan, None, is_published=False))
     sequence, plan = await engine.sequences.publish(
-        caller.tenant_id, sequenceId, revision=wanted.revision, overdue=wanted.choice, actor=actor_of(caller)
+        caller.tenant_id,
+        sequenceId,
+        revision=wanted.revision,
+        overdue=wanted.choice,
+        received=Received(wanted.received),
+        actor=actor_of(caller),
     )
     return json_response(publish_response(plan, sequence.version, is_published=True))
 

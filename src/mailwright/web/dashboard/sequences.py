@@ -39,7 +39,7 @@ from mailwright.sources.sequences.figures import (
     load_step_report,
 )
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
-from mailwright.sources.sequences.publish import MovePlan
+from mailwright.sources.sequences.publish import MovePlan, Received
 from mailwright.sources.sequences.ready import list_ready
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -144,6 +144,7 @@ async def publish(request: Request, engine: EngineDep, visitor: EditorDep, seque
             sequence_id,
             revision=form.number("revision"),
             overdue=_choice(form),
+            received=Received.SEND if form["received"] == Received.SEND else Received.SKIP,
             actor=visitor.actor,
         )
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
@@ -301,7 +302,9 @@ def _funnel(
 ) -> list[tuple[str, int]]:
     """Return how many people entered, got each email and reached the goal."""
     emails = [
-        (step.id, report.steps[step.id].passed) for step in steps if step.kind == "send" and step.id in report.steps
+        (step.id, report.steps[step.id].by_outcome.get("sent", 0))
+        for step in steps
+        if step.kind == "send" and step.id in report.steps
     ]
     return [("Entered", figures.entered), *emails, *([("Goal", figures.goals)] if has_goal else [])]
 
