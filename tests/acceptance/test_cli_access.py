@@ -45,6 +45,13 @@ async def test_users_are_created_listed_changed_and_disabled(commands: Commands,
     ]
     link = await commands.ok("user", "link", "ada")
     assert link.out.startswith("http://127.0.0.1:8025/sign-in/link?token=")
+    await commands.ok("key", "create", "--owner", "Ada")
+    await commands.ok("key", "create")
+    await commands.ok("key", "edit", "2", "--owner", "ada")
+    assert [key["owner"] for key in (await commands.ok("key", "list", "--json")).json] == ["ada", "ada"]
+    for owner in ("grace", "nobody", ""):
+        refused = await commands.run("key", "edit", "2", "--owner", owner)
+        assert (refused.code, "no enabled user" in refused.err) == (2, True), refused
     last = await commands.run("user", "disable", "ada")
     assert last.code != 0
     assert "last administrator" in last.err

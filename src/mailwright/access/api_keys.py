@@ -6,14 +6,15 @@ import re
 import secrets
 from dataclasses import dataclass, field
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, or_, select, update
 
 from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
 from mailwright.domain.allowed_senders import AllowedSenders
 from mailwright.domain.clock import SECOND, Clock, Instant
-from mailwright.domain.errors import InvalidInput, NotFound, Unauthorized
-from mailwright.storage.database import PROMPT_SECONDS, Database
-from mailwright.storage.tables import api_keys, tenants
+from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow, Unauthorized
+from mailwright.outbox.audit_log import record
+from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
+from mailwright.storage.tables import api_keys, tenants, users
 
 PREFIX = "mw_"
 _ID_PREFIX = "MWAK"
@@ -58,6 +59,7 @@ class ApiKey:
     hint: str
     scopes: frozenset[Scope]
     senders: AllowedSenders | None  # None: every sender
+    owner: str | None  # the user who answers for what the key does
     created_at: Instant
     revoked_at: Instant | None
 
@@ -84,10 +86,10 @@ class ApiKeys:
         scopes: frozenset[Scope] = ALL_SCOPES,
         senders: AllowedSenders | None = None,
         *,
-        created_by: str | None = None,
+        owner: str | None = None,
     ) -> str:
         """Return the new key. It cannot be read again later."""
-        return (await self._create(tenant_id, name, scopes, senders, created_by=created_by)).key
+        return (await self._create(tenant_id, name, scopes, senders, owner=owner)).key
 
     async def create_pair(
         self,
@@ -96,11 +98,11 @@ class ApiKeys:
         scopes: frozenset[Scope] = ALL_SCOPES,
         senders: AllowedSenders | None = None,
         *,
-        created_by: str | None = None,
+        owner: str | None = None,
     ) -> KeyPair:
         """Return a new key that also signs requests. It is stored encrypted too, because signatures need it."""
         access_key_id = _ID_PREFIX + secrets.token_hex(8).upper()
-        return await self._create(tenant_id, name, scopes, senders, access_key_id, created_by=created_by)
+        return await self._create(tenant_id, name, scopes, senders, access_key_id, owner=owner)
 
     async def _create(
         self,
@@ -110,7 +112,7 @@ class ApiKeys:
         senders: AllowedSenders | None,
         access_key_id: str | None = None,
         *,
-        created_by: str | None,
+        owner: str | None,
     ) -> KeyPair:
         if len(name) > 100 or not name.isprintable():
             raise InvalidInput("The name of a key can have at most 100 printable characters.", field="name")
@@ -123,9 +125,11 @@ class ApiKeys:
             "scopes": _join_scopes(scopes),
             "senders": " ".join(sorted(senders.entries)) if senders is not None else None,
             "created_at": self._clock.now(),
-            "created_by": created_by,
+            "owner": owner,
         }
         async with self._database.write() as tx:
+            if owner is not None:
+                values["owner"] = await _find_owner(tx, tenant_id, owner)
             if access_key_id is not None:
                 encrypted = await self._database.secret_box.encrypt(tx, key)
                 values |= {"access_key_id": access_key_id, "encrypted_key": encrypted}
@@ -136,7 +140,15 @@ class ApiKeys:
         k = api_keys.c
         query = (
             select(
-                k.id, tenants.c.name.label("tenant"), k.name, k.hint, k.scopes, k.senders, k.created_at, k.revoked_at
+                k.id,
+                tenants.c.name.label("tenant"),
+                k.name,
+                k.hint,
+                k.scopes,
+                k.senders,
+                k.owner,
+                k.created_at,
+                k.revoked_at,
             )
             .select_from(api_keys.join(tenants, tenants.c.id == k.tenant_id))
             .where(k.tenant_id == tenant_id)
@@ -148,6 +160,29 @@ class ApiKeys:
             ApiKey(**{**row._mapping, "scopes": _split_scopes(row.scopes), "senders": _split_senders(row.senders)})
             for row in rows
         ]
+
+    async def set_owner(
+        self, tenant_id: int, key_id: int, login: str, *, actor: str, must_be_free: bool = False
+    ) -> str:
+        """Set who answers for what a key does, and return the user name.
+
+        With `must_be_free`, raise if the key has an owner.
+        """
+        k = api_keys.c
+        async with self._database.write() as tx:
+            rows = await tx.execute(
+                select(k.owner, k.name).where(k.id == key_id, k.tenant_id == tenant_id).with_for_update()
+            )
+            if not rows:
+                raise NotFound("There is no API key with this ID.")
+            if must_be_free and rows[0].owner is not None:
+                raise NotPossibleNow(f"The owner of this API key is {rows[0].owner}. It changes on the console only.")
+            owner = await _find_owner(tx, tenant_id, login)
+            await tx.execute(update(api_keys).where(k.id == key_id).values(owner=owner))
+            detail = {"name": rows[0].name, "from": rows[0].owner, "to": owner}
+            now, subject = self._clock.now(), str(key_id)
+            await record(tx, now, actor=actor, action="key_owner", subject=subject, tenant_id=tenant_id, detail=detail)
+        return owner
 
     async def revoke(self, tenant_id: int, key_id: int) -> None:
         """Revoke a key. Revoking it again keeps the time of the first revocation."""
@@ -222,6 +257,15 @@ class ApiKeys:
         if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()
         self._cached[digest] = (caller, until)
+
+
+async def _find_owner(tx: Transaction, tenant_id: int, login: str) -> str:
+    """Return the name of a user who works for the tenant, or raise."""
+    u, name = users.c, login.strip().lower()
+    works_here = or_(u.tenant_id.is_(None), u.tenant_id == tenant_id)
+    if not await tx.execute(select(u.id).where(u.login == name, works_here, u.disabled_at.is_(None))):
+        raise InvalidInput(f"There is no enabled user {name[:80]} of this tenant.", field="owner")
+    return name
 
 
 def is_api_key(text: str) -> bool:

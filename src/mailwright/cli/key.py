@@ -13,12 +13,16 @@ from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
 
 app = group("API keys.")
+
+KeyId = Annotated[int, typer.Argument(metavar="ID", help="The id shown by `key list`.", show_default=False)]
 
 
 @app.command()
 def create(
+    *,
     tenant: Tenant = tenants.DEFAULT,
     name: Annotated[str, typer.Option(help="What the key is for, for example shop-backend.")] = "",
     scope: Annotated[
@@ -29,6 +33,14 @@ def create(
         typer.Option(
             help="An address (news@example.com) or domain (@example.com) that the key may send from; can be repeated.",
             show_default="every sender",
+        ),
+    ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOGIN",
+            help="The user who answers for what the key does, and so cannot approve what it requests.",
+            show_default="nobody",
         ),
     ] = None,
     ses: Annotated[
@@ -42,11 +54,11 @@ def create(
     """
 
     async def work(at: Installation) -> str:
-        owner, keys = await find_tenant(at, tenant), ApiKeys(at.database, at.clock)
+        home, keys = await find_tenant(at, tenant), ApiKeys(at.database, at.clock)
         scopes, senders = frozenset(scope or ALL_SCOPES), parse_allowed_senders(_checked_senders(sender))
         if not ses:
-            return await keys.create(owner.id, name, scopes, senders)
-        pair = await keys.create_pair(owner.id, name, scopes, senders)
+            return await keys.create(home.id, name, scopes, senders, owner=owner)
+        pair = await keys.create_pair(home.id, name, scopes, senders, owner=owner)
         return f"AWS_ACCESS_KEY_ID={pair.access_key_id}\nAWS_SECRET_ACCESS_KEY={pair.key}"
 
     typer.echo(run(work, creates=True))
@@ -57,8 +69,8 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     """List a tenant's keys, including revoked ones, with their last four characters."""
 
     async def work(at: Installation) -> list[ApiKey]:
-        owner = await find_tenant(at, tenant)
-        return await ApiKeys(at.database, at.clock).list_all(owner.id)
+        home = await find_tenant(at, tenant)
+        return await ApiKeys(at.database, at.clock).list_all(home.id)
 
     found = run(work)
     if as_json:
@@ -71,27 +83,44 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
             key.name or "–",
             ", ".join(_scopes(key)),
             str(key.senders or "every sender"),
+            key.owner or "nobody",
             clock_time(key.created_at),
             clock_time(key.revoked_at),
         )
         for key in found
     )
     nothing = f"The tenant {tenant} has no keys. Create one with `mailwright key create --tenant {tenant}`."
-    print_rows(
-        ("Id#", "Key!", "Name", "Scopes", "Senders", "Created ({zone})!", "Revoked ({zone})!"), rows, nothing=nothing
-    )
+    columns = ("Id#", "Key!", "Name", "Scopes", "Senders", "Owner", "Created ({zone})!", "Revoked ({zone})!")
+    print_rows(columns, rows, nothing=nothing)
+
+
+@app.command()
+def edit(
+    key_id: KeyId,
+    owner: Annotated[
+        str, typer.Option(metavar="LOGIN", help="The user who answers for what the key does.", show_default=False)
+    ],
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Change the owner of a key. Where approvals are required, only keys with an owner request them."""
+
+    async def work(at: Installation) -> str:
+        home = await find_tenant(at, tenant)
+        return await ApiKeys(at.database, at.clock).set_owner(home.id, key_id, owner, actor=CONSOLE)
+
+    out.print(f"The owner of key {key_id} is now {run(work)}.")
 
 
 @app.command()
 def revoke(
-    key_id: Annotated[int, typer.Argument(metavar="ID", help="The id shown by `key list`.", show_default=False)],
+    key_id: KeyId,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Revoke a key permanently. It stops working within one second."""
 
     async def work(at: Installation) -> None:
-        owner = await find_tenant(at, tenant)
-        await ApiKeys(at.database, at.clock).revoke(owner.id, key_id)
+        home = await find_tenant(at, tenant)
+        await ApiKeys(at.database, at.clock).revoke(home.id, key_id)
 
     run(work)
     out.print(f"Key {key_id} revoked.")
@@ -116,6 +145,7 @@ def _described(key: ApiKey) -> dict[str, object]:
         "hint": key.hint,
         "scopes": _scopes(key),
         "senders": sorted(key.senders.entries) if key.senders is not None else None,
+        "owner": key.owner,
         "createdAt": isoformat(key.created_at),
         "revokedAt": isoformat(key.revoked_at),
     }

@@ -20,8 +20,8 @@ from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
-from mailwright.sources.campaigns.approval_gate import AwaitsApproval
-from mailwright.sources.campaigns.approval_people import names_of, people_behind
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
+from mailwright.sources.campaigns.approval_people import find_missing_owner, names_of, people_behind
 from mailwright.sources.campaigns.approvals import MAX_COMMENT, SecondPersonRequired
 from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
@@ -108,10 +108,11 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
             case _:
                 pass
     over = await find_limit(tx, planned.tenant_id)
-    if over is None:
+    reason = None if over is None else await _find_reason(tx, now, planned, over=over, actor=actor)
+    if reason is None:
         return None
-    if (reason := await _find_reason(tx, now, planned, over=over, actor=actor)) is None:
-        return None
+    if missing := await find_missing_owner(tx, planned.tenant_id, actor, now):
+        return KeyWithoutOwner(missing)
     await _request(tx, now, planned, actor)
     return AwaitsApproval(
         f"This {planned.kind} can reach {planned.recipients:,} people{reason} The approval is requested now. Try again "
@@ -249,6 +250,8 @@ async def _change(tx: Transaction, approval_id: int, **values: Any) -> None:
 async def _conflict(tx: Transaction, user: User, approval: SendApproval) -> str | None:
     if not user.role.allows(Role.EDITOR):
         return f"Your role {user.role} cannot approve anything."
+    if missing := await find_missing_owner(tx, approval.tenant_id, approval.requested_by, approval.requested_at):
+        return missing
     if names_of(user.login, user.email) & await people_behind(tx, approval.tenant_id, approval.requested_by):
         return f"Another person must approve this {approval.kind}, because you requested the approval."
     return None

@@ -94,7 +94,8 @@ api_keys = Table(
     # Set if the key also signs requests to the API of SES: the id of the pair, and the key itself, encrypted.
     Column("access_key_id", Text, unique=True),
     Column("encrypted_key", Text),
-    Column("created_by", Text),  # The user; None if the console created it.
+    # The user who answers for what the key does; null if nobody is known.
+    Column("owner", Text),
 )
 
 # Emails that shadow mode passed on, one row for each recipient, without contents and whole addresses.

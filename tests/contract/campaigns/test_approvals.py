@@ -19,7 +19,7 @@ from mailwright.domain.explanation import Remedy
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.explanation_text import campaign_text
-from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport, SecondPersonRequired
 from mailwright.sources.campaigns.definition import CampaignLimits
@@ -152,17 +152,49 @@ async def test_requester_cannot_approve(desk: Approving) -> None:
             await desk.approvals.approve(user, DEFAULT_TENANT, campaign_id, report.plan.digest)
 
 
-async def test_last_editor_and_creator_of_a_key_cannot_approve(desk: Approving, bea: User) -> None:
+async def test_last_editor_and_owner_of_a_key_cannot_approve(desk: Approving, bea: User) -> None:
     engine, ada = desk.bench.engine, await desk.person("ada")
     await desk.write_template(BODY, actor="bea")
     campaign_id = await desk.a_draft(content={"templateId": "sale"})
     await desk.campaigns.edit(Actor("ada", DEFAULT_TENANT), campaign_id, a_definition(content={"templateId": "sale"}))
-    await engine.keys.create(DEFAULT_TENANT, "robot", created_by="cleo")
+    cleo = await desk.person("cleo")
+    await engine.keys.create(DEFAULT_TENANT, "robot", owner="cleo")
     report = await desk.request(campaign_id, Actor("api:robot", DEFAULT_TENANT))
-    for user, why in ((ada, "changed the campaign"), (bea, "its template"), (await desk.person("cleo"), "requested")):
+    for user, why in ((ada, "changed the campaign"), (bea, "its template"), (cleo, "requested")):
         with pytest.raises(SecondPersonRequired, match=why):
             await desk.approvals.approve(user, DEFAULT_TENANT, campaign_id, report.plan.digest)
     await desk.approvals.approve(await desk.person("dan"), DEFAULT_TENANT, campaign_id, report.plan.digest)
+
+
+@pytest.mark.promise("second-person")
+async def test_key_without_owner_cannot_request(desk: Approving, bea: User) -> None:
+    keys, robot = desk.bench.engine.keys, Actor("api:robot", DEFAULT_TENANT)
+    campaign_id = await desk.a_draft()
+    await keys.create(DEFAULT_TENANT, "robot")
+    await keys.create(DEFAULT_TENANT, "robot", owner="bea")  # A key of the same name does not help.
+    free = (await keys.list_all(DEFAULT_TENANT))[0]
+    with pytest.raises(KeyWithoutOwner, match=f"robot has no owner.*key edit {free.id} --tenant default --owner LOGIN"):
+        await desk.request(campaign_id, robot)
+    assert await desk.state(campaign_id) is None
+    await desk.require(None)
+    report = await desk.request(campaign_id, robot)  # Without the rule, the key could start it as well.
+    await desk.require(OVER)
+    dan = await desk.person("dan")
+    with pytest.raises(SecondPersonRequired, match="has no owner"):
+        await desk.approvals.approve(dan, DEFAULT_TENANT, campaign_id, report.plan.digest)
+    await keys.set_owner(DEFAULT_TENANT, free.id, "BEA", actor="console")
+    with pytest.raises(SecondPersonRequired, match="you requested"):
+        await desk.approvals.approve(bea, DEFAULT_TENANT, campaign_id, report.plan.digest)
+    await desk.approvals.approve(dan, DEFAULT_TENANT, campaign_id, report.plan.digest)
+
+
+async def test_small_sends_of_keys_without_owner_count_together(desk: Approving) -> None:
+    first, second = await desk.a_draft(3), await desk.create()
+    for name in ("shop", "crm"):
+        await desk.bench.engine.keys.create(DEFAULT_TENANT, name)
+    await desk.campaigns.start(Actor("api:shop", DEFAULT_TENANT), first)
+    with pytest.raises(AwaitsApproval, match="has reached 3"):
+        await desk.campaigns.start(Actor("api:crm", DEFAULT_TENANT), second)
 
 
 Change = Callable[[Approving, str], Awaitable[Any]]

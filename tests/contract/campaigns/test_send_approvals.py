@@ -11,7 +11,7 @@ from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import tenants
 from mailwright.sources.articles.enqueue import ArticleScheduler
-from mailwright.sources.campaigns.approval_gate import AwaitsApproval
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.approvals import SecondPersonRequired
 from mailwright.sources.send_approvals import SendApproval
@@ -170,6 +170,11 @@ async def test_requester_and_other_tenants_cannot_decide(bench: Bench, clock: Ma
     [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
     with pytest.raises(SecondPersonRequired):
         await decide(engine, ada)
+    await engine.keys.create(DEFAULT_TENANT, "robot")
+    second = await engine.sequences.create(DEFAULT_TENANT, a_document(name="Second"), actor="ada")
+    with pytest.raises(KeyWithoutOwner):
+        await engine.sequences.publish(DEFAULT_TENANT, second.sequence_id, actor="api:robot")
+    assert await engine.send_approvals.list_waiting(DEFAULT_TENANT) == [waiting]
     other = await a_tenant(engine.database, "acme")
     assert await engine.send_approvals.list_waiting(other) == []
     with pytest.raises(NotFound):

@@ -93,12 +93,14 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
     await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
     campaign_id = await a_draft(site, "api:robot")
     path = f"/v1/campaigns/{campaign_id}"
-    async with client_of(site.app, await engine.keys.create(1, "robot", frozenset({Scope.PROPOSE}))) as robot:
+    async with client_of(
+        site.app, await engine.keys.create(1, "robot", frozenset({Scope.PROPOSE}), owner="ada")
+    ) as robot:
         plan = (await robot.post(f"{path}/plan")).json()
         assert (plan["recipients"], plan["approval"]["status"], plan["isApprovalRequired"]) == (3, "waiting", True)
         assert (await robot.delete(f"{path}/plan")).status_code == 403
     decision = {"digest": plan["digest"], "comment": "Good."}
-    async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
+    async with client_of(site.app, await engine.keys.create(1, "manager")) as key:
         assert (await key.post(f"{path}/approve", json=decision)).status_code == 403
         assert (await key.put("/v1/approvals", json={"over": None})).status_code == 403
         assert (await key.delete(f"{path}/plan")).status_code == 403
@@ -116,6 +118,21 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
             "waiting": [],
             "sends": [],
         }
+
+
+async def test_administrator_becomes_owner_of_a_console_key(site: Site) -> None:
+    engine = site.engine
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
+    path = f"/v1/campaigns/{await a_draft(site)}/plan"
+    async with client_of(site.app, await engine.keys.create(1, "robot")) as robot, signed_in(site, "ada") as ada:
+        refused = await robot.post(path)
+        assert (refused.status_code, refused.json()["code"]) == (409, "KEY_WITHOUT_OWNER")
+        own = f"/settings/keys/{(await engine.keys.list_all(1))[-1].id}/own"
+        assert own in (await ada.get("/settings/keys")).text
+        assert (await ada.post(own)).is_redirect
+        assert (await robot.post(path)).status_code == 200
+        assert own not in (await ada.get("/settings/keys")).text
+        assert (await ada.post(own)).status_code == 409
 
 
 async def test_sequence_is_approved_in_dashboard_and_api(site: Site) -> None:

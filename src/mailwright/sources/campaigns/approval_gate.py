@@ -39,6 +39,12 @@ class AwaitsApproval(NotPossibleNow):
         self.reason = reason
 
 
+class KeyWithoutOwner(AwaitsApproval):
+    """An API key without an owner cannot request an approval."""
+
+    code = "KEY_WITHOUT_OWNER"
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalGate:
     """What a campaign needs to start or grow: the rule of its tenant, and its newest approval if it binds."""

@@ -6,11 +6,14 @@ from sqlalchemy import or_, select
 
 from mailwright.access.roles import Role
 from mailwright.access.users import email_of
+from mailwright.domain.clock import Instant
 from mailwright.outbox.audit_log import API
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import api_keys, audit_log, users
+from mailwright.storage.tables import api_keys, audit_log, tenants, users
 
 _APPROVERS: Final = (Role.EDITOR, Role.ADMIN)
+# What keys without an owner have in common, so that they count as one person.
+_NO_OWNER: Final = "API keys without an owner"
 
 
 def names_of(login: str, email: str | None) -> frozenset[str]:
@@ -20,15 +23,38 @@ def names_of(login: str, email: str | None) -> frozenset[str]:
 
 
 async def people_behind(tx: Transaction, tenant_id: int, actor: str) -> frozenset[str]:
-    """Return what identifies the person who acted. An API key counts as the people who created keys of its name."""
+    """Return what identifies the person who acted. An API key counts as the owners of all keys of its name."""
     kind, _, key_name = actor.partition(":")
     logins = {actor}
     if kind == API:
         k = api_keys.c
-        mine = (k.tenant_id == tenant_id, k.name == key_name, k.created_by.is_not(None))
-        logins |= {row.created_by for row in await tx.execute(select(k.created_by).where(*mine))}
+        found = await tx.execute(select(k.owner).where(k.tenant_id == tenant_id, k.name == key_name))
+        logins |= {row.owner or _NO_OWNER for row in found}
     rows = await tx.execute(select(users.c.login, users.c.email).where(users.c.login.in_(logins)))
     return frozenset(logins).union(*(names_of(row.login, row.email) for row in rows))
+
+
+async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: Instant) -> str | None:
+    """Return why a request of an API key at this time does not count, or None.
+
+    If the tenant requires approvals, the key needs an owner: otherwise its holder could approve their own request. An
+    agent that `mailwright mcp` serves has no key and counts as the console.
+    """
+    kind, _, key_name = actor.partition(":")
+    if kind != API:
+        return None
+    k = api_keys.c
+    was_valid = (k.created_at <= at, or_(k.revoked_at.is_(None), k.revoked_at > at))
+    query = select(k.id, tenants.c.name).join(tenants, tenants.c.id == k.tenant_id).order_by(k.id).limit(1)
+    ownerless = (k.tenant_id == tenant_id, k.name == key_name, k.owner.is_(None), *was_valid)
+    rows = await tx.execute(query.where(*ownerless, tenants.c.approval_over.is_not(None)))
+    if not rows:
+        return None
+    return (
+        f"The API key {key_name or rows[0].id} has no owner, so nobody can tell whether its holder also approves. Run "
+        f"`mailwright key edit {rows[0].id} --tenant {rows[0].name} --owner LOGIN`, or request the approval as a "
+        "signed-in user."
+    )
 
 
 async def last_template_author(tx: Transaction, tenant_id: int, template_id: str) -> str | None:

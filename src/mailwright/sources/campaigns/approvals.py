@@ -12,8 +12,13 @@ from mailwright.domain.campaign import AWAITS_APPROVAL, CampaignAction, Campaign
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.outbox import defer
-from mailwright.sources.campaigns.approval_gate import AwaitsApproval, load_gate, recording_void
-from mailwright.sources.campaigns.approval_people import last_template_author, names_of, people_behind
+from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner, load_gate, recording_void
+from mailwright.sources.campaigns.approval_people import (
+    find_missing_owner,
+    last_template_author,
+    names_of,
+    people_behind,
+)
 from mailwright.sources.campaigns.approval_records import (
     COLUMNS,
     Approval,
@@ -107,6 +112,8 @@ class CampaignApprovals:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.REQUEST_APPROVAL)
             _require_same(before, campaign)
+            if missing := await find_missing_owner(tx, campaign.tenant_id, actor.name, now):
+                raise KeyWithoutOwner(missing)
             if must_be_own:
                 check_status(campaign, CampaignAction.EDIT)
                 await require_own_draft(tx, actor, campaign)
@@ -190,17 +197,14 @@ class CampaignApprovals:
         """Return why a user cannot approve a plan that waits, or None."""
         assert report.approval is not None
         async with self._database.read() as tx:
-            return await _conflict(tx, user, report.plan.campaign, report.approval.requested_by)
+            return await _conflict(tx, user, report.plan.campaign, report.approval)
 
     async def find_conflicts(self, user: User, waiting: Sequence[WaitingApproval]) -> dict[str, str | None]:
         """Return why a user cannot approve each of the campaigns, by their IDs."""
         async with self._database.read() as tx:
             return {
                 each.campaign_id: await _conflict(
-                    tx,
-                    user,
-                    await find_campaign(tx, each.campaign_id, each.approval.tenant_id),
-                    each.approval.requested_by,
+                    tx, user, await find_campaign(tx, each.campaign_id, each.approval.tenant_id), each.approval
                 )
                 for each in waiting
             }
@@ -257,19 +261,21 @@ def _require_unchanged(waiting: Approval, present: CampaignPlan) -> None:
 
 async def _require_second_person(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> None:
     """Raise if the user is not a second person: who requested the approval, or last changed what is sent."""
-    if conflict := await _conflict(tx, user, campaign, waiting.requested_by):
+    if conflict := await _conflict(tx, user, campaign, waiting):
         raise SecondPersonRequired(conflict)
 
 
-async def _conflict(tx: Transaction, user: User, campaign: Campaign, requested_by: str) -> str | None:
+async def _conflict(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> str | None:
     """Return why a user cannot approve a campaign, or None."""
     if not user.role.allows(Role.EDITOR):
         return f"Your role {user.role} cannot approve campaigns."
     own, tenant_id = names_of(user.login, user.email), campaign.tenant_id
+    if missing := await find_missing_owner(tx, tenant_id, waiting.requested_by, waiting.requested_at):
+        return missing
     template_id = campaign.definition.content.template_id
     author = await last_template_author(tx, tenant_id, template_id) if template_id is not None else None
     actions = (
-        (requested_by, "requested the approval"),
+        (waiting.requested_by, "requested the approval"),
         (campaign.changed_by, "last changed the campaign"),
         (author, "last changed its template"),
     )

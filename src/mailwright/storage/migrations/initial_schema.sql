@@ -40,7 +40,7 @@ CREATE TABLE api_keys (
   senders TEXT,
   access_key_id TEXT,
   encrypted_key TEXT,
-  created_by TEXT,
+  owner TEXT,
   CONSTRAINT pk_api_keys PRIMARY KEY (id),
   CONSTRAINT uq_api_keys_digest UNIQUE (digest),
   CONSTRAINT uq_api_keys_access_key_id UNIQUE (access_key_id)

@@ -119,9 +119,7 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
     require_installation(visitor)
     form = await read_fields(request)
     try:
-        key = await engine.keys.create(
-            visitor.tenant_id, form["name"], frozenset([Scope.SEND]), created_by=visitor.actor
-        )
+        key = await engine.keys.create(visitor.tenant_id, form["name"], frozenset([Scope.SEND]), owner=visitor.actor)
     except InvalidInput as error:
         return await _step_page(request, engine, visitor, SetupStep.KEY, form, error)
     await _record(engine, visitor, "key_create", key[-4:], name=form["name"], scopes=[Scope.SEND])

@@ -266,7 +266,7 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
         scopes = parse_scopes(await read_values(request, "scope"))
         senders = parse_allowed_senders(re.split(r"[\s,;]+", form["sender"]))
         create = engine.keys.create_pair if form["ses"] else engine.keys.create
-        made = await create(visitor.tenant_id, form["name"], scopes, senders, created_by=visitor.actor)
+        made = await create(visitor.tenant_id, form["name"], scopes, senders, owner=visitor.actor)
     except InvalidInput as error:
         return await _keys_page(request, engine, visitor, form=form, error=error)
     pair = made if isinstance(made, KeyPair) else KeyPair("", made)
@@ -281,6 +281,13 @@ async def revoke_key(request: Request, engine: EngineDep, visitor: AdminDep, key
     await engine.keys.revoke(visitor.tenant_id, key_id)
     await _record(engine, visitor, "key_revoke", str(key_id))
     return redirect(request, "/settings/keys", "API key revoked.")
+
+
+@router.post("/keys/{key_id}/own")
+async def own_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
+    """Become the owner of a key that has none. Nobody names somebody else here and then approves what it requests."""
+    await engine.keys.set_owner(visitor.tenant_id, key_id, visitor.actor, actor=visitor.actor, must_be_free=True)
+    return redirect(request, "/settings/keys", "You are now the owner of the API key.")
 
 
 async def _keys_page(
