@@ -14,7 +14,9 @@ from mailwright.content.headers import InvalidHeader, Mailbox, UnsubscribeTarget
 from mailwright.domain.clock import Instant
 
 __all__ = [
+    "ALTERNATIVE_TYPE_PATTERN",
     "CONTENT_TYPE_PATTERN",
+    "EmailAlternative",
     "EmailAttachment",
     "EmailParts",
     "Enclosure",
@@ -41,6 +43,14 @@ class EmailAttachment:
 
 
 @dataclass(frozen=True, slots=True)
+class EmailAlternative:
+    """Text that mail programs which know its type show instead of the text and the HTML."""
+
+    content_type: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Enclosure:
     """Attachments that many emails share, encoded once: the bytes before and after the body of each email."""
 
@@ -60,7 +70,7 @@ class EmailParts:
     date: Instant
     sender: Mailbox
     to: Mailbox | None  # None if all recipients are in Cc or Bcc.
-    subject: str
+    subject: str  # Without text, the email has no Subject header.
     html: str | None = None
     text: str | None = None
     reply_to: tuple[Mailbox, ...] = ()
@@ -68,6 +78,8 @@ class EmailParts:
     cc: tuple[Mailbox, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     attachments: tuple[EmailAttachment, ...] = ()
+    alternatives: tuple[EmailAlternative, ...] = ()
+    sender_header: Mailbox | None = None  # Who sends the email for the person in From.
     enclosure: Enclosure | None = None
     outbox_id: str | None = None
     unsubscribe: UnsubscribeTargets | None = None
@@ -118,10 +130,11 @@ def alternative(identity: str, parts: Iterable[bytes]) -> bytes:
     return _multipart("alternative", identity, parts)
 
 
-CONTENT_TYPE_PATTERN: Final = (
-    r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}"
-    r'(; ?[A-Za-z-]{1,32}=([A-Za-z0-9._-]{1,64}|"[ !#-\[\]-~]{1,128}")){0,4}'
-)
+_PARAMETERS: Final = r'(; ?[A-Za-z-]{1,32}=([A-Za-z0-9._-]{1,64}|"[ !#-\[\]-~]{1,128}")){0,4}'
+CONTENT_TYPE_PATTERN: Final = r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}" + _PARAMETERS
+ALTERNATIVE_TYPE_PATTERN: Final = r"text/(calendar|x-amp-html)" + _PARAMETERS
+_AMP: Final = "text/x-amp-html"
+_CHARSET = re.compile(r'; ?charset=("[^"]*"|[^;]*)', re.IGNORECASE)
 _CONTENT_TYPE = re.compile(CONTENT_TYPE_PATTERN)
 _CONTENT_ID = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.@-]{1,200}")
 # RFC 2046 forbids base64 in these types, so they are sent as generic binary; the file name still shows the type.
@@ -150,13 +163,12 @@ def _to_lines(email: EmailParts) -> list[str]:
 
 def _head(email: EmailParts) -> str:
     """Return all headers except the Content-* headers, without the last line end."""
-    lines = [
-        headers.mailboxes("From", [email.sender], field="from"),
-        *_to_lines(email),
-        headers.unstructured("Subject", email.subject, field="subject"),
-        headers.date_line(email.date),
-        headers.message_id_line(email.message_id),
-    ]
+    lines = [headers.mailboxes("From", [email.sender], field="from"), *_to_lines(email)]
+    if email.subject.strip():
+        lines.append(headers.unstructured("Subject", email.subject, field="subject"))
+    lines += [headers.date_line(email.date), headers.message_id_line(email.message_id)]
+    if email.sender_header:
+        lines.append(headers.mailbox("Sender", email.sender_header, field="sender_header"))
     if email.cc:
         lines.append(headers.mailboxes("Cc", email.cc, field="cc"))
     if email.reply_to:
@@ -188,18 +200,28 @@ def _body(email: EmailParts) -> bytes:
 
 def _text_and_html(email: EmailParts, inline: list[EmailAttachment]) -> bytes:
     html = email.html
+    if inline or email.alternatives:
+        return _alternatives(html, email.text, [_attachment(image) for image in inline], email.alternatives)
     if html is None:
         return text_part("plain", email.text or "")
-    if inline:
-        return _alternatives(html, email.text, [_attachment(image) for image in inline])
     return _bodies.get((html, email.text), lambda: _Body(_alternatives(html, email.text), len(html))).content
 
 
-def _alternatives(html: str, plain: str | None, images: Sequence[bytes] = ()) -> bytes:
-    shown = text_part("html", html)
-    if images:
-        shown = _multipart("related", _CONTENT, [shown, *images], 'type="text/html"')
-    return alternative(_CONTENT, [text_part("plain", text.from_html(html) if plain is None else plain), shown])
+def _alternatives(
+    html: str | None, plain: str | None, images: Sequence[bytes] = (), others: Sequence[EmailAlternative] = ()
+) -> bytes:
+    """Order the parts from the simplest to the richest; AMP is before the HTML, because many programs show the last."""
+    parts = [text_part("plain", text.from_html(html or "") if plain is None else plain)]
+    parts += [_other_part(each) for each in others if each.content_type.startswith(_AMP)]
+    if html is not None:
+        shown = text_part("html", html)
+        parts.append(_multipart("related", _CONTENT, [shown, *images], 'type="text/html"') if images else shown)
+    parts += [_other_part(each) for each in others if not each.content_type.startswith(_AMP)]
+    return alternative(_CONTENT, parts)
+
+
+def _other_part(other: EmailAlternative) -> bytes:
+    return text_part(_CHARSET.sub("", other.content_type).removeprefix("text/"), other.content)
 
 
 class _Body(NamedTuple):

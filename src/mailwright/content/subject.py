@@ -7,10 +7,10 @@ MAX_CHARACTERS = 150
 MAX_LONG_CHARACTERS = MAX_LINE
 
 
-def subject_problem(subject: str, *, is_long_allowed: bool = False) -> str | None:
-    """Return why a subject is not acceptable, or None."""
-    most = MAX_LONG_CHARACTERS if is_long_allowed else MAX_CHARACTERS
-    if not subject.strip():
+def subject_problem(subject: str, *, is_free: bool = False) -> str | None:
+    """Return why a subject is not acceptable, or None. One that `is_free` may be empty, and long."""
+    most = MAX_LONG_CHARACTERS if is_free else MAX_CHARACTERS
+    if not subject.strip() and not is_free:
         return "The subject is empty."
     if len(subject) > most:
         return f"The subject has {len(subject)} characters; at most {most} are allowed."

@@ -39,14 +39,16 @@ SUBJECT_TEMPLATE = "subjectTemplate"
 ENVELOPE_FROM = "envelopeFrom"
 # The field of a payload that holds the size of a raw email in bytes.
 RAW_BYTES = "rawBytes"
-# The further addresses in From and Sender of a raw email; None if mail programs could read these headers differently.
+# The further addresses in From and Sender of an email; None if mail programs could read these headers differently.
 OTHER_SENDERS = "otherSenders"
 
 
-# The fields of a payload that only the APIs of other services set: the email's own Message-ID, and whether its subject
-# may be as long as a header allows.
+# The fields of a payload that only the APIs of other services set: the email's own Message-ID and Sender header,
+# alternatives to its text and HTML, and whether its subject may be empty, or as long as a header allows.
 OWN_MESSAGE_ID = "messageId"
-LONG_SUBJECT = "longSubject"
+SENDER_HEADER = "senderHeader"
+ALTERNATIVES = "alternatives"
+FREE_SUBJECT = "freeSubject"
 # The field of a payload that marks an email about an account of the dashboard.
 ACCOUNT_EMAIL = "accountEmail"
 # The field of a payload that holds an encrypted link, and the text in its content that the link replaces when the

@@ -20,7 +20,7 @@ from mailwright.content.headers import (
     opaque,
 )
 from mailwright.content.layout import Layout, LayoutCache, RecipientHeaders, SharedHeaders
-from mailwright.content.mime import EmailAttachment, EmailParts, Enclosure, build_email
+from mailwright.content.mime import EmailAlternative, EmailAttachment, EmailParts, Enclosure, build_email
 from mailwright.content.raw import InvalidEmail, parse_raw
 from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
@@ -30,11 +30,13 @@ from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import (
+    ALTERNATIVES,
     ENVELOPE_FROM,
     OWN_MESSAGE_ID,
     PREFERENCES_LINK_MARK,
     SEALED_LINK,
     SEALED_LINK_MARK,
+    SENDER_HEADER,
     SUBJECT_TEMPLATE,
     UNSUBSCRIBE_LINK_MARK,
     Admitted,
@@ -276,8 +278,9 @@ class Composer:
             self._unsubscribe_url(claimed),
             self._identity.reply_to(claimed, sender),
         )
-        # Fast path: a template message without copies or own attachments is one join of prepared pieces.
-        if claimed.template_key is not None and not (shown_cc or payload.get("attachments") or payload.get("subject")):
+        # Fast path: a template message without such fields of its own is one join of prepared pieces.
+        has_own = shown_cc or any(payload.get(name) for name in ("attachments", "subject", SENDER_HEADER))
+        if claimed.template_key is not None and not has_own:
             content = self._fill_layout(claimed, sender, addressed)
         else:
             content = self._compose(claimed, sender, addressed, shown_cc)
@@ -349,6 +352,7 @@ class Composer:
     ) -> bytes:
         payload, url = claimed.payload, addressed.unsubscribe_url
         subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
+        others = [EmailAlternative(each["contentType"], each["content"]) for each in payload.get(ALTERNATIVES, ())]
         if claimed.template_key is not None:
             stored = self._template(claimed)
             template_subject = payload.get(SUBJECT_TEMPLATE, stored.subject)
@@ -357,6 +361,7 @@ class Composer:
             subject, html, text = subject or rendered.subject, rendered.html, rendered.text
         elif claimed.is_bulk:
             html, text = (self._with_links(part, claimed, url) for part in (html, text))
+            others = [replace(each, content=self._with_links(each.content, claimed, url) or "") for each in others]
         if html and (mode := self._tracker.mode_of(claimed)) is not TrackingMode.OFF:
             text = from_html(html) if text is None else text  # The text keeps the author's links.
             links = self._tracker.rewriter(claimed, mode, "")
@@ -377,6 +382,8 @@ class Composer:
                 cc=cc,
                 headers=_headers(claimed, sender),
                 attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),
+                alternatives=tuple(others),
+                sender_header=parse_mailbox(payload[SENDER_HEADER]) if SENDER_HEADER in payload else None,
                 enclosure=self._enclosure(claimed),
                 outbox_id=claimed.outbox_id,
                 unsubscribe=UnsubscribeTargets(url) if url else None,

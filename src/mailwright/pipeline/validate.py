@@ -9,7 +9,7 @@ from mailwright.content import subject as subject_rules
 from mailwright.domain import address
 from mailwright.domain.clock import utc_text
 from mailwright.domain.frequency import CapReached
-from mailwright.domain.message import LONG_SUBJECT, Claimed
+from mailwright.domain.message import FREE_SUBJECT, Claimed
 
 
 class ValidationKind(StrEnum):
@@ -86,7 +86,7 @@ def check_template(claimed: Claimed) -> ValidationFailure | None:
     if claimed.template_key is not None or claimed.content_digest is not None:
         return None
     payload, html = claimed.payload, claimed.payload.get("html")
-    reason = subject_rules.subject_problem(payload.get("subject", ""), is_long_allowed=LONG_SUBJECT in payload)
+    reason = subject_rules.subject_problem(payload.get("subject", ""), is_free=FREE_SUBJECT in payload)
     if reason is None and html is not None:
         reason = html_rules.html_problem(html)
     return ValidationFailure(ValidationKind.TEMPLATE, "INVALID_TEMPLATE", reason) if reason else None

@@ -157,6 +157,12 @@ async def _mailgun(at: Sending, sender: str) -> int:
     return await at.post("/v3/example.com/messages", headers={"Authorization": f"Basic {basic}"}, data=form)
 
 
+async def _mailgun_sender(at: Sending, sender: str) -> int:
+    basic = base64.b64encode(f"api:{at.pair.key}".encode()).decode()
+    form = {"from": "news@example.com", "to": "ada@example.com", "text": "Hi", "h:Sender": sender}
+    return await at.post("/v3/example.com/messages", headers={"Authorization": f"Basic {basic}"}, data=form)
+
+
 async def _resend(at: Sending, sender: str) -> int:
     return await at.post("/emails", {"from": sender, "to": "ada@example.com", "subject": "Hello", "text": "Hi"})
 
@@ -198,6 +204,7 @@ ENTRIES: tuple[Entry, ...] = (
     _ses,
     _postmark,
     _mailgun,
+    _mailgun_sender,
     _resend,
     _resend_batch,
     _campaign,

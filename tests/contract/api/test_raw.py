@@ -328,6 +328,13 @@ BAD = {
 }
 
 
+async def test_unknown_list_is_named_by_its_header(api: Api) -> None:
+    options = {"X-Pm-Message-Stream": b"broadcast", "X-Smtpapi": b'{"asm_group_id": 7}', "X-Mailwright-List": b"none"}
+    for name, value in options.items():
+        answer = await post(api, name.encode() + b": " + value + b"\r\n" + EMAIL)
+        assert answer.json()["errors"][0]["field"] == name
+
+
 @pytest.mark.promise("raw-bad-input")
 @pytest.mark.parametrize("case", BAD)
 async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:

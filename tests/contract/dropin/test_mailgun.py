@@ -13,6 +13,7 @@ from mailgun.client import Client
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, ManualClock
+from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
 pytestmark = pytest.mark.promise("drop-in-mailgun")
@@ -91,6 +92,23 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
             },
         ],
     }
+
+
+async def test_sender_amp_and_missing_subject_are_kept(drop_in: DropIn, clock: ManualClock) -> None:
+    email = an_email(subject=None, **{"h:Sender": "Office <office@example.com>", "amp-html": "<html amp4email></html>"})
+    for change in ({}, {"to": ["bob@example.com", "carol@example.com"]}):
+        assert (await send(drop_in, {**email, **change})).status_code == 200
+    key = {"Authorization": f"Bearer {drop_in.key}"}
+    async with socket_client(drop_in.url, headers=key) as client:
+        await client.put("/v1/templates/welcome", json={"subject": "Hi", "html": "<p>Hi</p>"})
+    template = {"html": None, "amp-html": None, "template": "welcome", "to": "dan@example.com"}
+    assert (await send(drop_in, {**email, **template})).status_code == 200
+    sent = await drop_in.deliver(clock)
+    assert [each["Subject"] for each in sent] == [None, None, None, "Hi"]
+    assert {each["Sender"] for each in sent} == {"Office <office@example.com>"}
+    for each in sent[:3]:
+        kinds = [part.get_content_type() for part in each.iter_parts()]
+        assert kinds == ["text/plain", "text/x-amp-html", "text/html"]
 
 
 async def test_several_recipients_share_one_email_and_its_id(drop_in: DropIn) -> None:
@@ -203,7 +221,7 @@ async def test_test_mode_checks_and_stores_nothing(drop_in: DropIn) -> None:
         ({"to": None}, "to"),
         ({"to": "ada"}, "to"),
         ({"html": None}, "html"),
-        ({"amp-html": "<html amp>"}, "amp-html"),
+        ({"amp-html": "<html amp>", "html": None, "template": "welcome"}, "amp-html"),
         ({"o:require-tls": "yes"}, "o:require-tls"),
         ({"o:sending-ip": "192.0.2.1"}, "o:sending-ip"),
         ({"o:tracking": "maybe"}, "o:tracking"),

@@ -8,6 +8,7 @@ from postmark import ServerClient
 from postmark.exceptions import PostmarkException
 
 from mailwright.access.roles import Scope
+from mailwright.domain.clock import ManualClock
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
@@ -79,6 +80,15 @@ async def test_several_recipients_share_one_email(drop_in: DropIn) -> None:
     assert f"\r\nList-Unsubscribe: <https://shop.example/{'x' * 80}>\r\n".encode() in (stored[3].content or b"")
 
 
+async def test_subject_and_to_may_be_missing(drop_in: DropIn, clock: ManualClock) -> None:
+    async with client_of(drop_in) as client:
+        await client.outbound.send(an_email(Subject=None))
+        await client.outbound.send(an_email(Subject="", To="", Cc="bob@example.com"))
+    alone, copied = await drop_in.deliver(clock)
+    assert (alone["Subject"], copied["Subject"]) == (None, None)
+    assert (alone["To"], copied["To"], copied["Cc"]) == ('"Lovelace, Ada" <ada@example.com>', None, "bob@example.com")
+
+
 async def test_batch_reports_each_email_on_its_own(drop_in: DropIn) -> None:
     emails = [an_email(), an_email(Subject="x" * 999), an_email(To="bob@example.com"), an_email(Headers=[{}])]
     headers = {"X-Postmark-Server-Token": drop_in.key}
@@ -122,6 +132,7 @@ async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
         for change, code in (({"TemplateAlias": "none"}, 1101), ({"MessageStream": "none"}, 1226)):
             refused = await client.post("/email/withTemplate", json={**template, **change})
             assert (refused.status_code, refused.json()["ErrorCode"]) == (422, code)
+        assert refused.json()["Message"].startswith("MessageStream: ")
         await client.post("/email", json=an_email(MessageStream="news"))
         own = {"Headers": [{"Name": "List-Unsubscribe", "Value": "<https://shop.example/leave>"}]}
         refused = await client.post("/email", json=an_email(MessageStream="news", **own))

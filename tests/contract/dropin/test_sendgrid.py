@@ -14,6 +14,7 @@ from sendgrid.helpers.mail import (
     Category,
     Cc,
     ClickTracking,
+    Content,
     ContentId,
     CustomArg,
     Disposition,
@@ -175,6 +176,24 @@ async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
     assert await drop_in.is_empty()
 
 
+async def test_calendar_and_amp_are_alternatives_of_the_email(drop_in: DropIn, clock: ManualClock) -> None:
+    for people in (["ada@example.com"], ["bob@example.com", "carol@example.com"]):
+        email = an_email(to_emails=people, subject=" ")
+        email.add_content(
+            Content("text/calendar; method=REQUEST; charset=UTF-8", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n")
+        )
+        email.add_content(Content("text/x-amp-html", "<html amp4email><p>Grüße</p></html>"))
+        assert (await send(drop_in, email)).status_code == 202
+    for sent in await drop_in.deliver(clock):
+        assert (sent.get_content_type(), sent["Subject"]) == ("multipart/alternative", None)
+        plain, amp, html, calendar = sent.iter_parts()
+        types = [part.get_content_type() for part in (plain, amp, html, calendar)]
+        assert types == ["text/plain", "text/x-amp-html", "text/html", "text/calendar"]
+        assert calendar["Content-Type"].params == {"method": "REQUEST", "charset": "utf-8"}
+        assert calendar.get_payload(decode=True) == b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n"
+        assert amp.get_content().strip() == "<html amp4email><p>Grüße</p></html>"
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -192,7 +211,8 @@ async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
         ({"from": {"email": "nobody"}}, "from.email"),
         ({"personalizations": []}, "personalizations"),
         ({"personalizations": [{"to": [{"email": "ada"}]}]}, "personalizations.0.to.0.email"),
-        ({"content": [{"type": "text/calendar", "value": "x"}]}, "content.0.type"),
+        ({"content": [{"type": "application/pdf", "value": "x"}]}, "content.0.type"),
+        ({"content": [{"type": "text/calendar", "value": "x"}]}, "content"),
         ({"content": []}, "content"),
         ({"attachments": [{"content": "%%", "filename": "a"}]}, "attachments.0.content"),
         ({"attachments": [{"content": "Nw==", "filename": "a", "type": "text/plain;\r\nX: y"}]}, "attachments.0.type"),

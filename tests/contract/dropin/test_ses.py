@@ -53,11 +53,15 @@ class Ses:
     clock: ShiftedClock
 
     async def send(self, pair: KeyPair | None = None, **email: Any) -> Any:
-        used = pair or self.pair
+        return await self._call("send_email", pair or self.pair, email)
 
+    async def send_bulk(self, **emails: Any) -> Any:
+        return await self._call("send_bulk_email", self.pair, emails)
+
+    async def _call(self, operation: str, pair: KeyPair, given: Mapping[str, Any]) -> Any:
         def work() -> Any:
-            with closing(self.client(used)) as client:
-                return client.send_email(**email)
+            with closing(self.client(pair)) as client:
+                return getattr(client, operation)(**given)
 
         return await asyncio.to_thread(work)
 
@@ -198,6 +202,55 @@ async def test_template_and_list_of_mailwright_are_used(ses: Ses) -> None:
     await ses.send(**an_email(Content=content, ListManagementOptions={"ContactListName": "news"}))
     [stored] = await ses.drop_in.stored()
     assert (stored.list_key, stored.payload["variables"]) == ("news", {"name": "Ada"})
+
+
+async def test_bulk_email_reports_each_entry(ses: Ses) -> None:
+    await create_template_and_list(ses)
+    entries = [
+        {
+            "Destination": {"ToAddresses": ["ada@example.com"]},
+            "ReplacementTags": [{"Name": "order", "Value": "7"}],
+            "ReplacementEmailContent": {"ReplacementTemplate": {"ReplacementTemplateData": '{"name": "Ada"}'}},
+            "ReplacementHeaders": [{"Name": "x-order", "Value": "7"}],
+        },
+        {"Destination": {"ToAddresses": ["ada@example.com", "bob@example.com"]}},
+        {"Destination": {"CcAddresses": ["bob@example.com"]}},
+        {"Destination": {"ToAddresses": ["bob@example.com"]}},
+    ]
+    template = {
+        "TemplateName": "welcome",
+        "TemplateData": '{"name": "you", "shop": "Shop"}',
+        "Headers": [{"Name": "X-Order", "Value": "0"}, {"Name": "X-Shop", "Value": "1"}],
+    }
+    email = {
+        "FromEmailAddress": "Shop <shop@example.com>",
+        "DefaultContent": {"Template": template},
+        "DefaultEmailTags": [{"Name": "order", "Value": "0"}],
+        "ConfigurationSetName": "shop",
+        "BulkEmailEntries": entries,
+    }
+    results = (await ses.send_bulk(**email))["BulkEmailEntryResults"]
+    assert [each["Status"] for each in results] == ["SUCCESS", "INVALID_PARAMETER", "INVALID_PARAMETER", "SUCCESS"]
+    assert [each["Error"].partition(" ")[0] for each in results[1:3]] == ["Destination.ToAddresses"] * 2
+    stored = await ses.drop_in.stored()
+    assert [each.outbox_id for each in stored] == [results[0]["MessageId"], results[3]["MessageId"]]
+    own, default = (each.payload for each in stored)
+    assert own["variables"] == {"name": "Ada", "shop": "Shop"}
+    assert (own["headers"], own["metadata"]["order"]) == ({"X-Shop": "1", "x-order": "7"}, "7")
+    assert default["variables"] == {"name": "you", "shop": "Shop"}
+    assert default["metadata"] == {"order": "0", "ses:configuration-set": "shop"}
+    missing = {**email, "DefaultContent": {"Template": {**template, "TemplateName": "none"}}}
+    unknown = (await ses.send_bulk(**missing))["BulkEmailEntryResults"]
+    assert unknown[0]["Status"] == "TEMPLATE_NOT_FOUND"
+    assert unknown[0]["Error"].startswith("DefaultContent.Template.TemplateName ")
+    with pytest.raises(ClientError, match=r"DefaultContent\.Template\.TemplateData must be a JSON object"):
+        await ses.send_bulk(**{**email, "DefaultContent": {"Template": {**template, "TemplateData": "[]"}}})
+
+
+async def test_subject_may_be_empty(ses: Ses) -> None:
+    simple = {"Subject": {"Data": ""}, "Body": {"Text": {"Data": "Hi"}}}
+    await ses.send(**an_email(Content={"Simple": simple}))
+    assert [each.subject for each in await ses.drop_in.stored()] == [""]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,23 @@ from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from mailwright.content.headers import Mailbox, message_id, own_message_id
-from mailwright.content.mime import EmailAttachment, EmailParts, build_email
+from mailwright.content.mime import EmailAlternative, EmailAttachment, EmailParts, build_email
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
-from mailwright.domain.message import ENVELOPE_FROM, RAW_BYTES, WARNINGS, Accepted, NewMessage, RawContent
+from mailwright.domain.message import (
+    ALTERNATIVES,
+    ENVELOPE_FROM,
+    OTHER_SENDERS,
+    OWN_MESSAGE_ID,
+    RAW_BYTES,
+    SENDER_HEADER,
+    WARNINGS,
+    Accepted,
+    NewMessage,
+    RawContent,
+)
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
@@ -25,8 +36,10 @@ from mailwright.sources.api.requests import DropInRequest
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
-# Fields of a payload that a raw message keeps for the dashboard and the API.
-_KEPT: Final = ("tags", "metadata")
+# Fields of a payload that a raw message keeps for the dashboard, the API and the worker.
+_KEPT: Final = ("tags", "metadata", OTHER_SENDERS)
+# Headers that are fields of the request, because they are addresses or must be unique.
+_HEADER_FIELDS: Final = {"message-id": OWN_MESSAGE_ID, "sender": SENDER_HEADER}
 _ONE_RECIPIENT: Final = "must be one address if the email has a template"
 
 
@@ -34,7 +47,7 @@ _ONE_RECIPIENT: Final = "must be one address if the email has a template"
 class AddressedEmail:
     """One email. `fields` are those of a `DropInRequest` without its recipients; they are not validated yet.
 
-    A Message-ID among the `headers` becomes that of the email.
+    A Message-ID and a Sender among the `headers` become those of the email.
     """
 
     fields: dict[str, Any]
@@ -63,7 +76,8 @@ class AddressedEmail:
     def size_bytes(self) -> int:
         """The approximate size of the content."""
         attached = sum(len(each.get("content") or "") for each in self.fields.get("attachments") or ())
-        return attached + sum(len(self.fields.get(name) or "") for name in ("html", "text"))
+        others = sum(len(each["content"]) for each in self.fields.get(ALTERNATIVES) or ())
+        return attached + others + sum(len(self.fields.get(name) or "") for name in ("html", "text"))
 
     def to_request(self) -> dict[str, Any]:
         """Return a `DropInRequest` for the first recipient, with copies if needed.
@@ -74,22 +88,26 @@ class AddressedEmail:
         named = {"recipient": {"name": first.name}} if first.name else {}
         copies = {"cc": [box.address for box in self.cc], "bcc": [box.address for box in self.bcc]}
         fields = {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
-        if own := self._own_message_id:
-            headers: Mapping[str, str] = self.fields["headers"]
-            fields["headers"] = {name: value for name, value in headers.items() if name != own[0]}
-            fields["messageId"] = own[1]
-        return fields
+        return fields | self._header_fields
 
     @property
     def own_message_id(self) -> str | None:
         """The Message-ID that the application chose. It must be valid, as in an email that was prepared."""
-        return own_message_id(self._own_message_id[1]) if self._own_message_id else None
+        given = self._header_fields.get(OWN_MESSAGE_ID)
+        return None if given is None else own_message_id(given)
 
     @property
-    def _own_message_id(self) -> tuple[str, str] | None:
-        """The header as it was given: its name and its value."""
-        headers: Mapping[str, str] = self.fields.get("headers") or {}
-        return next(((name, value) for name, value in headers.items() if name.lower() == "message-id"), None)
+    def _header_fields(self) -> dict[str, Any]:
+        """The headers that are fields of a request, by field, and the other `headers`."""
+        others: dict[str, str] = {}
+        found: dict[str, Any] = {}
+        for name, value in (self.fields.get("headers") or {}).items():
+            field = _HEADER_FIELDS.get(name.lower())
+            if field is None or field in found:  # A second one is invalid.
+                others[name] = value
+            else:
+                found[field] = value
+        return found | {"headers": others} if found else {}
 
     def digest(self) -> str:
         return digest_json([self.fields, *[[[*box] for box in boxes] for boxes in (self.to, self.cc, self.bcc)]])
@@ -327,6 +345,10 @@ def _write(email: AddressedEmail, first: NewMessage, identity: str, now: Instant
         cc=email.cc,
         headers=payload.get("headers", {}),
         attachments=tuple(_attachment(each) for each in payload.get("attachments", ())),
+        alternatives=tuple(
+            EmailAlternative(each["contentType"], each["content"]) for each in payload.get(ALTERNATIVES, ())
+        ),
+        sender_header=_mailbox(payload[SENDER_HEADER]) if SENDER_HEADER in payload else None,
     )
     return build_email(parts)
 

@@ -30,7 +30,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from mailwright.audience import lists
 from mailwright.content import subject
 from mailwright.content.headers import InvalidHeader, custom_header, find_unwritable, own_message_id
-from mailwright.content.mime import CONTENT_TYPE_PATTERN
+from mailwright.content.mime import ALTERNATIVE_TYPE_PATTERN, CONTENT_TYPE_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.schedule import has_zone, parse_time
@@ -218,7 +218,7 @@ Description = Annotated[str, Field(max_length=1_000), AfterValidator(_line)]
 Locale = Annotated[str, Field(min_length=2, max_length=20), AfterValidator(_locale)]
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]
 Subject = Annotated[str, Field(min_length=1, max_length=subject.MAX_CHARACTERS), AfterValidator(_line)]
-LongSubject = Annotated[str, Field(min_length=1, max_length=subject.MAX_LONG_CHARACTERS), AfterValidator(_line)]
+FreeSubject = Annotated[str, Field(max_length=subject.MAX_LONG_CHARACTERS), AfterValidator(_line)]
 MessageId = Annotated[str, AfterValidator(_message_id)]
 Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_line)]
 FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
@@ -239,6 +239,10 @@ SuppressionScope = Annotated[
 ContentType = Annotated[
     str,
     Matching(CONTENT_TYPE_PATTERN, "must be a media type, for example application/pdf or text/csv; charset=utf-8"),
+]
+AlternativeType = Annotated[
+    str,
+    Matching(ALTERNATIVE_TYPE_PATTERN, "must be text/calendar or text/x-amp-html"),
 ]
 ContentId = Annotated[
     str,

@@ -17,7 +17,17 @@ from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD
-from mailwright.domain.message import LONG_SUBJECT, OWN_MESSAGE_ID, WARNINGS, Accepted, NewMessage, Source
+from mailwright.domain.message import (
+    ALTERNATIVES,
+    FREE_SUBJECT,
+    OTHER_SENDERS,
+    OWN_MESSAGE_ID,
+    SENDER_HEADER,
+    WARNINGS,
+    Accepted,
+    NewMessage,
+    Source,
+)
 from mailwright.domain.schedule import has_zone, is_past
 from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
 from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
@@ -260,6 +270,9 @@ def _parse(
     sender = request.sender or policy.default_sender(caller.tenant_id)
     require_sender(caller, sender)
     require_domains(policy, caller.tenant_id, [split_mailbox(sender)[1]])
+    if isinstance(request, DropInRequest) and request.sender_header is not None:
+        require_sender(caller, request.sender_header, SENDER_HEADER)
+        require_domains(policy, caller.tenant_id, [split_mailbox(request.sender_header)[1]], SENDER_HEADER)
     return request
 
 
@@ -361,8 +374,13 @@ def _drop_in_fields(request: DropInRequest) -> Iterator[tuple[str, Any]]:
         yield "replyTo", [each for each in (request.reply_to, *request.further_reply_to) if each is not None]
     if request.message_id is not None:
         yield OWN_MESSAGE_ID, request.message_id
-    if len(request.subject or "") > MAX_CHARACTERS:
-        yield LONG_SUBJECT, True
+    if request.sender_header is not None:
+        yield SENDER_HEADER, request.sender_header
+        yield OTHER_SENDERS, [split_mailbox(request.sender_header)[1]]
+    if request.alternatives:
+        yield ALTERNATIVES, [each.model_dump(by_alias=True) for each in request.alternatives]
+    if request.subject is not None and not 0 < len(request.subject.strip()) <= MAX_CHARACTERS:
+        yield FREE_SUBJECT, True
 
 
 def digest_json(body: Any) -> str:

@@ -27,6 +27,7 @@ class ProviderOptions:
     tags: list[str] = field(default_factory=list)
     metadata: dict[str, Any] = field(default_factory=dict)
     list_key: str | None = None
+    list_header: str = ""  # The header that names the list.
 
 
 def read_provider_headers(fields: Collection[HeaderField]) -> ProviderOptions:
@@ -68,7 +69,8 @@ def _read(name: str, value: str, options: ProviderOptions) -> None:
         case "x-ses-message-tags":
             options.metadata |= dict(_ses_tags(name, value))
         case "x-pm-message-stream":
-            options.list_key = options.list_key if value == "outbound" else value
+            if value != "outbound":
+                options.list_key, options.list_header = value, name.title()
         case "x-pm-keepid":
             pass  # The Message-ID is always kept.
         case "x-smtpapi":
@@ -92,7 +94,7 @@ def _read_smtpapi(name: str, given: Mapping[str, Any], options: ProviderOptions)
     options.tags += categories
     options.metadata |= arguments
     if "asm_group_id" in given:
-        options.list_key = str(given["asm_group_id"])
+        options.list_key, options.list_header = str(given["asm_group_id"]), name.title()
 
 
 def _ses_tags(name: str, value: str) -> Iterator[tuple[str, str]]:

@@ -83,6 +83,7 @@ class RawOptions(RequestModel):
 
 
 NO_OPTIONS: Final = RawOptions()
+_LIST_KEY: Final = "listKey"
 _CONFLICT: Final = "This Message-ID or idempotency key was already used for a different email to the same recipient."
 
 
@@ -182,11 +183,12 @@ class RawMessages:
         options = NO_OPTIONS
         if email.provider_options:
             named = read_provider_headers(email.provider_options)
-            options = await self._options(context.caller, given, named.list_key if list_key is None else list_key)
+            wanted = (named.list_key, named.list_header) if list_key is None else (list_key, _LIST_KEY)
+            options = await self._options(context.caller, given, *wanted)
             options = options.model_copy(update={"tags": join_tags(options.tags, named)})
             metadata = {**named.metadata, **(metadata or {})}
         elif given or list_key is not None:
-            options = await self._options(context.caller, given, list_key)
+            options = await self._options(context.caller, given, list_key, _LIST_KEY)
         is_own = policy.is_own(context.caller.tenant_id, author.address)
         foreign = () if is_own else self._domains.warnings(address.domain_of(author.address))
         warnings = (*foreign, *self._warnings)
@@ -224,7 +226,10 @@ class RawMessages:
         found = await self._acceptor.find_accepted(caller.tenant_id, digests)
         return [found[key] for key in digests] if found.keys() == digests.keys() else None
 
-    async def _options(self, caller: Caller, given: Collection[HeaderField], list_key: str | None) -> RawOptions:
+    async def _options(
+        self, caller: Caller, given: Collection[HeaderField], list_key: str | None, list_field: str
+    ) -> RawOptions:
+        """Return the options in the headers, with the list that the field `list_field` names."""
         options = NO_OPTIONS
         if given:
             options = parse(RawOptions, _option_values(given), await self._zone(caller, given))
@@ -233,8 +238,8 @@ class RawMessages:
             return options
         if options.list_key is not None:
             reason = f"differs from the header {HEADER_PREFIX}List; remove one of them"
-            raise RequestInvalid([FieldError("listKey", "INVALID", reason)])
-        await self._require_list(caller, list_key, "listKey")
+            raise RequestInvalid([FieldError(list_field, "INVALID", reason)])
+        await self._require_list(caller, list_key, list_field)
         return options.model_copy(update={"list_key": list_key})
 
     async def _require_list(self, caller: Caller, list_key: str | None, field: str) -> None:

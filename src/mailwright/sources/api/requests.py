@@ -16,16 +16,17 @@ from mailwright.domain.lifetimes import MAX_LIFETIME_MINUTES
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.fields import (
     Address,
+    AlternativeType,
     Base64,
     Content,
     ContentId,
     ContentType,
     FileName,
+    FreeSubject,
     Headers,
     Identifier,
     ListKey,
     Locale,
-    LongSubject,
     Mailbox,
     MessageId,
     Metadata,
@@ -40,6 +41,7 @@ from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 
 MAX_COPIES = 5
 MAX_REPLY_TO = 25
+MAX_ALTERNATIVES = 2
 
 
 class TemplateNotFound(RequestInvalid):
@@ -112,10 +114,19 @@ class SendRequest(RequestModel):
     tracking: TrackingMode | None = None
 
 
+class Alternative(RequestModel):
+    """The content of an email in another form than text and HTML, for example as an invitation."""
+
+    content_type: AlternativeType
+    content: Content
+
+
 class DropInRequest(SendRequest):
     """An email of another service's API, with what such services allow and `/v1/email/send` does not."""
 
-    subject: LongSubject | None = None
+    subject: FreeSubject | None = None
+    alternatives: Annotated[list[Alternative], Field(max_length=MAX_ALTERNATIVES)] | None = None
+    sender_header: Mailbox | None = None
     further_reply_to: Annotated[list[Mailbox], Field(max_length=MAX_REPLY_TO - 1)] | None = None
     message_id: MessageId | None = None
 
@@ -146,10 +157,12 @@ def _cross_field_errors(request: SendRequest) -> Iterable[FieldError]:
     if request.template_id is not None:
         if has_content:
             yield FieldError("templateId", "CONTENT_TWICE", "cannot be combined with html or text")
+        elif isinstance(request, DropInRequest) and request.alternatives:
+            yield FieldError("alternatives", "CONTENT_TWICE", "cannot be combined with a template")
     elif not has_content:
         yield FieldError("html", "REQUIRED", "is required unless text or a templateId is given")
     if request.template_id is None and request.subject is None:
-        yield FieldError("subject", "REQUIRED", "is required without a templateId")
+        yield FieldError("subject", "REQUIRED", "is required without a template")
     if request.template_id is None and request.variables:
         yield FieldError("variables", "WITHOUT_TEMPLATE", "need a templateId")
     if request.template_id is None and request.locale is not None:

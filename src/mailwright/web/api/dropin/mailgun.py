@@ -21,6 +21,7 @@ from mailwright.content.raw import MAX_RAW_BYTES, parse_raw, with_crlf
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import isoformat, to_instant
 from mailwright.domain.ids import uuid7
+from mailwright.domain.message import ALTERNATIVES
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
@@ -38,6 +39,7 @@ from mailwright.web.api.dropin.requests import (
     require_recipients,
     sending_context,
     substitute,
+    with_subject,
     without_empty,
 )
 from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes
@@ -53,7 +55,8 @@ MAX_FIELDS: Final = 5_000
 MAX_MIME_FORM_BYTES: Final = MAX_RAW_BYTES + 1024**2
 
 _KNOWN: Final = frozenset(
-    {"from", "to", "cc", "bcc", "subject", "text", "html", "template", "recipient-variables", "t:variables"}
+    {"from", "to", "cc", "bcc", "subject", "text", "html", "amp-html", "template", "recipient-variables"}
+    | {"t:variables"}
     | {"o:tag", "o:deliverytime", "o:testmode", "o:tracking", "o:tracking-clicks", "o:tracking-opens"}
 )
 _KNOWN_WITH_MIME: Final = frozenset(
@@ -72,6 +75,8 @@ _NAMES: Final = {
     "replyTo": "h:Reply-To",
     "furtherReplyTo": "h:Reply-To",
     "messageId": "h:Message-Id",
+    "senderHeader": "h:Sender",
+    "alternatives": "amp-html",
     "headers": "h",
     "scheduledAt": "o:deliverytime",
     "tags": "o:tag",
@@ -252,7 +257,7 @@ def _check_field(name: str, found: list[str], known: Set[str]) -> None:
 def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[AddressedEmail]:
     fields = {**_fields(form), "attachments": attachments}
     to, cc, bcc = (_addresses(form, name) for name in ("to", "cc", "bcc"))
-    email = require_recipients(AddressedEmail(without_empty(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
+    email = require_recipients(AddressedEmail(with_subject(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
     if "recipient-variables" not in form.values:
         yield email
         return
@@ -261,7 +266,7 @@ def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[Addresse
     variables = {name.lower(): found for name, found in form.json("recipient-variables").items()}
     for box in email.recipients.values():
         replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
-        yield AddressedEmail(without_empty(_filled(fields, replaced)), (box,))
+        yield AddressedEmail(with_subject(_filled(fields, replaced)), (box,))
 
 
 def _filled(fields: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
@@ -270,7 +275,8 @@ def _filled(fields: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, A
     def fill(found: Any) -> Any:
         return substitute(found, values, "recipient-variables") if isinstance(found, str) else found
 
-    own = {name: fill(fields[name]) for name in ("subject", "html", "text")}
+    own: dict[str, Any] = {name: fill(fields[name]) for name in ("subject", "html", "text")}
+    own[ALTERNATIVES] = [{**each, "content": fill(each["content"])} for each in fields[ALTERNATIVES]]
     many = {name: {key: fill(found) for key, found in fields[name].items()} for name in ("headers", "metadata")}
     return {**fields, **own, **many}
 
@@ -298,6 +304,7 @@ def _fields(form: _Form) -> dict[str, Any]:
         "subject": form.first("subject"),
         "html": form.first("html"),
         "text": form.first("text"),
+        ALTERNATIVES: [{"contentType": "text/x-amp-html", "content": amp}] if (amp := form.first("amp-html")) else [],
         **reply_fields([format_box(box) for box in _addresses(form, f"h:{reply_name}")]),
         "headers": headers,
         "metadata": {**own_variables, **form.prefixed("v:")},

@@ -28,6 +28,7 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
+    with_subject,
     without_empty,
 )
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
@@ -69,6 +70,7 @@ _NAMES: Final = {
     "replyTo": "ReplyTo",
     "furtherReplyTo": "ReplyTo",
     "messageId": "Headers.Message-ID",
+    "senderHeader": "Headers.Sender",
     "headers": "Headers",
     "tags": "Tag",
     "metadata": "Metadata",
@@ -102,7 +104,7 @@ class PostmarkAttachment(PostmarkModel):
 
 class PostmarkEmail(PostmarkModel):
     sender: Annotated[MailboxText, Field(alias="From")]
-    to: Addresses
+    to: Annotated[Addresses, Field(default_factory=list)]
     cc: Annotated[Addresses, Field(default_factory=list)]
     bcc: Annotated[Addresses, Field(default_factory=list)]
     subject: str | None = None
@@ -141,8 +143,8 @@ class PostmarkEmail(PostmarkModel):
             "templateId": self.template_alias or (str(self.template_id) if self.template_id is not None else None),
             "variables": self.template_model,
         }
-        email = AddressedEmail(without_empty(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
-        return require_recipients(email, MAX_RECIPIENTS, "To")
+        email = AddressedEmail(with_subject(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        return require_recipients(email, MAX_RECIPIENTS, "To", needs_to=email.has_template)
 
 
 def _attachment(attachment: PostmarkAttachment) -> dict[str, Any]:

@@ -165,6 +165,11 @@ def without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
+def with_subject(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value, and a subject, which the service does not require."""
+    return {**without_empty(fields), "subject": fields.get("subject") or ""}
+
+
 def format_box(box: Mailbox) -> str:
     return address.format_mailbox(box.name, box.address)
 

@@ -44,6 +44,7 @@ _NAMES: Final = {
     "replyTo": "reply_to",
     "furtherReplyTo": "reply_to",
     "messageId": "headers.Message-ID",
+    "senderHeader": "headers.Sender",
     "scheduledAt": "scheduled_at",
     "templateId": "template.id",
     "variables": "template.variables",

@@ -11,10 +11,11 @@ from pydantic import AfterValidator, Field
 from starlette.responses import Response
 
 from mailwright.content.headers import Mailbox
-from mailwright.domain.message import PREFERENCES_LINK_MARK, UNSUBSCRIBE_LINK_MARK
+from mailwright.content.mime import ALTERNATIVE_TYPE_PATTERN
+from mailwright.domain.message import ALTERNATIVES, PREFERENCES_LINK_MARK, UNSUBSCRIBE_LINK_MARK
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AddressedEmail
-from mailwright.sources.api.fields import Address, Name
+from mailwright.sources.api.fields import Address, Matching, Name
 from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.dropin.requests import (
@@ -55,6 +56,8 @@ _NAMES: Final = {
     "replyTo": "reply_to",
     "furtherReplyTo": "reply_to_list",
     "messageId": "headers.Message-ID",
+    "senderHeader": "headers.Sender",
+    ALTERNATIVES: "content",
     "scheduledAt": "send_at",
     "templateId": "template_id",
     "variables": "personalizations.dynamic_template_data",
@@ -82,8 +85,17 @@ class SendGridMailbox(ServiceModel):
         return Mailbox(self.email, self.name or None)
 
 
+ContentKind = Annotated[
+    str,
+    Matching(
+        f"text/(plain|html)|{ALTERNATIVE_TYPE_PATTERN}",
+        "must be text/plain, text/html, text/calendar or text/x-amp-html",
+    ),
+]
+
+
 class SendGridContent(ServiceModel):
-    type: Literal["text/plain", "text/html"]
+    type: ContentKind
     value: Annotated[str, Field(min_length=1)]
 
 
@@ -227,6 +239,10 @@ def _emails(wanted: SendGridEmail) -> Iterator[AddressedEmail]:
         field = f"personalizations[{number}].substitutions"
         for name in ("subject", "html", "text"):
             own[name] = substitute(own.get(name), person.substitutions, field)
+        own[ALTERNATIVES] = [
+            {**each, "content": substitute(each["content"], person.substitutions, field)}
+            for each in shared[ALTERNATIVES]
+        ]
         yield AddressedEmail(
             without_empty(own), *[tuple(each.box for each in boxes) for boxes in (person.to, person.cc, person.bcc)]
         )
@@ -248,14 +264,16 @@ def _shared_fields(wanted: SendGridEmail) -> dict[str, Any]:
     }
 
 
-def _contents(wanted: SendGridEmail) -> Mapping[str, str]:
+def _contents(wanted: SendGridEmail) -> Mapping[str, Any]:
     found: dict[str, str] = {}
     for number, each in enumerate(wanted.content):
-        name = "html" if each.type == "text/html" else "text"
-        if name in found:
-            raise RequestInvalid([FieldError(f"content[{number}].type", "TWICE", f"{each.type} occurs twice")])
-        found[name] = _LINK_TAG.sub(partial(_link_mark, wanted, f"content[{number}].value"), each.value)
-    return found
+        name = each.type.partition(";")[0]
+        if name in (one.partition(";")[0] for one in found):
+            raise RequestInvalid([FieldError(f"content[{number}].type", "TWICE", f"{name} occurs twice")])
+        found[each.type] = _LINK_TAG.sub(partial(_link_mark, wanted, f"content[{number}].value"), each.value)
+    text, html = found.pop("text/plain", None), found.pop("text/html", None)
+    others = [{"contentType": kind, "content": content} for kind, content in found.items()]
+    return {"text": text, "html": html, ALTERNATIVES: others}
 
 
 def _link_mark(wanted: SendGridEmail, field: str, found: re.Match[str]) -> str:

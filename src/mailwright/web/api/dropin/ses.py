@@ -1,8 +1,11 @@
-"""The API of Amazon SES, version 2: `POST /v2/email/outbound-emails` (SendEmail), signed with a key pair."""
+"""The API of Amazon SES, version 2, signed with a key pair.
+
+`POST /v2/email/outbound-emails` is SendEmail, and `/v2/email/outbound-bulk-emails` is SendBulkEmail.
+"""
 
 from binascii import Error as InvalidBase64
 from binascii import a2b_base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
@@ -16,10 +19,11 @@ from starlette.responses import Response
 from mailwright.access.signature_v4 import Signature, SignatureInvalid, SignedRequest, parse_signature, verify_signature
 from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
 from mailwright.domain.address import split_mailbox
-from mailwright.sources.api.emails import AddressedEmail
+from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
 from mailwright.sources.api.fields import Mailbox as MailboxText
-from mailwright.sources.api.messages import RequestContext
+from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.requests import MAX_REPLY_TO, TemplateNotFound
+from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
@@ -33,6 +37,7 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
+    with_subject,
     without_empty,
 )
 from mailwright.web.bodies import json_response, read_bytes
@@ -44,6 +49,7 @@ router = APIRouter(prefix="/v2/email", route_class=PlainRoute, include_in_schema
 
 SERVICE: Final = "ses"
 MAX_RECIPIENTS: Final = 50
+MAX_ENTRIES: Final = 50
 # The SDKs of AWS send this header with the same value when they repeat a request. Not all of them sign it; without it,
 # a lost response would send an email twice.
 INVOCATION_ID: Final = "amz-sdk-invocation-id"
@@ -71,11 +77,28 @@ _NAMES: Final = {
     "replyTo": "ReplyToAddresses",
     "furtherReplyTo": "ReplyToAddresses",
     "messageId": f"{_SIMPLE}.Headers",
+    "senderHeader": f"{_SIMPLE}.Headers",
     "metadata": "EmailTags",
     "templateId": "Content.Template.TemplateName",
     "variables": "Content.Template.TemplateData",
     "listKey": "ListManagementOptions.ContactListName",
     "body": "Content.Raw.Data",
+}
+_BULK_NAMES: Final = {
+    **_NAMES,
+    "headers": "ReplacementHeaders",
+    "messageId": "ReplacementHeaders",
+    "senderHeader": "ReplacementHeaders",
+    "attachments": "DefaultContent.Template.Attachments",
+    "metadata": "ReplacementTags",
+    "templateId": "DefaultContent.Template.TemplateName",
+    "variables": "ReplacementEmailContent.ReplacementTemplate.ReplacementTemplateData",
+}
+# The status of an entry of SendBulkEmail by Mailwright's code.
+_ENTRY_STATUSES: Final = {
+    TemplateNotFound.code: "TEMPLATE_NOT_FOUND",
+    SenderNotAllowed.code: "MAIL_FROM_DOMAIN_NOT_VERIFIED",
+    SenderDomainNotVerified.code: "MAIL_FROM_DOMAIN_NOT_VERIFIED",
 }
 _ERRORS: Final = {
     HTTPStatus.FORBIDDEN: "AccessDeniedException",
@@ -150,6 +173,11 @@ class SesDestination(SesModel):
     cc_addresses: ListOf[MailboxText]
     bcc_addresses: ListOf[MailboxText]
 
+    def address(self, fields: Mapping[str, Any]) -> AddressedEmail:
+        boxes = map(boxes_of, (self.to_addresses, self.cc_addresses, self.bcc_addresses))
+        email = AddressedEmail(with_subject(fields), *boxes)
+        return require_recipients(email, MAX_RECIPIENTS, "Destination.ToAddresses", needs_to=email.has_template)
+
 
 class SesTag(SesModel):
     name: str
@@ -177,9 +205,7 @@ class SesEmail(SesModel):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The tags of the email, and its configuration set under the name that SES uses in events."""
-        tags = headers_of([(each.name, each.value) for each in self.email_tags], "EmailTags")
-        return tags | without_empty({"ses:configuration-set": self.configuration_set_name})
+        return _metadata(self.email_tags, "EmailTags", self.configuration_set_name)
 
     @property
     def list_key(self) -> str | None:
@@ -195,15 +221,13 @@ class SesEmail(SesModel):
             "metadata": self.metadata,
             "listKey": self.list_key,
         }
-        target = self.destination
-        boxes = map(boxes_of, (target.to_addresses, target.cc_addresses, target.bcc_addresses))
-        email = AddressedEmail(without_empty(fields), *boxes)
-        return require_recipients(email, MAX_RECIPIENTS, "Destination.ToAddresses", needs_to=email.has_template)
+        return self.destination.address(fields)
 
     def _content(self) -> dict[str, Any]:
         simple, template = self.content.simple, self.content.template
         if template is not None:
-            return {"templateId": template.template_name, "variables": _template_data(template), **_extras(template)}
+            variables = _json_object(template.template_data, "Content.Template.TemplateData")
+            return {"templateId": template.template_name, "variables": variables, **_extras(template)}
         if simple is None:
             return {}
         return {
@@ -212,6 +236,83 @@ class SesEmail(SesModel):
             "text": simple.body.text.data if simple.body.text else None,
             **_extras(simple),
         }
+
+
+class SesReplacementTemplate(SesModel):
+    replacement_template_data: str | None = None
+
+
+class SesReplacementContent(SesModel):
+    replacement_template: SesReplacementTemplate | None = None
+
+
+class SesEntry(SesModel):
+    """One email of SendBulkEmail, with what differs from the others."""
+
+    destination: SesDestination
+    replacement_tags: ListOf[SesTag]
+    replacement_email_content: SesReplacementContent | None = None
+    replacement_headers: ListOf[SesHeader]
+
+    @property
+    def template_data(self) -> str | None:
+        template = self.replacement_email_content and self.replacement_email_content.replacement_template
+        return template.replacement_template_data if template else None
+
+
+class SesDefaultContent(SesModel):
+    template: SesTemplateContent
+
+
+class SesBulkEmail(SesModel):
+    from_email_address: MailboxText
+    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=MAX_REPLY_TO)]
+    default_content: SesDefaultContent
+    default_email_tags: ListOf[SesTag]
+    bulk_email_entries: Annotated[list[SesEntry], Field(min_length=1, max_length=MAX_ENTRIES)]
+    configuration_set_name: str | None = None
+    feedback_forwarding_email_address: Unsupported = None
+    feedback_forwarding_email_address_identity_arn: Unsupported = None
+    from_email_address_identity_arn: Unsupported = None
+    endpoint_id: Unsupported = None
+    tenant_name: Unsupported = None
+
+    def to_emails(self) -> list[AddressedEmail | RejectedItem]:
+        """Return one email for each entry, or why it is invalid. Values of the entry replace the default ones."""
+        template = self.default_content.template
+        shared = {
+            "from": self.from_email_address,
+            "templateId": template.template_name,
+            **reply_fields(self.reply_to_addresses),
+            **_extras(template),
+            "variables": _json_object(template.template_data, "DefaultContent.Template.TemplateData"),
+            "metadata": _metadata(self.default_email_tags, "DefaultEmailTags", self.configuration_set_name),
+        }
+        return [self._to_email(entry, shared) for entry in self.bulk_email_entries]
+
+    def _to_email(self, entry: SesEntry, shared: Mapping[str, Any]) -> AddressedEmail | RejectedItem:
+        try:
+            own = headers_of([(each.name, each.value) for each in entry.replacement_headers], "ReplacementHeaders")
+            replaced = {name.lower() for name in own}
+            kept = {name: value for name, value in shared["headers"].items() if name.lower() not in replaced}
+            variables = _json_object(entry.template_data, _BULK_NAMES["variables"])
+            return entry.destination.address(
+                {
+                    **shared,
+                    "headers": kept | own,
+                    "variables": shared["variables"] | variables,
+                    "metadata": shared["metadata"] | _metadata(entry.replacement_tags, "ReplacementTags"),
+                }
+            )
+        except RequestInvalid as error:
+            first = error.errors[0]
+            return RejectedItem(first.code, first.message, first.field)
+
+
+def _metadata(tags: Sequence[SesTag], field: str, configuration_set: str | None = None) -> dict[str, str]:
+    """Return the tags of an email, and its configuration set under the name that SES uses in events."""
+    found = headers_of([(each.name, each.value) for each in tags], field)
+    return found | without_empty({"ses:configuration-set": configuration_set})
 
 
 def _extras(content: SesSimpleContent | SesTemplateContent) -> dict[str, Any]:
@@ -229,12 +330,14 @@ def _attachment(attachment: SesAttachment) -> dict[str, Any]:
     return without_empty(fields)
 
 
-def _template_data(template: SesTemplateContent) -> Any:
+def _json_object(text: str | None, field: str) -> dict[str, Any]:
     try:
-        return orjson.loads(template.template_data or "{}")
+        found = orjson.loads(text or "{}")
     except orjson.JSONDecodeError as error:
-        reason = f"is not valid JSON: {error}"
-        raise RequestInvalid([FieldError("Content.Template.TemplateData", "INVALID", reason)]) from error
+        raise RequestInvalid([FieldError(field, "INVALID", f"is not valid JSON: {error}")]) from error
+    if not isinstance(found, dict):
+        raise RequestInvalid([FieldError(field, "INVALID", "must be a JSON object")])
+    return found
 
 
 def _respond(error: ErrorResponse) -> Response:
@@ -271,6 +374,24 @@ async def send_email(request: Request) -> Response:
         context, _raw(wanted), sender, _recipients(wanted), wanted.metadata, list_key=wanted.list_key
     )
     return json_response({"MessageId": raw.messages[0].outbox_id})
+
+
+@router.post("/outbound-bulk-emails")
+@answer_errors(_respond)
+async def send_bulk_email(request: Request) -> Response:
+    """Accept up to 50 emails with one template. An invalid one gets its status and does not stop the others."""
+    context, body = await _authenticate(request)
+    emails = parse(SesBulkEmail, _json(body)).to_emails()
+    results = await engine_of(request).api_emails.send_each(context, emails)
+    return json_response({"BulkEmailEntryResults": [_entry_result(each) for each in results]})
+
+
+def _entry_result(result: AcceptedEmail | RejectedItem) -> dict[str, str]:
+    if isinstance(result, AcceptedEmail):
+        return {"Status": "SUCCESS", "MessageId": result.outbox_id}
+    [problem] = renamed([FieldError(result.field or "body", result.code, result.detail)], _BULK_NAMES)
+    error = f"{problem.field} {problem.message}" if result.field else problem.message
+    return {"Status": _ENTRY_STATUSES.get(result.code, "INVALID_PARAMETER"), "Error": error}
 
 
 async def _authenticate(request: Request) -> tuple[RequestContext, bytes]:
