@@ -23,13 +23,14 @@ demo: setup ## send sample emails into a local mailbox and serve the dashboard
 	@$(BIN)/python tools/manual.py
 	@$(BIN)/mailwright demo
 
-check: setup ## lint, format, types, import layers, wording and sizes
+check: setup ## lint, format, types, import layers, wording, sizes and translations
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/language.py
 	$(BIN)/python tools/structure.py
+	$(BIN)/python -m tools.translations --check
 
 test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a browser
 	@$(PYTHON) tools/browser.py

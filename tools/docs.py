@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from client.generate import generate
+from tools import translations
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DOCS = CHECKOUT / "docs"
@@ -40,7 +41,7 @@ def main() -> None:
         print(f"{_name(page)} updated.")
     if not is_check:
         generate()
-    problems = unmatched()
+    problems = [*unmatched(), *translations.problems()]
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
@@ -52,6 +53,7 @@ def made() -> Iterator[tuple[Path, str]]:
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
+    yield from translations.made()
     yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
 
 

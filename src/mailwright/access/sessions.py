@@ -200,6 +200,7 @@ class Sessions:
                 u.email,
                 u.password_hash.is_not(None).label("has_password"),
                 has_passkey(),
+                u.language,
             )
             .select_from(sessions.join(users, u.id == s.user_key).join(tenants, tenants.c.id == s.tenant_id))
             .where(
@@ -303,6 +304,7 @@ def _session(row: Any) -> Session:
         row.email,
         bool(row.has_password),
         bool(row.has_passkey),
+        row.language,
     )
     return Session(
         row.id,

@@ -46,6 +46,7 @@ class User:
     email: str | None = None  # None if the user name is the address, or if it is unknown
     has_password: bool = True  # False: the user signs in with an identity provider only
     has_passkey: bool = False
+    language: str | None = None  # None: the language of the browser
 
     @property
     def has_second_factor(self) -> bool:
@@ -113,6 +114,11 @@ class Users:
             await tx.execute(update(users).where(users.c.id == user.id).values(email=stored))
             await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
             await record(tx, now, actor=actor, action="user_email", subject=user.login, tenant_id=None)
+
+    async def change_language(self, user: User, language: str | None) -> None:
+        """Change the language of the dashboard. None means the language of the browser."""
+        async with self._database.write() as tx:
+            await tx.execute(update(users).where(users.c.id == user.id).values(language=language))
 
     async def change_role(self, login: str, role: Role, *, actor: str) -> None:
         user = await self.find(login)
@@ -282,6 +288,7 @@ def _select_user(*more: Any) -> Any:
         u.email,
         u.password_hash.is_not(None).label("has_password"),
         has_passkey(),
+        u.language,
         *more,
     ).select_from(users.outerjoin(tenants, tenants.c.id == u.tenant_id))
 
@@ -301,6 +308,7 @@ def _user(row: Any) -> User:
         row.email,
         bool(row.has_password),
         bool(row.has_passkey),
+        row.language,
     )
 
 

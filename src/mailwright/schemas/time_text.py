@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, tzinfo
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.translation import ngettext
 
 # Each unit with the shortest duration that is shown in it.
 _UNITS = (
@@ -39,4 +40,4 @@ def duration(length: Instant) -> str:
 
 def count_text(number: int, word: str, words: str | None = None) -> str:
     """Return `1 message` or `1,200 messages`. `words` is the plural if it does not end in s."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {words or f'{word}s'}"
+    return ngettext(f"{{count}} {word}", f"{{count}} {words or f'{word}s'}", number)

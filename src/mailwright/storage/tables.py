@@ -1235,6 +1235,7 @@ users = Table(
     Column("test_addresses", Text),
     # Where links to reset the password and notices about sign-ins go; None if the user name is the address, or unknown.
     Column("email", Text),
+    Column("language", Text),  # The language of the dashboard; None: the language of the browser.
 )
 
 # Single-use links that were sent to people: invitations of future users, and resets of forgotten passwords.

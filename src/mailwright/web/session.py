@@ -21,6 +21,7 @@ from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.network import is_numeric_or_local
+from mailwright.web.languages import use_language_of_user
 from mailwright.web.state import engine_of
 
 FORM_FIELD: Final = "form_token"
@@ -118,6 +119,7 @@ async def find_visitor(request: Request, *, is_seen: bool = True) -> Visitor | N
     session = await engine.sessions.find(token, is_seen=is_seen) if token else None
     if session is None:
         return None
+    use_language_of_user(request, session.user.language)
     return Visitor(session, token or "", ZoneInfo(session.timezone or engine.defaults.limits.timezone))
 
 

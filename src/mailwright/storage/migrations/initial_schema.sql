@@ -968,6 +968,7 @@ CREATE TABLE users (
   disabled_at BIGINT,
   test_addresses TEXT,
   email TEXT,
+  language TEXT,
   CONSTRAINT pk_users PRIMARY KEY (id),
   CONSTRAINT uq_users_login UNIQUE (login)
 );

@@ -18,6 +18,7 @@ from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.oidc import set_connecting_cookie
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
+from mailwright.web.public.language import supported_language
 from mailwright.web.session import ViewerDep, Visitor, host_of
 from mailwright.web.state import EngineDep
 
@@ -63,6 +64,14 @@ async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) 
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error, place="email", email=form["email"])
     return redirect(request, "/account", "Email address saved.")
+
+
+@router.post("/language")
+async def change_language(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    """Change the language of the dashboard, for this user in every browser."""
+    language = supported_language((await read_fields(request))["language"])
+    await engine.users.change_language(visitor.user, language)
+    return redirect(request, "/account")
 
 
 @router.post("/second-factor")

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from mailwright.content.blocks.document import InvalidDocument
 from mailwright.web.errors import MEDIA_TYPE, problem
+from mailwright.web.languages import translated
 from mailwright.web.session import SecondFactorRequired, SignInRequired
 
 
@@ -21,12 +22,13 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_with_problems(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (SignInRequired, SecondFactorRequired) as error:
-                return problem(HTTPStatus.UNAUTHORIZED, error.code, "Your session has ended. Sign in again.")
-            except InvalidDocument as error:
-                content = {"detail": str(error), "code": error.code, "blockId": error.block_id}
-                return Response(orjson.dumps(content), HTTPStatus.UNPROCESSABLE_ENTITY, media_type=MEDIA_TYPE)
+            with translated(request):
+                try:
+                    return await handle(request)
+                except (SignInRequired, SecondFactorRequired) as error:
+                    return problem(HTTPStatus.UNAUTHORIZED, error.code, "Your session has ended. Sign in again.")
+                except InvalidDocument as error:
+                    content = {"detail": str(error), "code": error.code, "blockId": error.block_id}
+                    return Response(orjson.dumps(content), HTTPStatus.UNPROCESSABLE_ENTITY, media_type=MEDIA_TYPE)
 
         return handle_with_problems

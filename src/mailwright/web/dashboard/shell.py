@@ -3,6 +3,7 @@
 import re
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -25,6 +26,7 @@ from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
 from mailwright.domain.sizes import size_text
+from mailwright.domain.translation import ENGLISH, current_catalogue, number_text, plural_message
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
@@ -35,13 +37,16 @@ from mailwright.schemas.time_text import count_text, distance
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
 from mailwright.web import public
+from mailwright.web.catalogues import LANGUAGES, load_catalogue
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import APPROVALS, items_for
+from mailwright.web.dashboard.template_messages import Find, TranslatedEnvironment
 from mailwright.web.dashboard.variable_chips import with_chips
 from mailwright.web.errors import STATUSES, unavailable_detail
+from mailwright.web.languages import translated
 from mailwright.web.session import SecondFactorMissing, SecondFactorRequired, SignInRequired, Visitor, find_visitor
 from mailwright.web.state import engine_of
 
@@ -142,19 +147,20 @@ class PageRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_with_error_pages(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except SignInRequired:
-                return _redirect_to_sign_in(request, "/sign-in")
-            except SecondFactorRequired:
-                return _redirect_to_sign_in(request, "/sign-in/code")
-            except SecondFactorMissing as error:
-                return redirect(request, "/account#second-factor", str(error), tone="bad")
-            except MailwrightError as error:
-                return await _error_page(request, error)
-            except RequestValidationError:
-                # Our own links and forms match their routes, so a user typed this address. Report it as not found.
-                return await _error_page(request, NotFound("This page does not exist."))
+            with translated(request):
+                try:
+                    return await handle(request)
+                except SignInRequired:
+                    return _redirect_to_sign_in(request, "/sign-in")
+                except SecondFactorRequired:
+                    return _redirect_to_sign_in(request, "/sign-in/code")
+                except SecondFactorMissing as error:
+                    return redirect(request, "/account#second-factor", str(error), tone="bad")
+                except MailwrightError as error:
+                    return await _error_page(request, error)
+                except RequestValidationError:
+                    # Our own links and forms match their routes, so a user typed this address. Report it as not found.
+                    return await _error_page(request, NotFound("This page does not exist."))
 
         return handle_with_error_pages
 
@@ -173,8 +179,9 @@ def _redirect_to_sign_in(request: Request, to: str) -> Response:
 
 async def page_not_found(request: Request, error: Exception) -> Response:
     """Respond to requests that match no route. Signed-in users stay in the dashboard."""
-    if "text/html" in request.headers.get("accept", "").lower() and await find_visitor(request) is not None:
-        return await _error_page(request, NotFound("This page does not exist."))
+    with translated(request):
+        if "text/html" in request.headers.get("accept", "").lower() and await find_visitor(request) is not None:
+            return await _error_page(request, NotFound("This page does not exist."))
     return await public.page_not_found(request, error)
 
 
@@ -231,17 +238,23 @@ def _render(
 ) -> str:
     engine = engine_of(request)
     items = items_for(visitor.user.role, sections) if visitor is not None else []
-    return _TEMPLATES.get_template(template).render(
-        path=request.url.path,
-        query=request.query_params,
-        visitor=visitor,
-        navigation=[item for item in items if item.title != APPROVALS or approvals is not None],
-        waiting_approvals=approvals,
-        flash=_flash(request),
-        now=engine.clock.now(),
-        zone=visitor.zone if visitor is not None else ZoneInfo(engine.defaults.limits.timezone),
-        public_url=engine.public_url,
-        **values,
+    language = current_catalogue().language
+    return (
+        _templates(language)
+        .get_template(template)
+        .render(
+            language=language,
+            path=request.url.path,
+            query=request.query_params,
+            visitor=visitor,
+            navigation=[item for item in items if item.title != APPROVALS or approvals is not None],
+            waiting_approvals=approvals,
+            flash=_flash(request),
+            now=engine.clock.now(),
+            zone=visitor.zone if visitor is not None else ZoneInfo(engine.defaults.limits.timezone),
+            public_url=engine.public_url,
+            **values,
+        )
     )
 
 
@@ -321,6 +334,12 @@ def _with_column_labels(rows: Markup, columns: Sequence[str | tuple[str, str]]) 
     return Markup(_CELL.sub(label, rows))  # noqa: S704 - rendered already
 
 
+def _strong_count(number: int, word: str, words: str | None = None) -> Markup:
+    """Show `<strong>1,200</strong> messages`."""
+    text = plural_message(f"{{count}} {word}", f"{{count}} {words or f'{word}s'}", number)
+    return Markup(escape(text)).format(count=Markup("<strong>{}</strong>").format(number_text(number)))  # noqa: S704 - escaped
+
+
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -329,16 +348,17 @@ def _with_code(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
-_TEMPLATES = Environment(
-    loader=PackageLoader(__package__),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_TEMPLATES.filters |= {
+_OPTIONS: Final[Mapping[str, Any]] = {
+    "loader": PackageLoader(__package__),
+    "autoescape": True,
+    "undefined": StrictUndefined,
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+}
+_FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "number": labels.format_number,
     "count": count_text,
+    "strong_count": _strong_count,
     "size": size_text,
     "share": labels.format_percent,
     "rate": labels.format_rate,
@@ -355,8 +375,9 @@ _TEMPLATES.filters |= {
     "clock": _clock,
     "day": _day,
 }
-_TEMPLATES.globals |= {
+_GLOBALS: Final[Mapping[str, Any]] = {
     "asset": asset,
+    "languages": LANGUAGES,
     "status_style": labels.status_style,
     "message_text": _message_text,
     "campaign_text": _campaign_text,
@@ -372,3 +393,21 @@ _TEMPLATES.globals |= {
     "bucket_notes": BUCKET_NOTES,
     "with_query": _with_query,
 }
+
+
+@cache
+def _templates(language: str) -> Environment:
+    """Return the templates of a language, which are translated when they are compiled."""
+    if language == ENGLISH.language:
+        return _equipped(Environment(**_OPTIONS))  # noqa: S701 - the options have it
+    return make_environment(load_catalogue(language).messages.get)
+
+
+def make_environment(find: Find, find_count: Callable[[str, str], object] = lambda one, many: None) -> Environment:
+    return _equipped(TranslatedEnvironment(find, find_count, **_OPTIONS))
+
+
+def _equipped(environment: Environment) -> Environment:
+    environment.filters |= _FILTERS
+    environment.globals |= _GLOBALS
+    return environment

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 from typing import Any, TypedDict
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Request
@@ -22,6 +22,7 @@ from mailwright.schemas.time_text import duration
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect
+from mailwright.web.languages import set_language_cookie
 from mailwright.web.session import (
     SignInRequired,
     ViewerDep,
@@ -49,6 +50,10 @@ class SessionOrigin(TypedDict):
 
 @router.get("/sign-in")
 async def show_sign_in(request: Request, engine: EngineDep) -> Response:
+    if language := request.query_params.get("lang"):
+        response = redirect(request, f"/sign-in?{urlencode({'next': request.query_params.get('next', '')})}")
+        set_language_cookie(response, language)
+        return response
     visitor = await find_visitor(request)
     if visitor is not None and not visitor.session.awaits_code:
         return RedirectResponse(_after_sign_in(request.query_params.get("next")), HTTPStatus.SEE_OTHER)

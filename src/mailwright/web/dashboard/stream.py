@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from mailwright.access.roles import Role
+from mailwright.domain.translation import current_catalogue, using
 from mailwright.web.session import Visitor, access_check
 from mailwright.web.state import live_updates_of
 
@@ -26,14 +27,16 @@ def stream(
 ) -> Response:
     """Stream live parts of a page. `render_parts` returns HTML by element id; static/live.js inserts it.
 
-    Listeners with the same topic, tenant, time zone and role share one rendering per second. Only the form token is
-    each listener's own.
+    Listeners with the same topic, tenant, time zone, role and language share one rendering per second. Only the form
+    token is each listener's own.
     """
     token = visitor.form_token.encode()
-    shared = (topic, visitor.tenant_id, visitor.user.role, str(visitor.zone))
+    catalogue = current_catalogue()
+    shared = (topic, visitor.tenant_id, visitor.user.role, str(visitor.zone), catalogue.language)
 
     async def parts() -> bytes:
-        return orjson.dumps(dict(await render_parts())).replace(token, _OWN_TOKEN)
+        with using(catalogue):
+            return orjson.dumps(dict(await render_parts())).replace(token, _OWN_TOKEN)
 
     async def events() -> AsyncIterator[bytes]:
         is_allowed = access_check(request, needed)

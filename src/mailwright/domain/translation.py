@@ -1,0 +1,82 @@
+"""Translate texts that people read. The language of the current request is a context variable, English without one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The translations of one language. A message without a translation stays in English."""
+
+    language: str
+    messages: Mapping[str, str] = field(default_factory=dict)
+    plurals: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the forms of a message, by its singular
+
+
+ENGLISH: Final = Catalogue("en")
+# Thousands separator and decimal point. A number must not be broken at the end of a line.
+_SEPARATORS: Final = {"en": (",", "."), "ru": ("\N{NO-BREAK SPACE}", ","), "pt": (".", ",")}
+_current: Final[ContextVar[Catalogue]] = ContextVar("catalogue", default=ENGLISH)
+
+
+def current_catalogue() -> Catalogue:
+    return _current.get()
+
+
+def use_catalogue(catalogue: Catalogue) -> None:
+    """Translate into this language for the rest of the request."""
+    _current.set(catalogue)
+
+
+@contextmanager
+def using(catalogue: Catalogue) -> Iterator[None]:
+    """Translate into this language, or into one that is chosen inside, until the block ends."""
+    token = _current.set(catalogue)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def gettext(message: str, **values: object) -> str:
+    """Translate a message and fill in its placeholders: `gettext("Saved {name}.", name=name)`."""
+    text = _current.get().messages.get(message) or message
+    return text.format(**values) if values else text
+
+
+def ngettext(one: str, many: str, count: int, **values: object) -> str:
+    """Translate a message in the form that the number needs. `{count}` is the formatted number."""
+    return plural_message(one, many, count).format(count=number_text(count), **values)
+
+
+def plural_message(one: str, many: str, count: int) -> str:
+    """Return the translation in the form that the number needs, with its placeholders."""
+    catalogue = _current.get()
+    forms = catalogue.plurals.get(one)
+    return forms[plural_form(catalogue.language, count)] if forms else one if count == 1 else many
+
+
+def marked(message: str) -> str:
+    """Mark a message of a module for the catalogue; `gettext` translates it when it is shown."""
+    return message
+
+
+def plural_form(language: str, count: int) -> int:
+    """Return the index of the plural form, by the rules of gettext."""
+    match language:
+        case "ru":
+            if count % 10 == 1 and count % 100 != 11:
+                return 0
+            return 1 if 2 <= count % 10 <= 4 and not 12 <= count % 100 <= 14 else 2
+        case "pt":
+            return int(count > 1)
+    return int(count != 1)
+
+
+def number_text(value: float, decimals: int = 0) -> str:
+    """Format a number with the separators of the language: `12,345.6`, `12 345,6` or `12.345,6`."""
+    thousands, point = _SEPARATORS[_current.get().language]
+    return f"{value:,.{decimals}f}".translate({ord(","): thousands, ord("."): point})

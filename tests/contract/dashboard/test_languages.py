@@ -1,0 +1,46 @@
+"""The language of the dashboard: chosen for a user, by a cookie or by the browser."""
+
+import re
+
+from tests.contract.dashboard.test_entry import Site, site
+
+__all__ = ["site"]
+
+
+def language_in(page: str) -> str:
+    found = re.search(r'<html lang="(\w+)">', page)
+    assert found is not None
+    return found[1]
+
+
+async def test_user_chooses_language_of_dashboard(site: Site) -> None:
+    async with site.client(**{"Accept-Language": "pt-BR,pt;q=0.9"}) as client:
+        token = await site.sign_in(client, "alan")
+        assert language_in((await client.get("/account")).text) == "pt"
+        answer = await client.post("/account/language", data={"form_token": token, "language": "ru"})
+        assert answer.status_code == 303
+        page = (await client.get("/account")).text
+        assert language_in(page) == "ru"
+        assert "Язык интерфейса" in page
+        await client.post("/account/language", data={"form_token": token, "language": "klingon"})
+        assert language_in((await client.get("/account")).text) == "pt"
+    assert (await site.engine.users.find("alan")).language is None
+
+
+async def test_sign_in_page_remembers_language(site: Site) -> None:
+    async with site.client() as client:
+        assert language_in((await client.get("/sign-in")).text) == "en"
+        answer = await client.get("/sign-in?lang=ru&next=/lists")
+        assert answer.headers["location"] == "/sign-in?next=%2Flists"
+        page = (await client.get("/sign-in")).text
+        assert language_in(page) == "ru"
+        assert "Имя пользователя" in page
+        await client.get("/sign-in?lang=")
+        assert language_in((await client.get("/sign-in")).text) == "ru"
+
+
+async def test_api_answers_a_russian_user_in_english(site: Site) -> None:
+    async with site.client(**{"Accept-Language": "ru"}) as client:
+        await site.sign_in(client, "ada")
+        answer = await client.get("/v1/campaigns/none", headers={"Accept": "application/json"})
+        assert answer.json()["detail"].isascii()

@@ -1,0 +1,117 @@
+"""Messages of templates and their catalogues."""
+
+import re
+
+import pytest
+from jinja2 import DictLoader, Environment
+from tools import translations
+
+from mailwright.domain.translation import Catalogue, gettext, ngettext, number_text, using
+from mailwright.web.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.web.dashboard.shell import make_environment
+from mailwright.web.dashboard.template_messages import TranslatedEnvironment
+
+
+def messages_of(source: str) -> list[str]:
+    found: list[str] = []
+    TranslatedEnvironment(found.append, autoescape=True).compile(source)  # type: ignore[arg-type]
+    return found
+
+
+def rendered(source: str, messages: dict[str, str], **values: object) -> str:
+    environment = TranslatedEnvironment(messages.get, autoescape=True, loader=DictLoader({"page": source}))
+    return environment.get_template("page").render(**values)
+
+
+@pytest.mark.parametrize(
+    ("source", "messages"),
+    [
+        ("<p>No  campaigns\n yet</p>", ["No campaigns yet"]),
+        ("<p>Sent to <b>{{ row.name }}</b> by {{ user.name }}.</p>", ["Sent to <b>{name}</b> by {name2}."]),
+        ('<p>Open <a href="/x">the list</a>.</p>', ["Open <1>the list</1>."]),
+        ('<a href="/x">First</a> <a href="/y">Next</a>', ["First", "Next"]),
+        ("<p>{% if a %}One thing{% else %}Two things{% endif %}</p>", ["One thing", "Two things"]),
+        ('<input placeholder="Your name" name="Your name">', ["Your name"]),
+        ('<p title="Why {{ a }} waits">{{ icon("clock") }}Waits</p>', ["Why {a} waits", "Waits"]),
+        ('{{ ui.heading("Lists", "All of them.") }}', ["Lists", "All of them."]),
+        ('{{ ui.table("Rows", ["#Sent", ""]) }}', ["Rows", "Sent"]),
+        ('{{ f("Delete " ~ name ~ "?") }}', ["Delete {name}?"]),
+        ('<td>{{ "yes" if a == "YES" else "no" }}</td>', ["yes", "no"]),
+        ('{{ asset("Shell.css") }}<td class="{{ "is-on now" }}">{{ x["Key word"] }}</td><code>a b</code>', []),
+        ("<script>let a = 'Two words'</script><pre>Plain text</pre><p>Mailwright · 12</p>", []),
+    ],
+)
+def test_messages_are_whole_sentences(source: str, messages: list[str]) -> None:
+    assert messages_of(source) == messages
+
+
+def test_translation_reorders_placeholders_and_markers() -> None:
+    source = '<p>Sent <a href="/{{ id }}">{{ name }}</a> to {{ count }} people.</p>'
+    messages = {"Sent <1>{name}</1> to {count} people.": "{count} «leitores» receberam <1>{name}</1>."}
+    shown = rendered(source, messages, id=7, name="<i>News</i>", count=3)
+    assert shown == '<p>3 «leitores» receberam <a href="/7">&lt;i&gt;News&lt;/i&gt;</a>.</p>'
+
+
+def test_translation_in_attribute_and_constant_stays_escaped() -> None:
+    source = '<b title="All {{ a }}">{{ "All of it" }}</b>'
+    messages = {"All {a}": 'so "{a}"', "All of it": "<tudo> & mais"}
+    assert rendered(source, messages, a='"x') == '<b title="so &quot;&#34;x&quot;">&lt;tudo&gt; &amp; mais</b>'
+
+
+def test_every_template_compiles_with_every_message_translated() -> None:
+    environment = make_environment(lambda message: f"«{message}»")
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
+@pytest.mark.parametrize("language", [language for language in LANGUAGES if language != "en"])
+def test_every_template_compiles_in_language(language: str) -> None:
+    environment = make_environment(load_catalogue(language).messages.get)
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
+def test_template_without_translations_renders_as_in_english() -> None:
+    source = '<p title="Two words">\n  Sent  to <b>{{ name }}</b>.\n</p>{{ "Some text" ~ name }}'
+    english = Environment(autoescape=True).from_string(source).render(name="Ada")
+    assert rendered(source, {}, name="Ada") == english
+
+
+def test_catalogues_have_no_mistakes() -> None:
+    assert [*translations.problems()] == []
+
+
+@pytest.mark.parametrize("text", ["Olá", "Olá {nome}", "{name} {{ x }}", "{name} <b>x</b>", " {name}"])
+def test_wrong_translation_is_reported(text: str) -> None:
+    assert [*translations.mistakes(Entry("Hello {name}", None, {0: text}), "pt")]
+
+
+def test_catalogue_survives_writing_and_reading() -> None:
+    for language in translations.PLURAL_RULES:
+        for file, text in translations.made():
+            entries = [*read_entries(text)]
+            assert len(entries) == len(re.findall(r"^msgid ", text, re.M)) - 1, (language, file)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "1 письмо"), (2, "2 письма"), (5, "5 писем"), (11, "11 писем"), (1_021, "1\xa0021 письмо")]
+)
+def test_russian_has_three_plural_forms(count: int, text: str) -> None:
+    forms = {"{count} email": ["{count} письмо", "{count} письма", "{count} писем"]}
+    with using(Catalogue("ru", {}, forms)):
+        assert ngettext("{count} email", "{count} emails", count) == text
+
+
+def test_numbers_have_the_separators_of_the_language() -> None:
+    shown = {}
+    for language in LANGUAGES:
+        with using(Catalogue(language)):
+            shown[language] = number_text(12_345.6, 1)
+    assert shown == {"en": "12,345.6", "ru": "12\xa0345,6", "pt": "12.345,6"}
+
+
+def test_message_without_translation_stays_in_english() -> None:
+    with using(Catalogue("ru", {"Saved.": "Сохранено."})):
+        assert gettext("Saved.") == "Сохранено."
+        assert gettext("Hello {name}", name="{x}") == "Hello {x}"
+    assert gettext("Saved.") == "Saved."
