@@ -343,7 +343,7 @@ def explain(
         return
     for run_ in runs:
         out.print(run_text(run_, now, display.zone), markup=False, soft_wrap=True)
-        rows = ((clock_time(step.at), step.node, step_text(step)) for step in run_.steps)
+        rows = ((clock_time(step.at), step.node, step_text(step, display.zone)) for step in run_.steps)
         if run_.steps:
             print_rows(("Time ({zone})", "Step", "Result"), rows, nothing="")
 

@@ -29,6 +29,11 @@ def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
     return f"Contacts {_describe(condition, yes=True, inner=False)}."
 
 
+def describe_property(name: str, condition: ValueComparison) -> str:
+    """Return, for example, `total is at least 100`."""
+    return _comparison(name, condition, yes=True).removeprefix("whose ")
+
+
 def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
     match condition:
         case filters.AllOf(all=parts):
@@ -91,10 +96,7 @@ def _describe_events(activity: EventActivity, *, yes: bool) -> str:
         case False, times:
             what = f"who have {event} fewer than {times} times"
     within = f" within the last {activity.within_days} days" if activity.within_days else ""
-    properties = [
-        _comparison(name, condition, yes=True).removeprefix("whose ")
-        for name, condition in (activity.where or {}).items()
-    ]
+    properties = [describe_property(name, condition) for name, condition in (activity.where or {}).items()]
     return f"{what}{within}" + (f" ({' and '.join(properties)})" if properties else "")
 
 

@@ -8,11 +8,14 @@ from pydantic import Field, model_validator
 
 from mailwright.domain.clock import Instant
 from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.paging import Page
-from mailwright.schemas.sequence_text import run_text
+from mailwright.schemas.sequence_text import entry_rule_text, run_text
 from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
-from mailwright.sources.sequences.explain import RunExplanation
+from mailwright.sources.sequences.entry_rules import EntryRule, NotEntered
+from mailwright.sources.sequences.explain import RunExplanation, StepRecord
 from mailwright.sources.sequences.overdue import MAX_SPREAD_HOURS, Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import AffectedPerson, MovePlan
 from mailwright.sources.sequences.ready import list_ready
@@ -268,6 +271,15 @@ class SequenceRehearsalResponse(ResponseModel):
     days: list[RehearsedDayResponse]
 
 
+class SequenceEmailResponse(ResponseModel):
+    """Why the email of a step is not sent, as the explanation of the message says it. `until` ends a deferral."""
+
+    sentence: str
+    state: str
+    reason: str | None
+    until: Time | None
+
+
 class SequenceStepResponse(ResponseModel):
     """A step that happened, with the state of its email."""
 
@@ -277,6 +289,38 @@ class SequenceStepResponse(ResponseModel):
     outcome: str
     outbox_id: str | None
     message_status: str | None
+    email: SequenceEmailResponse | None
+
+
+class NotEnteredResponse(ResponseModel):
+    """The rule that keeps a person out of a sequence, and what it depends on; fields that do not apply are null."""
+
+    rule: EntryRule
+    sentence: str
+    trigger: TriggerKind
+    subject: Annotated[str | None, Field(description="The event, list, segment, campaign or attribute.")]
+    at: Annotated[Time | None, Field(description="When it happened, or when the person enters.")]
+    reported_at: Annotated[Time | None, Field(description="When the event arrived.")]
+    again_at: Annotated[Time | None, Field(description="When the person may enter again; null for never.")]
+    property: Annotated[str | None, Field(description="The property of the event that is not as wanted.")]
+    wanted: dict[str, Any] | None
+    value: Any
+
+
+class UnmatchedConditionResponse(ResponseModel):
+    """A part of the entry filter that the person does not match, and the value of its attribute."""
+
+    condition: dict[str, Any]
+    value: Any
+
+
+class IgnoredEventResponse(ResponseModel):
+    """An event of the trigger that came while the person was in the sequence, so that it started nothing."""
+
+    event_id: str
+    event: str
+    occurred_at: Time
+    received_at: Time
 
 
 class SequenceRunResponse(ResponseModel):
@@ -297,6 +341,9 @@ class SequenceRunResponse(ResponseModel):
     ended_at: Time | None
     end_reason: str | None
     excluded_because: str | None
+    not_entered: NotEnteredResponse | None
+    unmatched: list[UnmatchedConditionResponse]
+    ignored_events: list[IgnoredEventResponse]
     steps: list[SequenceStepResponse]
 
 
@@ -313,16 +360,11 @@ def run_list_response(runs: Iterable[RunExplanation], now: Instant, zone: tzinfo
 
 
 def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRunResponse:
-    steps = [
-        SequenceStepResponse(
-            step=each.node,
-            kind=each.kind,
-            at=each.at,
-            outcome=each.outcome,
-            outbox_id=each.outbox_id,
-            message_status=each.message_status,
+    ignored = [
+        IgnoredEventResponse(
+            event_id=each.event_id, event=each.name, occurred_at=each.occurred_at, received_at=each.received_at
         )
-        for each in run.steps
+        for each in run.ignored
     ]
     return SequenceRunResponse(
         sequence_id=run.sequence_id,
@@ -340,7 +382,44 @@ def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRu
         ended_at=run.ended_at,
         end_reason=run.end_reason,
         excluded_because=run.excluded_because,
-        steps=steps,
+        not_entered=None if run.not_entered is None else _not_entered(run.not_entered, now, zone),
+        unmatched=[
+            UnmatchedConditionResponse(condition=dict(each.condition), value=each.value) for each in run.unmatched
+        ],
+        ignored_events=ignored,
+        steps=[_step_response(each, zone) for each in run.steps],
+    )
+
+
+def _step_response(step: StepRecord, zone: tzinfo) -> SequenceStepResponse:
+    email = None
+    if (why := step.email) is not None:
+        sentence = message_text(why, zone).sentence
+        email = SequenceEmailResponse(sentence=sentence, state=why.state, reason=why.reason, until=why.until)
+    return SequenceStepResponse(
+        step=step.node,
+        kind=step.kind,
+        at=step.at,
+        outcome=step.outcome,
+        outbox_id=step.outbox_id,
+        message_status=step.message_status,
+        email=email,
+    )
+
+
+def _not_entered(found: NotEntered, now: Instant, zone: tzinfo) -> NotEnteredResponse:
+    wanted = None if found.wanted is None else found.wanted.model_dump(by_alias=True, exclude_none=True)
+    return NotEnteredResponse(
+        rule=found.rule,
+        sentence=entry_rule_text(found, now, zone),
+        trigger=found.trigger,
+        subject=found.subject,
+        at=found.at,
+        reported_at=found.reported_at,
+        again_at=found.again_at,
+        property=found.property,
+        wanted=wanted,
+        value=found.value,
     )
 
 

@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from mailwright.audience import segments
 from mailwright.audience.status import ContactStatusService
-from mailwright.domain.clock import DAY, ManualClock
-from mailwright.schemas.sequence_text import run_text
+from mailwright.domain.clock import DAY, HOUR, ManualClock
+from mailwright.schemas.sequence_text import run_text, step_text
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
-from tests.builders import DEFAULT_TENANT, a_contact, a_subscriber
-from tests.sequences import ACTOR, WELCOME, SequenceBench, a_document, a_wait, an_email
+from tests.builders import DEFAULT_TENANT, a_contact, a_subscriber, change_tenant
+from tests.sequences import ACTOR, WELCOME, SequenceBench, a_document, a_wait, an_email, happen, lists
 
 ANN = "ann@example.com"
 BOB = "bob@example.com"
@@ -31,18 +32,19 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     key = await sequences.start(an_email(), a_wait(), an_email("second"), WAIT_FOR)
     service = sequences.engine.sequences
     assert await sentence(sequences, key) == (
-        "They have not entered this sequence. Its trigger has not applied to them since it was published. "
-        "You can enrol them by hand."
+        "They have not entered this sequence. Only people who are enrolled by hand or through the API enter it."
     )
     assert await sentence(sequences, key, BOB) == (
-        "They have not entered this sequence. They could not receive its emails: they are not subscribed to its list."
+        "They have not entered this sequence. Only people who are enrolled by hand or through the API enter it. "
+        "They could not receive its emails: they are not subscribed to its list."
     )
     await sequences.enrol(key, ANN)
     due = f"{ENTERED} The step (start) is due now and runs within seconds if a worker runs. The email first is next."
     assert await sentence(sequences, key) == due
     await sequences.run()
     waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
-    assert await sentence(sequences, key) == f"{ENTERED} {waits}"
+    unsent = "The email first: Due, but no worker is running."
+    assert await sentence(sequences, key) == f"{ENTERED} {waits} {unsent}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     assert "The sequence is paused; they keep their place at pause, due at" in await sentence(sequences, key)
     await service.resume(DEFAULT_TENANT, key, actor=ACTOR)
@@ -56,7 +58,102 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     await ContactStatusService(sequences.database, sequences.clock).unsubscribe_by_link(
         DEFAULT_TENANT, ANN, source="link"
     )
-    assert (await sentence(sequences, key)).endswith("It ended at 08:00 UTC (now) because they unsubscribed.")
+    assert (await sentence(sequences, key)).endswith(
+        "It ended at 08:00 UTC (now) because they unsubscribed. The email first: Cancelled before it was sent. "
+        "Nobody enters this sequence twice; its re-entry rule is never."
+    )
+
+
+async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, BOB)
+    where = {"total": {"atLeast": 100}}
+    key = await sequences.start(an_email("hello"), trigger={"event": "order.placed", "where": where})
+    assert "They do not have the event order.placed" in await sentence(sequences, key)
+    await happen(sequences, "order.placed", ANN, ago=2 * DAY, properties='{"total":200}')
+    await happen(sequences, "order.placed", BOB, properties='{"total":20}')
+    assert "A worker applies the trigger within a minute" in await sentence(sequences, key, BOB)
+    await sequences.watch()
+    assert await sentence(sequences, key) == (
+        "They have not entered this sequence. "
+        "Their latest event order.placed is of 13 Jan 2027, 08:00 UTC (2 days ago). "
+        "It arrived 2 days after it happened. Events that arrive more than 24 hours late are history and start nothing."
+    )
+    assert (await sentence(sequences, key, BOB)).endswith(
+        "Its total is “20”; the sequence starts only if total is at least 100."
+    )
+    [run] = await sequences.engine.sequences.explanations.of_others(DEFAULT_TENANT, BOB)
+    assert run.not_entered is not None
+    assert (run.not_entered.rule, run.not_entered.property, run.not_entered.value) == ("other_property", "total", 20)
+    await happen(sequences, "order.placed", BOB, number=2, properties='{"total":300}')
+    await sequences.watch()
+    await sequences.run()
+    sequences.clock.advance(DAY)
+    await happen(sequences, "order.placed", BOB, number=3, properties='{"total":400}')
+    await sequences.watch()
+    assert (await sentence(sequences, key, BOB)).endswith(
+        "It started nothing. Nobody enters this sequence twice; its re-entry rule is never."
+    )
+
+
+async def test_event_during_a_run_leaves_a_trace(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    trigger = {"event": "order.placed"}
+    key = await sequences.start(a_wait("rest", days=2), an_email("thanks"), trigger=trigger, reentry="each")
+    for number in range(3):
+        await happen(sequences, "order.placed", ANN, number=number)
+        await sequences.watch()
+        await sequences.run()
+        sequences.clock.advance(DAY // 2)
+    [run] = await sequences.engine.sequences.explanations.of_person(DEFAULT_TENANT, ANN)
+    assert [each.event_id for each in run.ignored] == [f"order.placed-{ANN}-{number}" for number in (2, 1)]
+    trace = "2 more events order.placed came while they were in it, the last at 08:00 UTC (12 hours ago)."
+    assert trace in await sentence(sequences, key)
+
+
+async def test_rules_of_other_triggers_are_named(sequences: SequenceBench) -> None:
+    await lists(sequences, "news", "vip")
+    await sequences.people(ANN, list_key="vip", attributes='{"birthday":"1990-01-20","plan":"free"}')
+    pro = {"attribute": "plan", "is": "pro"}
+    await segments.create(sequences.database, sequences.clock, DEFAULT_TENANT, "free", filter_={"not": pro})
+    email = an_email()
+    expected = {
+        "joinsList": ({"joinsList": "news"}, "not_on_list"),
+        "general": ({"joinsList": "vip"}, "joined_before"),
+        "entersSegment": ({"entersSegment": "free"}, "matched_before"),
+        "leavesSegment": ({"leavesSegment": "free"}, "still_in_segment"),
+        "dateAttribute": ({"dateAttribute": "birthday", "yearly": True}, "date_ahead"),
+        "schedule": ({"schedule": {"time": "09:00"}, "segment": "free"}, "next_schedule"),
+        "group": ({"schedule": {"time": "09:00"}, "list": "news"}, "not_in_group"),
+    }
+    for trigger, rule in expected.values():
+        reentry = "each" if trigger.keys() & {"schedule", "yearly"} else "never"
+        key = await sequences.start(email, trigger=trigger, reentry=reentry)
+        [run] = await sequences.engine.sequences.explanations.of_sequence(DEFAULT_TENANT, key, ANN)
+        assert run.not_entered is not None
+        assert run.not_entered.rule == rule
+        assert run_text(run, sequences.clock.now())
+    key = await sequences.start(email, entry=pro)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert "entry filter, which is for contacts whose plan is “pro” (theirs is “free”)" in await sentence(
+        sequences, key
+    )
+
+
+async def test_held_email_names_reason_and_time(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    await change_tenant(sequences.database, timezone="UTC", working_hours="mon-fri 09:00-17:00")
+    key = await sequences.start(an_email("hello"), a_wait("rest"))
+    sequences.clock.advance(DAY // 2)  # Friday, 20:00.
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    await sequences.bench.drain()
+    [run] = await sequences.engine.sequences.explanations.of_sequence(DEFAULT_TENANT, key, ANN)
+    [hello] = run.steps
+    assert hello.email is not None
+    assert (hello.email.reason, hello.email.until) == ("outside_hours", sequences.clock.now() + 61 * HOUR)
+    assert "The email hello: Outside working hours of tenant default." in run_text(run, sequences.clock.now())
+    assert "Outside working hours" in step_text(hello)
 
 
 @pytest.fixture
@@ -86,6 +183,10 @@ async def test_sequence_is_managed_over_http(api: Api) -> None:
     assert (enrolment["email"], enrolment["enteredBecause"]) == (ANN, "manual")
     [run] = (await api.client.get(f"/v1/contacts/{ANN}/sequences")).json()["runs"]
     assert (run["state"], run["name"]) == ("runs_soon", "Welcome")
+    await a_subscriber(api.engine.database, BOB)
+    params = {"sequenceId": created.json()["sequenceId"]}
+    [absent] = (await api.client.get(f"/v1/contacts/{BOB}/sequences", params=params)).json()["runs"]
+    assert (absent["state"], absent["notEntered"]["rule"]) == ("never_entered", "manual_only")
     assert (await api.client.post(f"{path}/pause")).json()["status"] == "paused"
     undecided = await api.client.post(f"{path}/resume", json={})
     assert (undecided.status_code, undecided.json()["code"]) == (409, "OVERDUE_UNDECIDED")

@@ -1,21 +1,28 @@
 """Explain a person's runs through sequences, as data: why they got an email or not, what comes next and when."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Select, func, select
+import orjson
+from sqlalchemy import Select, case, func, select
 
+from mailwright.audience.contact_events import ContactEvent
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.eligibility import exclusion, may_receive
+from mailwright.audience.filter_sql import filter_clause
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.explanation import MessageExplanation
+from mailwright.domain.states import Status
+from mailwright.outbox.explain import explain
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import received_steps
-from mailwright.sources.sequences.program import Program
+from mailwright.sources.sequences.entry_rules import Candidate, NotEntered, find_rule, ignored_events
+from mailwright.sources.sequences.program import EndReason, Program
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
-from mailwright.sources.sequences.versions import load_published
+from mailwright.sources.sequences.versions import Published, load_published
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import (
     contacts,
@@ -24,10 +31,29 @@ from mailwright.storage.tables import (
     sequence_enrolments,
     sequence_steps,
     sequences,
+    tenants,
     webhook_deliveries,
 )
 
+# How many emails that are not sent are explained, the newest first.
+MAX_EXPLAINED_EMAILS: Final = 20
+# How many sequences are explained that a person is not in, the newest first.
+MAX_OTHER_SEQUENCES: Final = 50
+
 _E = sequence_enrolments.c
+_RUN_COLUMNS = (
+    "run",
+    "entered_at",
+    "entered_because",
+    "node",
+    "due_at",
+    "received_steps",
+    "failure",
+    "ended_at",
+    "end_reason",
+    "event_key",
+    "events_after",
+)
 _S = sequence_steps.c
 
 
@@ -53,6 +79,15 @@ class StepRecord:
     outcome: str
     outbox_id: str | None
     message_status: str | None
+    email: MessageExplanation | None = None  # Why its email is not sent, if so.
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedCondition:
+    """A part of the entry filter that the person does not match now, and the value of its attribute, if it has one."""
+
+    condition: Mapping[str, Any]
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +107,31 @@ class RunExplanation:
     ended_at: Instant | None = None
     end_reason: str | None = None
     excluded_because: str | None = None  # Why the person may not receive the emails of the sequence, if so.
+    not_entered: NotEntered | None = None  # Why the person is not in it now, in their latest run or without one.
+    unmatched: tuple[UnmatchedCondition, ...] = ()  # Of a run that the entry filter ended.
+    ignored: tuple[ContactEvent, ...] = ()  # Events of the trigger that came while they were in it, the latest first.
     steps: tuple[StepRecord, ...] = ()
 
 
 class SequenceExplanations:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, zone: str = "UTC") -> None:
         self._database = database
         self._clock = clock
+        self._zone = zone
 
     async def of_person(self, tenant_id: int, email: str) -> list[RunExplanation]:
         """Explain all runs of a person, the newest first."""
         async with self._database.read() as tx:
             contact_key = await _contact_key(tx, tenant_id, email)
             rows = await tx.execute(_runs(contact_key))
-            return [await self._explain(tx, row) for row in rows]
+            by_sequence: dict[int, list[Any]] = {}
+            for row in rows:
+                by_sequence.setdefault(row.id, []).append(row)
+            found: dict[int, RunExplanation] = {}
+            for mine in by_sequence.values():
+                person = await self._candidate(tx, stored(mine[0]), contact_key, email, mine)
+                found |= await self._explain_runs(tx, *person)
+        return await self._with_emails(tenant_id, [found[row.enrolment_key] for row in rows])
 
     async def of_sequence(self, tenant_id: int, sequence_id: str, email: str) -> list[RunExplanation]:
         """Explain the runs of a person through one sequence, or why they are not in it."""
@@ -93,17 +139,75 @@ class SequenceExplanations:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
             contact_key = await _contact_key(tx, tenant_id, email)
             rows = await tx.execute(_runs(contact_key).where(_E.sequence_key == sequence.id))
-            if rows:
-                return [await self._explain(tx, row) for row in rows]
-            excluded = await _exclusion(tx, sequence, contact_key)
-        never = RunState.NEVER_ENTERED
-        return [RunExplanation(sequence.sequence_id, sequence.name, sequence.status, never, excluded_because=excluded)]
+            if not rows:
+                return [await self._explain_absence(tx, sequence, contact_key, email)]
+            found = await self._explain_runs(tx, *await self._candidate(tx, sequence, contact_key, email, rows))
+        return await self._with_emails(tenant_id, list(found.values()))
 
-    async def _explain(self, tx: Transaction, row: Any) -> RunExplanation:
-        sequence = stored(row)
-        program = (await load_published(tx, sequence.id, sequence.version or 1)).program
+    async def of_others(self, tenant_id: int, email: str) -> list[RunExplanation]:
+        """Explain why a person never entered the running and paused sequences that they are not and were not in."""
+        q = sequences.c
+        is_open = q.status.in_([SequenceStatus.RUNNING.value, SequenceStatus.PAUSED.value])
+        async with self._database.read() as tx:
+            contact_key = await _contact_key(tx, tenant_id, email)
+            entered = select(_E.sequence_key).where(_E.contact_key == contact_key)
+            others = select(*columns()).where(q.tenant_id == tenant_id, is_open, q.id.not_in(entered))
+            rows = await tx.execute(others.order_by(q.id.desc()).limit(MAX_OTHER_SEQUENCES))
+            return [await self._explain_absence(tx, stored(row), contact_key, email) for row in rows]
+
+    async def _explain_absence(
+        self, tx: Transaction, sequence: StoredSequence, contact_key: int, email: str
+    ) -> RunExplanation:
+        excluded = await _exclusion(tx, sequence, contact_key)
+        rule = None
+        if sequence.status in (SequenceStatus.RUNNING, SequenceStatus.PAUSED):
+            person, _ = await self._candidate(tx, sequence, contact_key, email, ())
+            rule = await find_rule(self._database, tx, person)
+        return RunExplanation(
+            sequence.sequence_id,
+            sequence.name,
+            sequence.status,
+            RunState.NEVER_ENTERED,
+            excluded_because=excluded,
+            not_entered=rule,
+        )
+
+    async def _candidate(
+        self, tx: Transaction, sequence: StoredSequence, contact_key: int, email: str, runs: Sequence[Any]
+    ) -> tuple[Candidate, Published]:
+        published = await load_published(tx, sequence.id, sequence.version or 1)
+        rows = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == sequence.tenant_id))
+        zone = rows[0].timezone or self._zone
+        now, address = self._clock.now(), normalize_email(email)
+        return Candidate(sequence, published.definition, contact_key, address, runs, now, zone), published
+
+    async def _explain_runs(
+        self, tx: Transaction, person: Candidate, published: Published
+    ) -> dict[int, RunExplanation]:
+        """Explain the runs of a person through one sequence, by enrolment."""
+        ignored = await ignored_events(self._database, tx, person)
+        found = {
+            row.enrolment_key: replace(
+                await self._explain(tx, row, person, published), ignored=tuple(ignored.get(row.run, ()))
+            )
+            for row in person.runs
+        }
+        latest = person.runs[0]
+        if latest.ended_at is not None and person.sequence.status is not SequenceStatus.ARCHIVED:
+            rule = await find_rule(self._database, tx, person)
+            found[latest.enrolment_key] = replace(found[latest.enrolment_key], not_entered=rule)
+        return found
+
+    async def _explain(self, tx: Transaction, row: Any, person: Candidate, published: Published) -> RunExplanation:
+        sequence, program = person.sequence, published.program
         state = self._state(row, sequence, program)
         following = _following(program, row.node, received_steps(row.received_steps)) if state in _MOVING else None
+        excluded: str | None = None
+        unmatched: tuple[UnmatchedCondition, ...] = ()
+        if row.end_reason == EndReason.NOT_ELIGIBLE:
+            excluded = await _exclusion(tx, sequence, person.contact_key)
+        elif row.end_reason == EndReason.ENTRY and person.definition.entry is not None:
+            unmatched = await _unmatched(tx, person, person.definition.entry)
         return RunExplanation(
             sequence.sequence_id,
             sequence.name,
@@ -119,8 +223,29 @@ class SequenceExplanations:
             row.failure,
             row.ended_at,
             row.end_reason,
+            excluded,
+            unmatched=unmatched,
             steps=await _steps(tx, row.enrolment_key),
         )
+
+    async def _with_emails(self, tenant_id: int, runs: list[RunExplanation]) -> list[RunExplanation]:
+        """Add why the emails of steps are not sent."""
+        unsent = [
+            step.outbox_id
+            for run in runs
+            for step in reversed(run.steps)
+            if step.outbox_id is not None and step.kind != StepKind.WEBHOOK and step.message_status not in _NO_QUESTION
+        ]
+        found = {
+            each: await explain(self._database, self._clock, each, tenant_id=tenant_id)
+            for each in unsent[:MAX_EXPLAINED_EMAILS]
+        }
+        if not found:
+            return runs
+        return [
+            replace(run, steps=tuple(replace(step, email=found.get(step.outbox_id or "")) for step in run.steps))
+            for run in runs
+        ]
 
     def _state(self, row: Any, sequence: StoredSequence, program: Program) -> RunState:
         if row.ended_at is not None:
@@ -136,6 +261,8 @@ class SequenceExplanations:
 
 
 _MOVING = (RunState.WAITS, RunState.PAUSED, RunState.RUNS_SOON)
+# The states of a message that need no explanation. Retention deletes messages, and then there is no state.
+_NO_QUESTION = (None, Status.SENT.value)
 
 
 def _following(program: Program, node: str | None, received: frozenset[str]) -> Any:
@@ -161,8 +288,7 @@ async def _contact_key(tx: Transaction, tenant_id: int, email: str) -> int:
 
 
 def _runs(contact_key: int) -> Select[Any]:
-    named = ("run", "entered_at", "entered_because", "node", "due_at", "received_steps", "failure", "ended_at")
-    own = [_E[name] for name in (*named, "end_reason")]
+    own = [_E[name] for name in _RUN_COLUMNS]
     joined = select(*columns(), _E.id.label("enrolment_key"), *own).join_from(
         sequence_enrolments, sequences, sequences.c.id == _E.sequence_key
     )
@@ -188,3 +314,14 @@ async def _exclusion(tx: Transaction, sequence: StoredSequence, contact_key: int
     excluded = (contacts.c.id == contact_key, ~may_receive(sequence.tenant_id, lists))
     rows = await tx.execute(select(exclusion(lists).label("reason")).where(*excluded))
     return rows[0].reason if rows else None
+
+
+async def _unmatched(tx: Transaction, person: Candidate, entry: Mapping[str, Any]) -> tuple[UnmatchedCondition, ...]:
+    """Return the parts of the entry filter that the person does not match now."""
+    parts = entry.get("all", [entry])
+    clauses = [case((filter_clause(each, person.sequence.tenant_id, person.now), 1), else_=0) for each in parts]
+    query = select(contacts.c.attributes, *clauses).where(contacts.c.id == person.contact_key)
+    row: Any = (await tx.execute(query))[0]
+    attributes = orjson.loads(row[0] or "{}")
+    missed = [part for part, is_met in zip(parts, row[1:], strict=True) if not is_met]
+    return tuple(UnmatchedCondition(each, attributes.get(each.get("attribute"))) for each in missed)

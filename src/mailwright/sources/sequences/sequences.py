@@ -78,7 +78,7 @@ class Sequences:
         self._zone = rules.defaults.limits.timezone
         self.fetch_feed = fetch_feed
         self.enrolments = Enrolments(database, clock)
-        self.explanations = SequenceExplanations(database, clock)
+        self.explanations = SequenceExplanations(database, clock, self._zone)
         self.rehearsals = Rehearsals(database, clock, rules)
 
     async def create(self, tenant_id: int, document: Any, *, actor: str) -> StoredSequence:

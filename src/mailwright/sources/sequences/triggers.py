@@ -53,14 +53,14 @@ async def reset(
 ) -> None:
     """Begin to watch a trigger: people who match it now do not enter, and today's date counts from now on."""
     await tx.execute(delete(sequence_members).where(_M.sequence_key == sequence_key))
-    clause = await _condition(tx, tenant_id, trigger, now)
+    clause = await condition_of(tx, tenant_id, trigger, now)
     if clause is not None:
         members = select(literal(sequence_key), contacts.c.id).where(is_known(tenant_id), clause)
         await tx.execute(insert(sequence_members).from_select(["sequence_key", "contact_key"], members))
     last_day: str | None = None
     if trigger.kind is TriggerKind.DATE_ATTRIBUTE:
         today = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of(zone)).date()
-        is_over = now >= _starts_at(today, trigger.body.at, zone)
+        is_over = now >= starts_at(today, trigger.body.at, zone)
         last_day = (today if is_over else today - timedelta(days=1)).isoformat()
     next_entry_at: Instant | None = None
     if trigger.kind is TriggerKind.SCHEDULE:
@@ -75,7 +75,7 @@ async def reset(
 
 async def enrol_new_members(tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, now: Instant) -> int:
     """Compare who matches the condition of a trigger with who matched last time, and enrol the difference."""
-    clause = await _condition(tx, tenant_id, trigger, now)
+    clause = await condition_of(tx, tenant_id, trigger, now)
     if clause is None:
         return 0
     member = select(_M.contact_key).where(_M.sequence_key == sequence_key, _M.contact_key == contacts.c.id).exists()
@@ -103,7 +103,7 @@ async def enrol_by_date(
         last = today
     day = max(last, today - timedelta(days=MAX_MISSED_DAYS)) + timedelta(days=1)
     enrolled, handled = 0, last.isoformat()
-    while day <= today and now >= _starts_at(day, trigger.body.at, zone):
+    while day <= today and now >= starts_at(day, trigger.body.at, zone):
         matching = and_(is_known(tenant_id), _has_date(trigger, day - timedelta(days=trigger.body.offset_days)))
         rows = await tx.execute(select(contacts.c.id).where(matching))
         enrolled += await enrol_contacts(tx, sequence_key, [row.id for row in rows], _because(trigger), now)
@@ -163,7 +163,7 @@ def _because(trigger: Trigger) -> str:
     return f"{trigger.kind.value} {trigger.value}"
 
 
-def _starts_at(day: date, clock_time: str, zone: str) -> Instant:
+def starts_at(day: date, clock_time: str, zone: str) -> Instant:
     return to_instant(datetime.combine(day, time.fromisoformat(clock_time), tzinfo=zone_of(zone)))
 
 
@@ -179,7 +179,7 @@ def _has_date(trigger: Trigger, day: date) -> ColumnElement[bool]:
     return and_(is_date, or_(*(func.substr(value, 6, 5) == each for each in days)))
 
 
-async def _condition(tx: Transaction, tenant_id: int, trigger: Trigger, now: Instant) -> ColumnElement[bool] | None:
+async def condition_of(tx: Transaction, tenant_id: int, trigger: Trigger, now: Instant) -> ColumnElement[bool] | None:
     """Return the condition of a trigger for a row of `contacts`; None if it has none or its segment was deleted."""
     key = trigger.value or ""
     filter_: Any = None

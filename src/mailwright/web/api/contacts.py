@@ -85,9 +85,21 @@ async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     "/{email:path}/sequences",
     responses=describe_responses({HTTPStatus.OK: SequenceRunListResponse}, HTTPStatus.NOT_FOUND),
 )
-async def sequences(email: str, engine: EngineDep, caller: CallerDep) -> Response:
-    """Explain the contact's runs through sequences: why they got an email or not, what comes next and when."""
-    found = await engine.sequences.explanations.of_person(caller.tenant_id, email)
+async def sequences(
+    email: str,
+    engine: EngineDep,
+    caller: CallerDep,
+    sequence_id: Annotated[str | None, Query(alias="sequenceId", max_length=63)] = None,
+) -> Response:
+    """Explain the contact's runs through sequences: why they got an email or not, what comes next and when.
+
+    With `sequenceId`, explain one sequence, also if the contact never entered it: which rule keeps them out.
+    """
+    explanations = engine.sequences.explanations
+    if sequence_id is None:
+        found = await explanations.of_person(caller.tenant_id, email)
+    else:
+        found = await explanations.of_sequence(caller.tenant_id, sequence_id, email)
     return json_response(run_list_response(found, engine.clock.now()))
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
@@ -271,10 +272,12 @@ async def _page(
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(engine.database, visitor.tenant_id)
     runs = await engine.sequences.explanations.of_person(visitor.tenant_id, email)
+    others = await engine.sequences.explanations.of_others(visitor.tenant_id, email)
     values: dict[str, Any] = {
         "details": known,
         "runs": [(each, run_text(each, engine.clock.now(), visitor.zone)) for each in runs[:_RUNS]],
-        "step_text": step_text,
+        "other_runs": [(each, run_text(each, engine.clock.now(), visitor.zone)) for each in others],
+        "step_text": partial(step_text, zone=visitor.zone),
         "contact": known.contact,
         "history": [each for each in history if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
         "subjects": subjects,
