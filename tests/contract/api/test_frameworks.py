@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select
@@ -68,6 +69,30 @@ async def test_fastapi_example_sends_an_order_once(database: Database) -> None:
     [(outbox_id, _, subject)] = await stored(database)
     assert answers == [{"message": outbox_id}] * 2
     assert subject == "Order 7"
+
+
+@pytest.mark.promise("client-frameworks")
+@pytest.mark.usefixtures("environment")
+async def test_repeated_celery_task_sends_an_order_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = pytest.importorskip("celery.contrib.testing.worker", reason="Celery is not installed")
+    monkeypatch.setenv("CELERY_BROKER_URL", "memory://")
+
+    def order() -> list[str]:
+        # Celery gives the tasks of a module to all applications of a process, so each needs a name of its own.
+        example = runpy.run_path(str(EXAMPLES / "celery" / "tasks.py"), run_name=f"tasks_{uuid4().hex}")
+        example["app"].conf.update(
+            result_backend="cache+memory://", broker_transport_options={"polling_interval": 0.01}
+        )
+        with worker.start_worker(example["app"], pool="solo", perform_ping_check=False):
+            tasks = [example["confirm"].delay(7, "ada@example.com") for _ in range(2)]
+            found = [task.get(timeout=60) for task in tasks]
+        example["email"]().close()
+        return found
+
+    found = await asyncio.to_thread(order)
+    [(outbox_id, to, subject)] = await stored(database)
+    assert found == [outbox_id] * 2
+    assert (to, subject) == ("ada@example.com", "Order 7")
 
 
 @pytest.mark.promise("client-frameworks")
