@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlalchemy.exc import IntegrityError
@@ -23,7 +23,7 @@ from mailwright.domain.dkim_rotation import (
     keys_in,
 )
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.domain.sender_policy import known_domain, parse_domain
 from mailwright.ops.logs import logger
@@ -42,6 +42,9 @@ from mailwright.outbox.sender_domains import (
     key_name,
     list_domains,
     list_unchecked,
+    load_restricted,
+    restrict_senders,
+    unrestrict_senders,
 )
 from mailwright.storage.database import Database, Transaction
 
@@ -51,6 +54,15 @@ TICK_SECONDS: Final = 30.0
 # How often a domain that waits for DNS records is checked: for a day, then rarely. Any other domain is checked daily.
 WAITING_EVERY: Final = 5 * MINUTE
 LONG_WAITING_EVERY: Final = HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class RestrictedTenant:
+    """A tenant that had a verified domain and has none left."""
+
+    tenant_id: int
+    name: str
+    since: Instant
 
 
 class SenderDomainService:
@@ -115,6 +127,7 @@ class SenderDomainService:
                 changes["verified_at"] = now
             after = await change_domain(tx, locked, now, **changes)
             if after.is_verified and not locked.is_verified:
+                await restrict_senders(tx, after)
                 await self._record(tx, actor, "verify", after)
             elif keys != locked.keys:
                 await self._record(tx, actor, "activate", after)
@@ -146,11 +159,51 @@ class SenderDomainService:
         return after
 
     async def delete(self, tenant_id: int, name: str, *, actor: str) -> None:
-        """Delete a domain and its keys. Messages from it that are not sent yet are refused."""
+        """Delete a domain and its keys. Messages from it that are not sent yet are refused.
+
+        The tenant stays restricted to verified domains: without one, it sends nothing until `unrestrict`.
+        """
         async with self._database.write() as tx:
             locked = await find_domain(tx, tenant_id, known_domain(name), for_update=True)
+            if locked.is_verified:
+                await restrict_senders(tx, locked)
             await delete_domain(tx, locked)
             await self._record(tx, actor, "delete", locked)
+        self._expire()
+
+    async def list_restricted(self) -> list[RestrictedTenant]:
+        """List the tenants that send nothing, because they had a verified domain and have none left."""
+        async with self._database.read() as tx:
+            since, domains = await load_restricted(tx), await list_domains(tx, None)
+        verified = {each.tenant_id for each in domains if each.is_verified}
+        return [
+            RestrictedTenant(each.id, each.name, since[each.id])
+            for each in await tenants.list_all(self._database)
+            if each.id in since.keys() - verified
+        ]
+
+    async def unrestrict(self, tenant: str, *, actor: str) -> None:
+        """Let a tenant without verified domains send again from every domain that is nobody's.
+
+        Only administrators of the installation may do this: the tenant could free itself otherwise.
+        """
+        found = next((each for each in await self.list_restricted() if each.name == tenant), None)
+        if found is None:
+            owner = await tenants.find(self._database, tenant)
+            raise NotFound(
+                f"The tenant {owner.name} is not without its verified domains, so there is no restriction to lift.",
+                field="tenant",
+            )
+        async with self._database.write() as tx:
+            await unrestrict_senders(tx, found.tenant_id)
+            await audit_log.record(
+                tx,
+                self._clock.now(),
+                actor=actor,
+                action="domain.unrestrict",
+                subject=found.name,
+                tenant_id=found.tenant_id,
+            )
         self._expire()
 
     async def check_due(self) -> None:

@@ -62,17 +62,19 @@ def check(name: Name, *, tenant: Tenant = tenants.DEFAULT, as_json: Json = False
 def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> None:
     """List a tenant's sender domains with their state."""
 
-    async def work(at: Installation) -> list[Described]:
+    async def work(at: Installation) -> tuple[list[Described], bool]:
         service, owner = _service(at), await find_tenant(at, tenant)
-        return [(each, await service.records(each)) for each in await service.list_all(owner.id)]
+        listed: list[Described] = [(each, await service.records(each)) for each in await service.list_all(owner.id)]
+        return listed, await _sends_nothing(service, tenant)
 
-    found = run(work)
+    found, sends_nothing = run(work)
     if as_json:
         print_json([domain_response(*each).to_dict() for each in found])
         return
     rows = ((each.domain, _state(each), clock_time(each.checked_at), each.sender) for each, _ in found)
     nothing = f"{tenant} has no sender domains. Add one with `mailwright domain add NAME`."
     print_rows(("Domain!", "State!", "Checked ({zone})", "Default sender"), rows, nothing=nothing)
+    _warn(tenant, sends_nothing=sends_nothing)
 
 
 @app.command()
@@ -94,13 +96,40 @@ def rotate(
 
 @app.command()
 def delete(name: Name, *, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Delete a domain and its keys."""
+    """Delete a domain and its keys. A tenant whose last verified domain is deleted sends nothing."""
+
+    async def work(at: Installation) -> bool:
+        service = _service(at)
+        await service.delete((await find_tenant(at, tenant)).id, name, actor=CONSOLE)
+        return await _sends_nothing(service, tenant)
+
+    sends_nothing = run(work)
+    out.print(f"Deleted the sender domain {name}.", markup=False)
+    _warn(tenant, sends_nothing=sends_nothing)
+
+
+@app.command()
+def unrestrict(tenant: Tenant = tenants.DEFAULT) -> None:
+    """Let a tenant send again after its last verified domain was deleted."""
 
     async def work(at: Installation) -> None:
-        await _service(at).delete((await find_tenant(at, tenant)).id, name, actor=CONSOLE)
+        await _service(at).unrestrict(tenant, actor=CONSOLE)
 
     run(work)
-    out.print(f"Deleted the sender domain {name}.", markup=False)
+    out.print(f"{tenant} can send from every domain that belongs to no other tenant.", markup=False)
+
+
+async def _sends_nothing(service: SenderDomainService, tenant: str) -> bool:
+    return tenant in {each.name for each in await service.list_restricted()}
+
+
+def _warn(tenant: str, *, sends_nothing: bool) -> None:
+    if sends_nothing:
+        aside.print(
+            f"{tenant} has no verified domain left, so it sends nothing. Verify a domain, or lift the restriction with "
+            f"`mailwright domain unrestrict --tenant {tenant}`.",
+            markup=False,
+        )
 
 
 def _service(at: Installation) -> SenderDomainService:

@@ -1,6 +1,6 @@
 """Decide which tenant may send from which domain, and with which default sender."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,10 @@ from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 
 SENDER_DOMAIN_NOT_VERIFIED = "SENDER_DOMAIN_NOT_VERIFIED"
+NONE_LEFT: Final = (
+    "This tenant had a verified sender domain and has none left, so it sends nothing. Add a domain and publish its "
+    "DKIM records, or ask an administrator of the installation to lift the restriction: `mailwright domain unrestrict`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,24 @@ class SenderPolicy:
     """The sender domains of all tenants at one moment.
 
     A verified domain belongs to one tenant, with its subdomains, unless another tenant has verified one of those. A
-    tenant that has a sender domain sends only from its verified ones. A tenant without one sends from every domain
-    that belongs to nobody, and from the installation's sender, unless the installation requires verified domains.
+    tenant that has a sender domain sends only from its verified ones. One that had a verified domain stays restricted
+    without it, until an administrator of the installation lifts that, so that no tenant frees itself by a deletion. Any
+    other tenant sends from every domain that belongs to nobody, and from the installation's sender, unless the
+    installation requires verified domains.
     """
 
-    def __init__(self, installation: InstallationSenders, domains: Iterable[TenantDomain] = ()) -> None:
+    def __init__(
+        self,
+        installation: InstallationSenders,
+        domains: Iterable[TenantDomain] = (),
+        restricted: Mapping[int, Instant] | None = None,
+    ) -> None:
+        """`restricted`: the tenants that had a verified domain, and since when they are restricted."""
         self._installation = installation
         self._installation_address = _normal_address(installation.sender)
         self._verified: dict[str, TenantDomain] = {}
         self._by_tenant: dict[int, list[TenantDomain]] = {}
+        self._restricted = restricted or {}
         for each in sorted(domains, key=lambda one: one.id):
             self._by_tenant.setdefault(each.tenant_id, []).append(each)
             if each.is_verified:
@@ -58,7 +71,7 @@ class SenderPolicy:
     @property
     def is_empty(self) -> bool:
         """Whether every tenant may send from every domain."""
-        return not self._by_tenant and not self._installation.requires_verified
+        return not self._by_tenant and not self._restricted and not self._installation.requires_verified
 
     def owner_of(self, domain: str) -> TenantDomain | None:
         """Return the verified sender domain that the domain is, or is a subdomain of."""
@@ -100,23 +113,41 @@ class SenderPolicy:
             return None
         sender = address.split_mailbox(sender)[1]
         own = self._by_tenant.get(tenant_id, [])
-        if self._is_installation_sender(tenant_id, sender, own):
+        if self._is_installation_sender(tenant_id, sender):
             return None
         domain = _normal_domain(address.domain_of(sender))
+        # A tenant without a sender domain is not restricted, and neither is what it sent before it had one.
+        since = [each.created_at for each in own]
+        if tenant_id in self._restricted:
+            since.append(self._restricted[tenant_id])
+        is_restricted = any(accepted_at is None or accepted_at >= each for each in since)
+        if is_restricted and self.has_none_left(tenant_id):
+            return _not_verified(domain, own) or NONE_LEFT
         if self.owner_of(domain) is not None:
             return f"The domain {domain} belongs to another tenant. Use a sender of your own domain."
-        # A tenant without a sender domain is not restricted, and neither is what it sent before it had one.
-        is_restricted = any(accepted_at is None or accepted_at >= each.created_at for each in own)
-        return _not_verified(domain, own) if is_restricted or self._installation.requires_verified else None
+        if not is_restricted and not self._installation.requires_verified:
+            return None
+        return _not_verified(domain, own) or (
+            f"The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
+            f"`mailwright domain add {domain}` and publish its DKIM records."
+        )
+
+    def has_none_left(self, tenant_id: int) -> bool:
+        """Return whether the tenant sends nothing, because it had a verified domain and has none now."""
+        return tenant_id in self._restricted and not self._has_verified(tenant_id)
 
     def is_own(self, tenant_id: int, sender: str) -> bool:
         """Return whether the sender, which may have a name, has a verified domain of the tenant."""
         owner = self.owner_of(address.domain_of(address.split_mailbox(sender)[1]))
         return owner is not None and owner.tenant_id == tenant_id
 
-    def _is_installation_sender(self, tenant_id: int, sender: str, own: list[TenantDomain]) -> bool:
-        """Return whether the settings allow this sender to a tenant that has not verified a domain yet."""
-        if self._installation.requires_verified or any(each.is_verified for each in own):
+    def _has_verified(self, tenant_id: int) -> bool:
+        return any(each.is_verified for each in self._by_tenant.get(tenant_id, ()))
+
+    def _is_installation_sender(self, tenant_id: int, sender: str) -> bool:
+        """Return whether the settings allow this sender to a tenant that has never verified a domain."""
+        is_restricted = tenant_id in self._restricted or self._has_verified(tenant_id)
+        if self._installation.requires_verified or is_restricted:
             return False
         if _normal_address(sender) == self._installation_address:
             return True
@@ -125,7 +156,8 @@ class SenderPolicy:
         return tenant_id == FIRST_TENANT and is_listed and self.owner_of(domain) is None
 
 
-def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str:
+def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str | None:
+    """Return what the tenant's own sender domain of this sender lacks; None if it has no such domain."""
     for each in own:
         if is_same_or_below(domain, each.domain):
             missing = each.missing or "its DNS records are not checked yet"
@@ -133,10 +165,7 @@ def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str:
                 f"The domain {each.domain} is not verified: {missing}. Publish its DNS records, then run "
                 f"`mailwright domain check {each.domain}`."
             )
-    return (
-        f"The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
-        f"`mailwright domain add {domain}` and publish its DKIM records."
-    )
+    return None
 
 
 def parse_domain(text: str) -> str:

@@ -18,7 +18,7 @@ from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.sender_policy import InstallationSenders, SenderPolicy, TenantDomain
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation, sender_domains
+from mailwright.storage.tables import installation, sender_domains, tenants
 
 STORE_VERSION = statement(__package__, "store_sender_domains_version")
 
@@ -167,6 +167,23 @@ async def list_unchecked(tx: Transaction, before: Instant) -> list[SenderDomain]
     return [_domain_of(row) for row in await tx.execute(query.order_by(func.coalesce(checked, 0)))]
 
 
+async def restrict_senders(tx: Transaction, domain: SenderDomain) -> None:
+    """Remember that the tenant has verified a domain: it stays restricted to verified domains after its deletion."""
+    since = func.coalesce(tenants.c.senders_restricted_since, domain.created_at)
+    await tx.execute(update(tenants).where(tenants.c.id == domain.tenant_id).values(senders_restricted_since=since))
+
+
+async def unrestrict_senders(tx: Transaction, tenant_id: int) -> None:
+    await tx.execute(update(tenants).where(tenants.c.id == tenant_id).values(senders_restricted_since=None))
+    await _announce(tx)
+
+
+async def load_restricted(tx: Transaction) -> dict[int, Instant]:
+    """Return the tenants that are restricted to verified domains, and since when."""
+    since = tenants.c.senders_restricted_since
+    return {row.id: row.since for row in await tx.execute(select(tenants.c.id, since.label("since")).where(since > 0))}
+
+
 def _is(tenant_id: int, domain: str) -> ColumnElement[bool]:
     return and_(sender_domains.c.tenant_id == tenant_id, sender_domains.c.domain == domain)
 
@@ -239,5 +256,6 @@ class SenderDirectory:
             version = rows[0].value if rows else None
             if version != self._version:
                 domains = [each.signing for each in await list_domains(tx, None)]
-                self._policy, self._version = SenderPolicy(self._installation, domains), version
+                self._policy = SenderPolicy(self._installation, domains, await load_restricted(tx))
+                self._version = version
         self._fresh_until = now + REFRESH_AFTER

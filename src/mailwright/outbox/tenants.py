@@ -70,6 +70,7 @@ class Tenant:
     brand: str | None = None  # The brand kit, as JSON; read it with `Brands`.
     requires_second_factor: bool = False  # Users without two-factor authentication must set it up first.
     approval_over: int | None = None  # Campaigns with more recipients need a second person; None: no campaign does.
+    senders_restricted_since: Instant | None = None  # See `SenderPolicy`. Only sender domains change it.
 
 
 class TenantChanges(TypedDict, total=False):

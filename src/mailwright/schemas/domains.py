@@ -66,7 +66,19 @@ class DomainResponse(ResponseModel):
 
 
 class DomainListResponse(ResponseModel):
+    """`sendsNothing`: the tenant had a verified domain and has none left."""
+
     domains: list[DomainResponse]
+    sends_nothing: bool
+
+
+class RestrictedTenantResponse(ResponseModel):
+    tenant: str
+    restricted_since: Time
+
+
+class RestrictedTenantListResponse(ResponseModel):
+    tenants: list[RestrictedTenantResponse]
 
 
 def domain_response(domain: SenderDomain, records: Sequence[DnsResult]) -> DomainResponse:

@@ -75,6 +75,8 @@ tenants = Table(
     Column("brand", Text),  # The brand kit, as JSON.
     Column("requires_second_factor", Boolean, nullable=False, server_default=text("false")),
     Column("approval_over", Integer),  # Campaigns with more recipients need the approval of a second person.
+    # Since when the tenant sends from its verified sender domains only; None if it never had one, or may again.
+    Column("senders_restricted_since", Timestamp),
 )
 
 api_keys = Table(

@@ -328,6 +328,21 @@ async def test_every_entry_refuses_domains_of_other_tenants(sending: Sending) ->
     for entry in ENTRIES:
         if entry is not _campaign:
             assert 200 <= await entry(unlimited, "news@example.com") < 300, entry.__name__
+    # A key cannot free its tenant: without a verified domain, nothing is sent.
+    accepted = len(await sending.drop_in.stored())
+    async with socket_client(sending.drop_in.url) as client:
+        limited, every = ({"Authorization": f"Bearer {each.pair.key}"} for each in (sending, unlimited))
+        for method, path in (("DELETE", "/example.com"), ("POST", ""), ("POST", "/example.com/rotate")):
+            answer = await client.request(method, f"/v1/domains{path}", headers=limited, json={"name": "a.example"})
+            assert (answer.status_code, "limited to senders" in answer.text) == (403, True)
+        assert (await client.delete("/v1/domains/example.com", headers=every)).status_code == 204
+        assert (await client.get("/v1/domains", headers=every)).json() == {"domains": [], "sendsNothing": True}
+        assert (await client.delete("/v1/restricted-tenants/default", headers=every)).status_code == 401
+    for entry in ENTRIES:
+        if entry is not _campaign:
+            for sender in ("any@theirs.example", "any@nobody.example", "any@example.com", "default@other.example"):
+                assert await entry(unlimited, sender) >= 400, (entry.__name__, sender)
+    assert len(await sending.drop_in.stored()) == accepted
 
 
 async def test_senders_of_a_key_are_listed(sending: Sending) -> None:

@@ -15,6 +15,7 @@ from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.dkim_rotation import KEPT_FOR, KeyState, keys_in
 from mailwright.domain.dns_records import DnsState, RecordPurpose
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox import audit_log
@@ -65,10 +66,10 @@ class Domains:
     async def check(self, tenant: int, name: str) -> SenderDomain:
         return await self.service.check(tenant, name, actor=ACTOR)
 
-    async def send(self, tenant: int, **content: Any) -> tuple[str, list[OutgoingMessage]]:
+    async def send(self, tenant: int, source: Source = Source.API, **content: Any) -> tuple[str, list[OutgoingMessage]]:
         """Accept a message past the API, and return its id and what a worker hands over."""
         provider = ScriptedProvider()
-        [outbox_id] = await self.bench.accept(replace(a_message_with(**content), tenant_id=tenant))
+        [outbox_id] = await self.bench.accept(replace(a_message_with(**content), tenant_id=tenant, source=source))
         await self.bench.drain(provider)
         return outbox_id, provider.messages
 
@@ -76,9 +77,9 @@ class Domains:
         _, [message] = await self.send(tenant, **content)
         return message
 
-    async def refusal(self, tenant: int, **content: Any) -> str:
+    async def refusal(self, tenant: int, source: Source = Source.API, **content: Any) -> str:
         """Return why a worker refuses the message."""
-        outbox_id, messages = await self.send(tenant, **content)
+        outbox_id, messages = await self.send(tenant, source, **content)
         record = await self.bench.record(outbox_id)
         assert (record.summary.status, messages) == (Status.FAILED, [])
         failed = the_event(record, EventType.FAILED).metadata
@@ -162,10 +163,35 @@ async def test_tenants_cannot_send_as_each_other(domains: Domains) -> None:
         for name in (foreign, foreign.upper(), f"news.{foreign}"):
             assert "belongs to another tenant" in await domains.refusal(tenant, **{"from": f"a@{name}"})
         assert "domain add nobody.example" in await domains.refusal(tenant, **{"from": "a@nobody.example"})
+        for source in Source:
+            assert "another tenant" in await domains.refusal(tenant, source, **{"from": f"a@{foreign}"})
     # A tenant without a sender domain is restricted only by the domains of others.
     third = await a_tenant(domains.bench.database, "third")
     await domains.sent(third, **{"from": "a@nobody.example"})
     assert ACME in await domains.refusal(third, **{"from": f"a@{ACME}"})
+
+
+async def test_deletion_of_domains_lifts_no_restriction(domains: Domains, clock: ManualClock) -> None:
+    service, acme = domains.service, domains.acme
+    await domains.verified(acme, ACME)
+    await service.delete(acme, ACME, actor=ACTOR)
+    clock.advance(2 * SECOND)
+    for content in ({}, {"from": f"a@{ACME}"}, {"from": "a@nobody.example"}, {"from": "shop@example.com"}):
+        assert "has none left, so it sends nothing" in await domains.refusal(acme, **content)
+    assert [(each.name, each.since) for each in await service.list_restricted()] == [("acme", NOW)]
+    # A domain that waits for its records changes nothing, and neither does its deletion.
+    await service.add(acme, OTHER, actor=ACTOR)
+    assert f"The domain {OTHER} is not verified" in await domains.refusal(acme, **{"from": f"a@{OTHER}"})
+    await service.delete(acme, OTHER, actor=ACTOR)
+    assert "sends nothing" in await domains.refusal(acme, **{"from": "a@nobody.example"})
+    await service.unrestrict("acme", actor=ACTOR)
+    await domains.sent(acme, **{"from": "a@nobody.example"})
+    await domains.sent(acme)
+    for name in ("acme", "other", "nobody"):
+        with pytest.raises(NotFound):
+            await service.unrestrict(name, actor=ACTOR)
+    entries = await audit_log.list_entries(domains.bench.database, tenant_id=acme, limit=1)
+    assert [(entry.action, entry.subject) for entry in entries] == [("domain.unrestrict", "acme")]
 
 
 async def test_refusal_names_the_missing_record(domains: Domains) -> None:

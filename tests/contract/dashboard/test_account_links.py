@@ -142,6 +142,10 @@ async def test_administrator_of_a_tenant_invites_to_it_only(site: Site, database
         assert answer.status_code == 303
         assert GRACE not in (await boss.get("/settings/users")).text
         assert (await site.post(boss, f"/settings/invitations/{other.id}/revoke")).status_code == 404
+        # What belongs to the installation is not theirs, in the dashboard and over HTTP.
+        assert (await site.post(boss, "/settings/domains/unrestrict")).status_code == 403
+        for path in ("providers", "providers/routes", "report-sources", "restricted-tenants"):
+            assert (await boss.get(f"/v1/{path}")).status_code == 403, path
     [own] = await site.engine.account_links.list_invitations(tenant_id)
     assert (own.email, own.tenant_id) == ("x@example.com", tenant_id)
 

@@ -332,4 +332,7 @@ async def test_sender_domain_is_added_checked_rotated_and_deleted(bench: Bench, 
             assert not (await service.find(DEFAULT_TENANT, "acme.example")).is_rotating
             await ada.press("Delete domain")
             assert await service.list_all(DEFAULT_TENANT) == []
+            assert "default sends nothing" in ada.text
+            await ada.press("Lift restriction")
+            assert "default sends nothing" not in ada.text
         await app.state.finish()

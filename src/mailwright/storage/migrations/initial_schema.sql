@@ -24,6 +24,7 @@ CREATE TABLE tenants (
   brand TEXT,
   requires_second_factor BOOLEAN DEFAULT false NOT NULL,
   approval_over INTEGER,
+  senders_restricted_since BIGINT,
   CONSTRAINT pk_tenants PRIMARY KEY (id),
   CONSTRAINT uq_tenants_name UNIQUE (name)
 );

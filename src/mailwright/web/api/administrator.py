@@ -1,4 +1,4 @@
-"""Authentication of administrators: scripts send `ADMIN_PASSWORD` as a bearer token, users sign in.
+"""Authentication of administrators of the installation: scripts send `ADMIN_PASSWORD` as a bearer token, users sign in.
 
 A route takes `administrator: AdministratorDep`, declares `openapi_extra=ADMINISTRATORS_ONLY`, and writes
 `administrator.actor` to the audit log.
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Request
 
 from mailwright.access.api_keys import is_api_key
-from mailwright.access.roles import Role
+from mailwright.access.roles import Forbidden, Role
 from mailwright.access.sign_in_log import SignInMethod
 from mailwright.domain.errors import Unauthorized
 from mailwright.web.session import SecondFactorRequired, SignInRequired, host_of, session_token, visitor_of
@@ -74,10 +74,14 @@ async def _by_secret(request: Request, account: str, shown: str, expected: str |
 
 
 async def _by_session(request: Request) -> Administrator:
+    """Return the signed-in user. Administrators of one tenant are not administrators of the installation."""
     try:
-        return Administrator((await visitor_of(request, Role.ADMIN)).actor)
+        visitor = await visitor_of(request, Role.ADMIN)
     except (SignInRequired, SecondFactorRequired) as error:
         raise _unauthorized() from error
+    if visitor.user.tenant_id is not None:
+        raise Forbidden("Only administrators of the installation can do this.")
+    return Administrator(visitor.actor)
 
 
 def _unauthorized() -> Unauthorized:

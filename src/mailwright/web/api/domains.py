@@ -16,18 +16,25 @@ from mailwright.schemas.domains import (
 )
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.campaign_sender import RequireEverySender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/domains", tags=["domains"])
+router = APIRouter(prefix="/v1/domains", tags=["domains"], dependencies=[RequireEverySender])
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: DomainListResponse}))
 async def list_domains(engine: EngineDep, caller: CallerDep) -> Response:
     """List the sender domains by name, with their DNS records and DKIM keys."""
     found = await engine.sender_domains.list_all(caller.tenant_id)
-    return json_response(DomainListResponse(domains=[await _described(engine, each) for each in found]))
+    policy = await engine.directory.current()
+    return json_response(
+        DomainListResponse(
+            domains=[await _described(engine, each) for each in found],
+            sends_nothing=policy.has_none_left(caller.tenant_id),
+        )
+    )
 
 
 @router.post(
@@ -55,7 +62,7 @@ async def show(domainName: str, engine: EngineDep, caller: CallerDep) -> Respons
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def delete(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Delete a domain and its keys. Waiting messages from it fail, if the tenant has another sender domain."""
+    """Delete a domain and its keys. Waiting messages from it fail, and without a verified domain all messages do."""
     await engine.sender_domains.delete(caller.tenant_id, domainName, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -15,6 +15,7 @@ from mailwright.outbox.sender_domains import SenderDomain
 from mailwright.schemas.domains import DomainRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.installation_values import require_installation
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import AdminDep, Visitor
@@ -41,6 +42,14 @@ async def add(request: Request, engine: EngineDep, visitor: AdminDep) -> Respons
     except MailwrightError as error:
         return await _list_page(request, engine, visitor, form, error)
     return redirect(request, f"{HOME}/{made.domain}", "Domain added. Publish its DNS records, then check them.")
+
+
+@router.post("/unrestrict")
+async def unrestrict(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
+    require_installation(visitor)
+    await engine.sender_domains.unrestrict(visitor.tenant, actor=visitor.actor)
+    text = f"{visitor.tenant} can send from every domain that belongs to no other tenant."
+    return redirect(request, HOME, text)
 
 
 @router.get("/{name}")
@@ -90,7 +99,18 @@ async def _list_page(
 ) -> Response:
     found = await engine.sender_domains.list_all(visitor.tenant_id)
     reported = await list_totals(engine.database, visitor.tenant_id, engine.clock.now() - DEFAULT_DAYS * DAY)
-    return await _page(request, visitor, "domains", error, domains=found, form=form, reported=reported)
+    policy = await engine.directory.current()
+    return await _page(
+        request,
+        visitor,
+        "domains",
+        error,
+        domains=found,
+        form=form,
+        reported=reported,
+        sends_nothing=policy.has_none_left(visitor.tenant_id),
+        may_unrestrict=visitor.user.tenant_id is None,
+    )
 
 
 async def _page(

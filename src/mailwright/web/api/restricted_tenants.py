@@ -1,0 +1,40 @@
+"""HTTP routes of tenants that send nothing until they verify a sender domain, or an administrator lifts that."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from mailwright.schemas.domains import RestrictedTenantListResponse, RestrictedTenantResponse
+from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.openapi import describe_responses
+from mailwright.web.bodies import json_response
+from mailwright.web.state import EngineDep
+
+router = APIRouter(prefix="/v1/restricted-tenants", tags=["domains"])
+
+
+@router.get(
+    "",
+    openapi_extra=ADMINISTRATORS_ONLY,
+    responses=describe_responses({HTTPStatus.OK: RestrictedTenantListResponse}),
+)
+async def list_restricted_tenants(engine: EngineDep, _administrator: AdministratorDep) -> Response:
+    """List the tenants that send nothing, because they had a verified sender domain and have none left."""
+    found = [
+        RestrictedTenantResponse(tenant=each.name, restricted_since=each.since)
+        for each in await engine.sender_domains.list_restricted()
+    ]
+    return json_response(RestrictedTenantListResponse(tenants=found))
+
+
+@router.delete(
+    "/{tenantName}",
+    status_code=HTTPStatus.NO_CONTENT,
+    openapi_extra=ADMINISTRATORS_ONLY,
+    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
+)
+async def unrestrict(tenantName: str, engine: EngineDep, administrator: AdministratorDep) -> Response:  # noqa: N803
+    """Let a tenant without verified domains send again from every domain that belongs to no other tenant."""
+    await engine.sender_domains.unrestrict(tenantName, actor=administrator.actor)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
