@@ -278,11 +278,11 @@ class Bench:
         return [accepted.outbox_id for accepted in await self.engine.acceptor.accept(messages)]
 
     async def worker(self, provider: Provider | Route | None = None, name: str | None = None, **pace: Any) -> Worker:
-        """Create a worker that delays no test: its maintenance runs every few milliseconds, and it does not wait for
+        """Create a worker that delays no test: its maintenance runs four times a second, and it does not wait for
         deferrals that end only when the test advances the clock."""
         worker = await make_worker(self.engine, provider, name)
         drain_wait = 0 if isinstance(self.clock, ManualClock) else worker.settings.drain_wait
-        quick = {"maintenance_seconds": 0.02, "drain_wait": drain_wait}
+        quick = {"maintenance_seconds": 0.25, "drain_wait": drain_wait}
         return Worker(worker.parts, replace(worker.settings, **quick | pace))
 
     async def drain(self, provider: Provider | Route | None = None, **pace: Any) -> None:
