@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, FromClause, and_, case, literal, or_, sele
 
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.expressions import unindexed
-from mailwright.storage.tables import contacts, subscriptions, suppressions
+from mailwright.storage.tables import contacts, lists, subscriptions, suppressions
 
 # A suppression with one of these scopes applies to every campaign, on any list.
 EVERY_CAMPAIGN: Final = ("*", GENERAL)
@@ -104,11 +104,18 @@ def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
     )
 
 
+# The list requires double opt-in, so only the contact can subscribe.
+CONFIRMATION_REQUIRED: Final = "confirmation_required"
+
+
 def opt_out(list_key: str) -> ColumnElement[str | None]:
     """Return why nobody but the contact may subscribe a row of `contacts` to the list; NULL if nothing is against it.
 
     Steps that run unattended use it: they never undo an unsubscribe or a suppression, or confirm for somebody.
     """
+    double_opt_in = select(lists.c.id).where(
+        lists.c.tenant_id == contacts.c.tenant_id, lists.c.list_key == list_key, lists.c.requires_confirmation.is_(True)
+    )
     own = subscriptions.c.list_key == list_key
     scopes = [literal(scope) for scope in sorted({*EVERY_CAMPAIGN, list_key})]
     has_unsubscribed = or_(
@@ -121,6 +128,7 @@ def opt_out(list_key: str) -> ColumnElement[str | None]:
         (has_unsubscribed, Exclusion.UNSUBSCRIBED.value),
         (_is_suppressed(*scopes), Exclusion.SUPPRESSED.value),
         (_has_subscription(own, subscriptions.c.is_pending.is_(True)), Exclusion.UNCONFIRMED.value),
+        (and_(double_opt_in.exists(), ~_has_subscription(own)), CONFIRMATION_REQUIRED),
     )
 
 

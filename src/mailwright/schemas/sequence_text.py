@@ -34,6 +34,7 @@ _EXCLUSIONS: Final = {
     "suppressed": "their address is suppressed",
     "unconfirmed": "they have not confirmed their subscription",
     "not_subscribed": "they are not subscribed to its list",
+    "confirmation_required": "this list requires confirmation",
 }
 _NEXT: Final = {
     "send": "The email {step} is next.",
@@ -227,8 +228,11 @@ def deferred_text(deferred: DeferredEmails) -> str:
 
 
 def unsent_texts(rehearsal: Rehearsal) -> list[str]:
-    """Return sentences about the emails of a rehearsal that are not sent."""
+    """Return sentences about the steps of a rehearsal that fail and the emails that are not sent."""
     found = []
+    for each in rehearsal.failed_steps:
+        people = f"{each.people:,} {'person' if each.people == 1 else 'people'}"
+        found.append(f"The step {each.step} would fail for {people}. {each.reason}")
     if rehearsal.failed:
         found.append(
             f"{_emails(rehearsal.failed)} would never be sent: the frequency cap or a pause by the recipient would "

@@ -257,6 +257,14 @@ class RehearsedDayResponse(ResponseModel):
     is_over_limit: bool
 
 
+class FailedPeopleResponse(ResponseModel):
+    """How many people stop at a step, and why."""
+
+    step: str
+    reason: str
+    people: int
+
+
 class SequenceRehearsalResponse(ResponseModel):
     """What the draft would do under the limits of the tenant if nobody did anything else meanwhile."""
 
@@ -268,6 +276,7 @@ class SequenceRehearsalResponse(ResponseModel):
     still_in: int
     ended: dict[str, int]
     daily_limit: int | None
+    failed_steps: list[FailedPeopleResponse]
     days: list[RehearsedDayResponse]
 
 

@@ -1,7 +1,7 @@
 """The rehearsal on a virtual clock runs the same steps at the same times as a worker."""
 
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,7 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
+from mailwright.audience.contacts import ContactChange
+from mailwright.audience.contacts import put as put_contact
+from mailwright.audience.lists import create as create_list
 from mailwright.audience.snooze import snooze
+from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, Instant
 from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.sources.sequences.enrol import People
@@ -330,3 +334,90 @@ async def test_shortened_wait_is_rehearsed_with_its_new_time(sequences: Sequence
     assert {day.day: day.by_step for day in result.days if day.emails} == {
         datetime.fromtimestamp(at / 1000, UTC).date(): {node: 1}
     }
+
+
+async def entries(at: SequenceBench, sequence_id: str, days: int) -> tuple[History, History]:
+    """Return the emails of a rehearsal, and those of workers that compare triggers every hour."""
+    planned: History = []
+
+    def on_step(person: Simulated, node: Node, outcome: str, at: Instant) -> None:
+        planned.append((person.contact_key, node.id, outcome, at))
+
+    await at.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, sequence_id, days=days, on_step=on_step)
+    for _ in range(days * 24):
+        await at.watch()
+        await at.run()
+        at.clock.advance(HOUR)
+    e, s = sequence_enrolments.c, sequence_steps.c
+    query = select(e.contact_key, s.node, s.outcome, s.at).join_from(
+        sequence_steps, sequence_enrolments, e.id == s.enrolment_key
+    )
+    async with at.database.read() as tx:
+        rows = await tx.execute(query.order_by(e.contact_key, s.at, s.visit))
+    return sorted(planned, key=lambda step: (step[0], step[3])), [tuple(row) for row in rows]
+
+
+async def test_schedule_enters_people_in_a_rehearsal(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    prepared.clock.advance(HOUR - prepared.clock.now() % HOUR)
+    # The second wait is still running when the trigger is due for the second time.
+    steps = (an_email("one"), a_wait(days=3), an_email("two"), a_wait("more", days=2))
+    trigger = {"schedule": {"weekdays": ["mon", "thu"], "time": "09:00"}, "list": NEWS}
+    key = await prepared.start(*steps, list=NEWS, trigger=trigger, reentry={"afterDays": 6})
+    planned, happened = await entries(prepared, key, 15)
+    assert planned == happened
+    assert len(planned) >= 3 * 4
+
+
+async def test_dates_enter_people_in_a_rehearsal(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    prepared.clock.advance(HOUR - prepared.clock.now() % HOUR)
+    today = datetime.fromtimestamp(prepared.clock.now() / 1000, UTC).date()
+    birthdays = [f"{1980 + number}-{today + timedelta(days=number):%m-%d}" for number in (0, 3, 40)]
+    for email, born in zip(PEOPLE, birthdays, strict=True):
+        attributes = ContactChange(attributes={"birthday": born})
+        await put_contact(prepared.database, prepared.clock, DEFAULT_TENANT, email, attributes)
+    trigger = {"dateAttribute": "birthday", "daysBefore": 1, "at": "09:00", "yearly": True}
+    key = await prepared.start(an_email("wish"), list=NEWS, trigger=trigger, reentry="each")
+    planned, happened = await entries(prepared, key, 10)
+    assert planned == happened
+    assert len(planned) == 1
+
+
+async def test_rehearsal_counts_people_without_required_variables(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    await prepared.engine.templates.put(
+        DEFAULT_TENANT, "plan", subject="Your plan", html="<p>{{ plan }}</p>", text=None
+    )
+    forget = {"id": "forget", "change": {"attributes": {"plan": None}}}
+    again = {"id": "again", "send": {"template": "plan"}}
+    key = await prepared.start({"id": "plan", "send": {"template": "plan"}}, forget, again, list=NEWS)
+    people = People(list_key=NEWS)
+    result = await prepared.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, people=people)
+    await prepared.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, people, actor=ACTOR)
+    await prepared.run()
+    found = Counter((each.node, each.failure) for each in await prepared.enrolments(key))
+    assert {(each.step, each.reason): each.people for each in result.failed_steps} == found
+    assert (result.emails, result.still_in, len(found)) == (2, 3, 2)
+
+
+async def test_rehearsal_subscribes_only_whom_a_worker_would(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    await create_list(prepared.database, prepared.clock, DEFAULT_TENANT, "strict", requires_confirmation=True)
+    status = ContactStatusService(prepared.database, prepared.clock)
+    await status.unsubscribe(DEFAULT_TENANT, "ann@example.com", "other", source="link")
+    steps = [
+        {"id": "join", "change": {"subscribe": ["other", "strict"]}},
+        {"id": "other", "branch": [{"if": {"list": "other"}, "steps": [an_email("yes")]}], "else": [an_email("no")]},
+        {"id": "strict", "branch": [{"if": {"list": "strict"}, "steps": [an_email("sure")]}]},
+        {"id": "leave", "change": {"unsubscribe": ["other"]}},
+        {"id": "rejoin", "change": {"subscribe": ["other"]}},
+        {"id": "back", "branch": [{"if": {"list": "other"}, "steps": [an_email("in")]}], "else": [an_email("out")]},
+    ]
+    key = await prepared.start(*steps, list=NEWS)
+    planned, _ = await rehearse(prepared, key)
+    happened, _ = await run_worker(prepared, key, ZoneInfo("UTC"))
+    emails = Counter(node for _, node, outcome, _ in planned if outcome == "sent")
+    assert emails == {"yes": 2, "no": 1, "out": 3}
+    assert [step[:2] for step in planned] == [step[:2] for step in happened]
+    assert "other: unsubscribed; strict: confirmation_required" in happened[0][2]

@@ -1,6 +1,6 @@
 """Write the emails of sequences: messages to people in them, and to the team."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
@@ -80,10 +80,9 @@ class EmailWriter:
             reason = f"The template {body.template} was changed since a second person approved the sequence."
             return StepFailed(f"{reason} Publish the sequence again, then retry the step.")
         variables = {**orjson.loads(person.attributes), **person.start, **body.variables}
-        required = self._required[template.key] | _required_by_subject(body.subject)
-        if lacking := sorted(required - variables.keys()):
-            reason = f"The email of the step {node.id} needs {', '.join(lacking)}, which the contact does not have."
-            return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")
+        required = self._required[template.key] | required_by_subject(body.subject)
+        if lacking := required - variables.keys():
+            return lacks_variables(node, lacking)
         payload: dict[str, Any] = {"to": person.email, "toName": person.name, "variables": variables}
         if body.subject is not None:
             payload[SUBJECT_TEMPLATE] = body.subject
@@ -103,8 +102,14 @@ class EmailWriter:
                     self._required[key] = stored.compiled().required_variables - KNOWN_VARIABLES
 
 
+def lacks_variables(node: Node, names: Iterable[str]) -> StepFailed:
+    """Return that an email cannot be written without these variables."""
+    reason = f"The email of the step {node.id} needs {', '.join(sorted(names))}, which the contact does not have."
+    return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")
+
+
 @lru_cache(maxsize=1_000)
-def _required_by_subject(subject: str | None) -> frozenset[str]:
+def required_by_subject(subject: str | None) -> frozenset[str]:
     return frozenset() if subject is None else TemplatePart("subject", subject).required_variables - KNOWN_VARIABLES
 
 

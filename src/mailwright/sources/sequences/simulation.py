@@ -4,19 +4,22 @@ What a step changes is a fact for the steps after it. Everything else stays as i
 opens, buys or unsubscribes meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mailwright.audience import filters
 from mailwright.audience.filters import AttributeCondition, FilterCondition
 from mailwright.audience.value_matching import value_matches
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.locales import best
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.sequences.definition import StepKind
+from mailwright.sources.sequences.emails import lacks_variables
 from mailwright.sources.sequences.program import (
     ALREADY_RECEIVED,
     ELIGIBLE,
+    START,
     EndReason,
     EventFact,
     Node,
@@ -24,6 +27,7 @@ from mailwright.sources.sequences.program import (
     StepAction,
     advance,
 )
+from mailwright.sources.sequences.versions import Published
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
@@ -46,6 +50,10 @@ class Simulated:
     due_at: Instant  # When the next step is due, or when the run ended.
     leaves: list[bool]
     received: frozenset[str] = frozenset()  # Email steps that are left out, because the person received them before.
+    locale: str | None = None
+    variables: set[str] = field(default_factory=set)  # The names of attributes and of what started the run.
+    failure: str | None = None
+    step: str = ""  # The step that failed.
     end_reason: str | None = None
 
 
@@ -60,26 +68,46 @@ class FactModel:
     conditions: list[FilterCondition | None] = field(default_factory=lambda: [None])  # The first is `ELIGIBLE`.
     facts: list[Evaluate] = field(default_factory=list)
     effects: dict[int, dict[int, bool]] = field(default_factory=dict)  # By node: the leaves that a change decides.
+    # Lists that a change subscribes to. A leaf for each says whether the person can be subscribed; these are the last.
+    subscribed: list[str] = field(default_factory=list)
+    # By node and list: the leaves that become true if the person can be subscribed.
+    subscriptions: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    # By node and locale: the variables that an email needs, if it needs any.
+    required: Mapping[int, Mapping[str, frozenset[str]]] = field(default_factory=dict)
 
     def evaluate(self, leaves: Sequence[bool]) -> list[bool]:
         return [fact(leaves) for fact in self.facts]
 
 
-def make_model(program: Program) -> FactModel:
+def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[str]]]) -> FactModel:
     """Take the filters of a program apart."""
-    model = FactModel()
+    model = FactModel(required=required)
     model.facts.append(lambda leaves: leaves[ELIGIBLE])
     for given in program.conditions[1:]:
         is_event = isinstance(given, EventFact)
         model.facts.append(_never if is_event else _compile(filters.parse(given), model.conditions))
-    for number, node in enumerate(program.nodes):
-        if node.kind is StepKind.CHANGE:
-            model.effects[number] = {
-                leaf: effect
-                for leaf, condition in enumerate(model.conditions)
-                if condition is not None and (effect := _effect(node.body, condition)) is not None
-            }
+    changes = {number: node.body for number, node in enumerate(program.nodes) if node.kind is StepKind.CHANGE}
+    model.subscribed = sorted({key for body in changes.values() for key in body.subscribe})
+    can_subscribe = {key: len(model.conditions) + number for number, key in enumerate(model.subscribed)}
+    for number, body in changes.items():
+        effects = {
+            leaf: effect
+            for leaf, condition in enumerate(model.conditions)
+            if condition is not None and (effect := _effect(body, condition)) is not None
+        }
+        # Nobody is subscribed again after an unsubscribe.
+        effects |= {can_subscribe[key]: False for key in body.unsubscribe if key in can_subscribe}
+        model.effects[number] = effects
+        model.subscriptions[number] = {
+            can_subscribe[key]: _leaves_of_list(model, key, program.list_key) for key in body.subscribe
+        }
     return model
+
+
+def _leaves_of_list(model: FactModel, list_key: str, own_list: str | None) -> list[int]:
+    """Return what becomes true with a subscription: filters on the list, and that the person may receive emails."""
+    found = [leaf for leaf, each in enumerate(model.conditions) if each == filters.OnList(list=list_key)]
+    return [*found, ELIGIBLE] if own_list in (None, list_key) else found
 
 
 def _never(_leaves: Sequence[bool]) -> bool:
@@ -106,6 +134,9 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
             continue
         if action is not StepAction.MOVE:
             node = program.nodes[person.node]
+            if person.node in model.required and (lacking := _lacking(model, node, person)):
+                person.step, person.failure = node.id, lacks_variables(node, lacking).reason
+                break
             outcome = ALREADY_RECEIVED if node.id in person.received else decision.outcome or _OUTCOMES[action]
             on_step(person, node, outcome, now)
             if action is StepAction.CHANGE:
@@ -124,14 +155,69 @@ _OUTCOMES: Final = {
 }
 
 
+def _lacking(model: FactModel, node: Node, person: Simulated) -> frozenset[str]:
+    """Return the variables that the email of a step needs and the person does not have."""
+    if node.id in person.received:
+        return frozenset()
+    return best(model.required[person.node], person.locale) - person.variables
+
+
 def _changed(program: Program, model: FactModel, person: Simulated) -> list[bool]:
     """Apply a change step to a person's facts. An unsubscribe from the sequence's own list ends it."""
     for leaf, effect in model.effects[person.node].items():
         person.leaves[leaf] = effect
-    left = program.nodes[person.node].body.unsubscribe
+    for can_subscribe, leaves in model.subscriptions[person.node].items():
+        if person.leaves[can_subscribe]:
+            for leaf in leaves:
+                person.leaves[leaf] = True
+    body = program.nodes[person.node].body
+    for name, value in body.attributes.items():
+        (person.variables.discard if value is None else person.variables.add)(name)
+    left = body.unsubscribe
     if GENERAL in left or (program.list_key is not None and program.list_key in left):
         person.end_reason = EndReason.UNSUBSCRIBED
     return model.evaluate(person.leaves)
+
+
+@dataclass(slots=True)
+class Entrant:
+    """Somebody whom the trigger enters at some times, unless they are in the sequence or its rule leaves them out."""
+
+    person: Simulated
+    times: Sequence[Instant]
+    last_entered_at: Instant | None
+    needs_eligibility: bool  # They enter only if they may receive the emails of the sequence.
+
+
+def simulate_entries(
+    draft: Published, model: FactModel, entrant: Entrant, current: Simulated | None, *, until: Instant, on_step: OnStep
+) -> list[Simulated]:
+    """Simulate the runs that begin at the entrant's times, after their current one, which was simulated."""
+    reentry, last, previous, found = draft.definition.reentry, entrant.last_entered_at, current, []
+    for at in entrant.times:
+        if previous is not None and (previous.end_reason is None or previous.due_at > at):
+            continue
+        if last is not None and (reentry is None or last > at - reentry * DAY + DAY // 2):
+            continue
+        person = entrant.person if previous is None else previous
+        if entrant.needs_eligibility and not person.leaves[ELIGIBLE]:
+            continue
+        run = replace(
+            person,
+            node=START,
+            waits_since=None,
+            due_at=at,
+            leaves=list(person.leaves),
+            received=frozenset(),
+            variables=set(person.variables),
+            end_reason=None,
+        )
+        simulate(draft.program, model, run, until, on_step)
+        found.append(run)
+        previous = run
+        if run.end_reason != EndReason.ENTRY:
+            last = at
+    return found
 
 
 def _compile(condition: FilterCondition, known: list[FilterCondition | None]) -> Evaluate:
@@ -159,7 +245,7 @@ def _effect(change: Any, condition: FilterCondition) -> bool | None:
         case filters.HasTag(tag=tag):
             return _decided(tag, change.add_tags, change.remove_tags)
         case filters.OnList(list=list_key):
-            return _decided(list_key, change.subscribe, change.unsubscribe)
+            return _decided(list_key, (), change.unsubscribe)  # A subscription depends on the person.
         case AttributeCondition(attribute=name) if name in change.attributes:
             return value_matches(condition, change.attributes[name])
         case _:

@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, func, insert, literal, select, update
 
 from mailwright.audience.eligibility import is_known, may_receive
 from mailwright.audience.filter_sql import filter_clause
@@ -168,15 +168,46 @@ def starts_at(day: date, clock_time: str, zone: str) -> Instant:
 
 
 def _has_date(trigger: Trigger, day: date) -> ColumnElement[bool]:
-    """Match contacts whose attribute is this date. In other years, a leap day is celebrated the day before."""
+    return date_part(trigger).in_(_date_parts(trigger, day))
+
+
+def date_part(trigger: Trigger) -> ColumnElement[str]:
+    """Return the part of a contact's attribute that decides: `2026-01-20`, or `01-20` every year."""
     value = json_text(contacts.c.attributes, trigger.value or "")
     if not trigger.body.yearly:
-        return func.substr(value, 1, 10) == day.isoformat()
-    days = [f"{day:%m-%d}"]
-    if days == ["02-28"] and (day + timedelta(days=1)).month == 3:
-        days.append("02-29")
-    is_date = func.length(value) >= 10
-    return and_(is_date, or_(*(func.substr(value, 6, 5) == each for each in days)))
+        return func.substr(value, 1, 10)
+    return case((func.length(value) >= 10, func.substr(value, 6, 5)), else_="")
+
+
+def _date_parts(trigger: Trigger, day: date) -> list[str]:
+    """Return what the attribute says for a day. In other years, a leap day is celebrated the day before."""
+    if not trigger.body.yearly:
+        return [day.isoformat()]
+    is_eve = f"{day:%m-%d}" == "02-28" and (day + timedelta(days=1)).month == 3
+    return [f"{day:%m-%d}", *(["02-29"] if is_eve else [])]
+
+
+def date_times(trigger: Trigger, *, now: Instant, until: Instant, zone: str) -> dict[str, list[Instant]]:
+    """Return when people enter after now and until a time, by the date in their attribute."""
+    found: dict[str, list[Instant]] = {}
+    day = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of(zone)).date()
+    while (at := _starts_at(day, trigger.body.at, zone)) <= until:
+        if at > now:
+            for part in _date_parts(trigger, day - timedelta(days=trigger.body.offset_days)):
+                found.setdefault(part, []).append(at)
+        day += timedelta(days=1)
+    return found
+
+
+def schedule_times(trigger: Trigger, *, now: Instant, until: Instant, zone: str) -> list[Instant]:
+    """Return when people enter after now and until a time."""
+    found: list[Instant] = []
+    recurrence, place = trigger.body.schedule.recurrence, _schedule_zone(trigger, zone)
+    at = recurrence.next_from(now + 1, place)
+    while at <= until:
+        found.append(at)
+        at = recurrence.next_from(at + 1, place)
+    return found
 
 
 async def condition_of(tx: Transaction, tenant_id: int, trigger: Trigger, now: Instant) -> ColumnElement[bool] | None:

@@ -1,0 +1,177 @@
+"""The people of a rehearsal: those in the sequence, those who enter now, and those whom its trigger enters later."""
+
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, null, or_, select, true
+
+from mailwright.audience.eligibility import is_known, may_receive, opt_out
+from mailwright.audience.filter_sql import filter_clause
+from mailwright.content.template_store import latest_by_locale
+from mailwright.content.template_syntax import InvalidTemplate
+from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.clock import DAY, Instant
+from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.definition import InvalidSequence, StepKind, TriggerKind
+from mailwright.sources.sequences.emails import required_by_subject
+from mailwright.sources.sequences.enrol import People, wanted_people
+from mailwright.sources.sequences.program import START, EndReason, Program
+from mailwright.sources.sequences.publish import is_enrolled, plan_moves
+from mailwright.sources.sequences.records import StoredSequence
+from mailwright.sources.sequences.simulation import Entrant, FactModel, Simulated
+from mailwright.sources.sequences.triggers import date_part, date_times, schedule_times
+from mailwright.sources.sequences.versions import Published, load_published
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import contacts, sequence_enrolments
+
+_E = sequence_enrolments.c
+_C = contacts.c
+
+
+class StartingPoint(NamedTuple):
+    """Where a person is, and when their next step is due."""
+
+    node: int
+    waits_since: Instant | None
+    due_at: Instant
+
+
+class PeopleLoader:
+    """Reads the people of one rehearsal."""
+
+    def __init__(
+        self, tx: Transaction, sequence: StoredSequence, draft: Published, model: FactModel, *, now: Instant, zone: str
+    ) -> None:
+        self._tx = tx
+        self._sequence = sequence
+        self._draft = draft
+        self._now = now
+        self._zone = zone
+        self._columns = _columns(sequence.tenant_id, draft.program, model, now)
+        # What starts a run, and which variable its emails get from that.
+        kind = draft.definition.trigger.kind
+        self._start = {TriggerKind.EVENT: ("event",), TriggerKind.RSS: ("item",)}.get(kind, ())
+
+    async def enrolled(self) -> list[Simulated]:
+        """Return the people in the sequence, where the draft would move them. Overdue steps happen now."""
+        sequence, program = self._sequence, self._draft.program
+        if sequence.version is None:
+            return []
+        old = (await load_published(self._tx, sequence.id, sequence.version)).program
+        plan = await plan_moves(self._tx, sequence.id, old, program, now=self._now, zone=self._zone)
+        moved = {each.id: each for each in plan.affected}
+        query = (
+            select(_E.id, _E.node, _E.waits_since, _E.due_at, _E.event_key, _E.item_key, *self._columns)
+            .join_from(sequence_enrolments, contacts, _C.id == _E.contact_key)
+            .where(is_enrolled(sequence.id))
+        )
+        found = []
+        rows: Any = await self._tx.execute(query)
+        for key, *place, event_key, item_key, about in ((*row[:6], row[6:]) for row in rows):
+            received: tuple[str, ...] = ()
+            node, waits_since, due_at = place
+            if (person := moved.get(key)) is not None:
+                if person.to is None:
+                    continue
+                node, waits_since, due_at, received = person.to, person.waits_since, person.due_at, person.received
+            if due_at is not None:
+                number = START if node is None else program.by_id[node]
+                point = StartingPoint(number, waits_since, max(due_at, self._now))
+                start = [name for name, is_it in (("event", event_key), ("item", item_key)) if is_it is not None]
+                found.append(self._simulated(about, point, start, frozenset(received)))
+        return found
+
+    async def entering(self, people: People) -> list[Simulated]:
+        """Return people as if they entered now. The re-entry rule applies."""
+        tenant_id = self._sequence.tenant_id
+        wanted, _ = await wanted_people(self._tx, tenant_id, people, self._now)
+        matching = and_(wanted, _may_receive(tenant_id, self._draft.program))
+        may_enter = _C.id.not_in(_kept_out(self._sequence, self._draft.definition.reentry, self._now))
+        rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
+        point = StartingPoint(START, None, self._now)
+        return [self._simulated(row, point, self._start) for row in rows]
+
+    async def expected(self, until: Instant) -> list[Entrant]:
+        """Return whom a schedule or a date enters until a time. What people do starts nothing in a rehearsal."""
+        trigger, tenant_id = self._draft.definition.trigger, self._sequence.tenant_id
+        part: ColumnElement[str] = literal("")
+        match trigger.kind:
+            case TriggerKind.SCHEDULE:
+                times = {"": schedule_times(trigger, now=self._now, until=until, zone=self._zone)}
+                group = People(list_key=trigger.body.list, segment=trigger.body.segment)
+                matching, _ = await wanted_people(self._tx, tenant_id, group, self._now)
+            case TriggerKind.DATE_ATTRIBUTE:
+                times, part = date_times(trigger, now=self._now, until=until, zone=self._zone), date_part(trigger)
+                matching = and_(is_known(tenant_id), part.in_(sorted(times)))
+            case _:
+                return []
+        entered = select(func.max(_E.entered_at)).where(
+            _E.sequence_key == self._sequence.id,
+            _E.contact_key == _C.id,
+            or_(_E.end_reason.is_(None), _E.end_reason != EndReason.ENTRY.value),
+        )
+        rows: Any = await self._tx.execute(select(part, entered.scalar_subquery(), *self._columns).where(matching))
+        needs_eligibility = trigger.kind is TriggerKind.SCHEDULE
+        point = StartingPoint(START, None, self._now)
+        return [
+            Entrant(self._simulated(about, point, ()), times[key], last, needs_eligibility)
+            for key, last, about in ((row[0], row[1], row[2:]) for row in rows)
+        ]
+
+    def _simulated(
+        self, row: Any, point: StartingPoint, start: Any, received: frozenset[str] = frozenset()
+    ) -> Simulated:
+        contact_key, contact_id, email, snoozed_until, own_zone, locale, attributes, *leaves = row
+        return Simulated(
+            contact_key,
+            email,
+            snoozed_until,
+            f"{self._sequence.sequence_id}:{contact_id}",
+            own_zone or self._zone,
+            *point,
+            [bool(each) for each in leaves],
+            received,
+            locale,
+            set() if attributes is None else {*orjson.loads(attributes), *start},
+        )
+
+
+async def load_required(tx: Transaction, tenant_id: int, program: Program) -> dict[int, dict[str, frozenset[str]]]:
+    """Return the variables that each email needs and its step does not set, by node and locale."""
+    found = {}
+    for number, node in enumerate(program.nodes):
+        if node.kind is StepKind.SEND:
+            try:
+                own = required_by_subject(node.body.subject)
+            except InvalidTemplate as error:
+                problem = FieldError(f"{node.where}.send.subject", "TEMPLATE_INVALID", str(error))
+                raise InvalidSequence([problem]) from error
+            versions = await latest_by_locale(tx, tenant_id, node.body.template)
+            given = KNOWN_VARIABLES | node.body.variables.keys()
+            needed = {
+                locale: (stored.compiled().required_variables | own) - given for locale, stored in versions.items()
+            }
+            if any(needed.values()):
+                found[number] = needed
+    return found
+
+
+def _kept_out(sequence: StoredSequence, reentry: int | None, now: Instant) -> Select[tuple[int]]:
+    """Return who is in the sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
+    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
+    was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
+    return select(_E.contact_key).where(_E.sequence_key == sequence.id, or_(_E.ended_at.is_(None), was_in))
+
+
+def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -> list[Any]:
+    """Return the columns of a person: who they are, what their emails need, and whether each condition holds."""
+    clauses = [_may_receive(tenant_id, program)]
+    clauses += [filter_clause(each, tenant_id, now) for each in model.conditions if each is not None]
+    clauses += [opt_out(list_key).is_(None) for list_key in model.subscribed]
+    content = (_C.locale, _C.attributes) if model.required else (null(), null())
+    about = (_C.id, _C.contact_id, _C.email, _C.snoozed_until, _C.timezone, *content)
+    return [*about, *(case((each, 1), else_=0) for each in clauses)]
+
+
+def _may_receive(tenant_id: int, program: Program) -> ColumnElement[bool]:
+    return may_receive(tenant_id, [] if program.list_key is None else [program.list_key])
