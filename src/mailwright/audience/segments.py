@@ -30,6 +30,7 @@ __all__ = [
     "audience",
     "audience_query",
     "change",
+    "change_in",
     "count_members",
     "create",
     "delete_segment",
@@ -137,18 +138,32 @@ async def change(
     actor: str | None = None,
 ) -> Segment:
     """Change a segment. Campaigns that have started keep the filter that they started with."""
-    values: dict[str, Any] = {"updated_at": clock.now()}
+    async with database.write() as tx:
+        await change_in(tx, clock.now(), tenant_id, segment_key, filter_=filter_, name=name, actor=actor)
+    return await find(database, tenant_id, segment_key)
+
+
+async def change_in(
+    tx: Transaction,
+    now: Instant,
+    tenant_id: int,
+    segment_key: str,
+    *,
+    filter_: Any = None,
+    name: str | None = None,
+    actor: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Change a segment in a transaction. `detail` is recorded in the audit log."""
+    values: dict[str, Any] = {"updated_at": now}
     if name is not None:
         values["name"] = _name(name)
     if filter_ is not None:
         filters.parse(filter_)
         values["filter"] = orjson.dumps(filter_).decode()
-    async with database.write() as tx:
-        if filter_ is not None:
-            await require_references(tx, tenant_id, filter_)
-        await tx.execute(update(segments).where(_matches_key(tenant_id, segment_key)).values(**values))
-        await _record_audit_entry(tx, values["updated_at"], tenant_id, segment_key, actor=actor, action="segment.edit")
-    return await find(database, tenant_id, segment_key)
+        await require_references(tx, tenant_id, filter_)
+    await tx.execute(update(segments).where(_matches_key(tenant_id, segment_key)).values(**values))
+    await _record_audit_entry(tx, now, tenant_id, segment_key, actor=actor, action="segment.edit", detail=detail)
 
 
 async def delete_segment(
@@ -242,10 +257,19 @@ def _matches(filter_: Mapping[str, Any] | None, tenant_id: int, now: Instant) ->
 
 
 async def _record_audit_entry(
-    tx: Transaction, now: Instant, tenant_id: int, segment_key: str, *, actor: str | None, action: str
+    tx: Transaction,
+    now: Instant,
+    tenant_id: int,
+    segment_key: str,
+    *,
+    actor: str | None,
+    action: str,
+    detail: Mapping[str, Any] | None = None,
 ) -> None:
     if actor is not None:
-        await audit_log.record(tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id)
+        await audit_log.record(
+            tx, now, actor=actor, action=action, subject=segment_key, tenant_id=tenant_id, detail=detail
+        )
 
 
 def _name(text: str) -> str:

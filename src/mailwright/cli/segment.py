@@ -18,7 +18,8 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.contacts import ContactSummaryResponse
 from mailwright.schemas.filter_text import describe
-from mailwright.schemas.segments import segment_count_response, segment_response
+from mailwright.schemas.segments import segment_count_response, segment_edit_response, segment_response
+from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
 
 app = group("Segments: saved filters over contacts.")
 
@@ -86,6 +87,40 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
     out.print(f"{describe(found.filter)} Contacts now: {number}.", markup=False)
     rows = ((person.email, person.name, person.status) for person in people)
     print_rows(("Address", "Name", "Status!"), rows, nothing="No contacts.")
+
+
+@app.command()
+def edit(
+    key: Key,
+    filter_: Filter,
+    *,
+    enrol: Annotated[
+        bool,
+        typer.Option("--enrol", help="Enrol people who match only because of the edit in the sequences it starts."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show who would enter sequences.")] = False,
+    tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Replace the filter of a segment. People enter no sequence because of it, unless you choose --enrol."""
+
+    async def work(at: Installation) -> tuple[Segment, tuple[StartedSequence, ...]]:
+        owner = await find_tenant(at, tenant)
+        where, wanted = (at.database, at.clock, owner.id, key), _parsed(filter_)
+        await _warn_of_case(at, owner.id, wanted)
+        if dry_run:
+            return await segments.find(at.database, owner.id, key), await preview_edit(*where, wanted)
+        return await edit_segment(*where, filter_=wanted, enrols=enrol, actor=CONSOLE)
+
+    found, started = run(work)
+    if as_json:
+        print_json(segment_edit_response(found, started).to_dict())
+        return
+    out.print("Nothing was changed." if dry_run else describe(found.filter), markup=False)
+    for each in started:
+        then = "enter" if enrol else "do not enter"
+        text = f"Match only because of this: {each.people}. They {then} the sequence {each.name}."
+        out.print(text, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Models of segments."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from mailwright.audience.segments import Segment
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.sequences.segment_edits import StartedSequence
 
 SegmentName = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -21,10 +23,16 @@ class SegmentRequest(RequestModel):
 
 
 class SegmentUpdateRequest(RequestModel):
-    """Fields that are left out keep their value."""
+    """Fields that are left out keep their value. `dryRun` only counts who would enter sequences.
+
+    `enrol` decides about people who match only because of a new filter: whether they enter the sequences that the
+    segment starts, or only those who match later.
+    """
 
     name: SegmentName | None = None
     filter: dict[str, Any] | None = None
+    enrol: bool = False
+    dry_run: bool = False
 
 
 class SegmentCountRequest(RequestModel):
@@ -53,6 +61,20 @@ class SegmentCountResponse(SegmentResponse):
     count: int
 
 
+class StartedSequenceResponse(ResponseModel):
+    """A sequence that the segment starts, and how many people match the segment only because of the edit."""
+
+    sequence_id: str
+    name: str
+    people: int
+
+
+class SegmentEditResponse(SegmentResponse):
+    """The segment, and whom the edit would enter in sequences: they entered only with `enrol`."""
+
+    sequences: list[StartedSequenceResponse]
+
+
 class SegmentListResponse(ResponseModel):
     segments: list[SegmentResponse]
 
@@ -75,3 +97,8 @@ def segment_response(segment: Segment) -> SegmentResponse:
 
 def segment_count_response(segment: Segment, count: int) -> SegmentCountResponse:
     return extend(SegmentCountResponse, segment_response(segment), count=count)
+
+
+def segment_edit_response(segment: Segment, started: Iterable[StartedSequence]) -> SegmentEditResponse:
+    found = [StartedSequenceResponse.model_validate(each) for each in started]
+    return extend(SegmentEditResponse, segment_response(segment), sequences=found)

@@ -7,6 +7,7 @@ import pytest
 
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
+from mailwright.audience import segments
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.sources.sequences.ready import READY_NAMES
 from mailwright.web.app import create_app
@@ -122,6 +123,22 @@ async def test_publish_asks_about_emails_already_received(
     await ada.press("Publish")
     await sequences.run_for(4 * DAY, DAY)
     assert len(await sequences.recipients()) == 2
+
+
+async def test_segment_edit_asks_who_enters_the_sequence(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    await sequences.people("ada@example.com", attributes='{"plan": "pro"}')
+    where = (web_engine.database, web_engine.clock, DEFAULT_TENANT, "pros")
+    await segments.create(*where, filter_={"tag": "nobody"})
+    sequence_id = await sequences.start(trigger={"entersSegment": "pros"})
+    await ada.open("/segments/pros/edit")
+    edited = {"0.0.kind": "attribute", "0.0.name": "plan", "0.0.op": "is", "0.0.value": "pro"}
+    await ada.press("Save segment", 422, **edited)
+    assert "1 person would enter Welcome" in ada.words()
+    await ada.press("Save segment", members="enrol")
+    assert ada.flash == "Segment saved. 1 entered Welcome."
+    assert len(await sequences.enrolments(sequence_id)) == 1
 
 
 async def test_editor_adds_moves_deletes_and_undoes(ada: Visit, web_engine: Engine, sequences: SequenceBench) -> None:

@@ -9,6 +9,8 @@ import pytest
 from mailwright.audience import contacts, segments
 from mailwright.audience.contact_events import ContactEvents, NewContactEvent
 from mailwright.domain.clock import DAY, HOUR, MINUTE
+from mailwright.outbox import audit_log
+from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
 from tests.builders import DEFAULT_TENANT, change_tenant, statuses
 from tests.sequences import SequenceBench, a_wait, an_email, happen, lists
 
@@ -24,6 +26,36 @@ async def set_attributes(at: SequenceBench, email: str, **attributes: Any) -> No
 
 async def a_segment(at: SequenceBench) -> None:
     await segments.create(at.database, at.clock, DEFAULT_TENANT, "pros", filter_=PRO)
+
+
+@pytest.mark.parametrize("trigger", ["entersSegment", "leavesSegment"])
+@pytest.mark.parametrize("enrols", [False, True])
+async def test_edited_segment_enrols_only_on_request(sequences: SequenceBench, trigger: str, enrols: bool) -> None:
+    await sequences.people(*(f"{number}@example.com" for number in range(4)), attributes='{"plan": "pro"}')
+    await sequences.people(ANN, BOB, attributes='{"plan": "free"}')
+    await a_segment(sequences)
+    key = await sequences.start(trigger={trigger: "pros"})
+    free = {"attribute": "plan", "is": "free"}
+    # Who began or ceased to match before the edit enters as always.
+    await set_attributes(sequences, ANN, plan="pro")
+    await set_attributes(sequences, "0@example.com", plan="gone")
+    where = (sequences.database, sequences.clock, DEFAULT_TENANT, "pros")
+    expected = [("Welcome", 1 if trigger == "entersSegment" else 4)]
+    assert [(each.name, each.people) for each in await preview_edit(*where, free)] == expected
+    _, started = await edit_segment(*where, filter_=free, enrols=enrols, actor="console")
+    assert [(each.name, each.people) for each in started] == expected
+    sequences.clock.advance(MINUTE)
+    await sequences.watch()
+    assert len(await sequences.enrolments(key)) == 1 + enrols * expected[0][1]
+    # Later changes start it as always.
+    await set_attributes(sequences, "3@example.com", plan="free")
+    await set_attributes(sequences, BOB, plan="gone")
+    sequences.clock.advance(MINUTE)
+    await sequences.watch()
+    [entry, *_] = await audit_log.list_entries(sequences.database, tenant_id=None, limit=1, subject="pros")
+    assert entry.detail == {"enrols": enrols, "sequences": {key: expected[0][1]}}
+    entered = [each.email for each in await sequences.enrolments(key)]
+    assert ("3@example.com" if trigger == "entersSegment" else BOB) in entered
 
 
 @pytest.mark.parametrize("trigger", ["entersSegment", "leavesSegment"])

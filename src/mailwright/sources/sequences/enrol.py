@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
 
 from mailwright.audience import lists
 from mailwright.audience.contact_fields import normalize_email
@@ -12,7 +12,7 @@ from mailwright.audience.eligibility import is_known, is_subscribed_to, may_rece
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.audience.segments import load_filters
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.sources.send_approvals import PlannedSend, SendKind, end_approvals, find_refusal
@@ -82,7 +82,7 @@ class Enrolments:
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
             total = await _count(tx, wanted)
             allowed = await _count(tx, and_(wanted, eligible))
-            planned = _planned(sequence, people, allowed)
+            planned = planned_enrolment(sequence, people, allowed)
             if (refusal := await find_refusal(tx, now, planned, actor=actor)) is None:
                 enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
                 await end_approvals(tx, tenant_id, SendKind.ENROLMENT, sequence_id)
@@ -143,9 +143,9 @@ class Enrolments:
             await _record(tx, now, sequence, actor, "remove")
 
 
-def _planned(sequence: StoredSequence, people: People, recipients: int) -> PlannedSend:
+def planned_enrolment(sequence: StoredSequence, people: People, recipients: int, **more: Any) -> PlannedSend:
     """Return what a second person approves before many people enter at once."""
-    content: dict[str, Any] = {"sequence": sequence.name, "version": sequence.version}
+    content: dict[str, Any] = {"sequence": sequence.name, "version": sequence.version, **more}
     content |= {"list": people.list_key, "segment": people.segment, "addresses": sorted(people.emails)}
     subject, name = sequence.sequence_id, f"{sequence.name}: {recipients:,} people"
     return PlannedSend(sequence.tenant_id, SendKind.ENROLMENT, subject, name, recipients, content)
@@ -206,6 +206,13 @@ async def wanted_people(
         raise InvalidInput(f"Name 1 to {MAX_EMAILS} addresses, a list or a segment.", field="emails")
     named = and_(known, contacts.c.email.in_(emails))
     return named, len(emails) - await _count(tx, named)
+
+
+def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tuple[int]]:
+    """Return who is in a sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
+    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
+    was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
+    return select(_E.contact_key).where(_E.sequence_key == sequence_key, or_(_E.ended_at.is_(None), was_in))
 
 
 async def _count(tx: Transaction, matching: ColumnElement[bool]) -> int:

@@ -3,18 +3,18 @@
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, null, or_, select, true
+from sqlalchemy import ColumnElement, and_, case, func, literal, null, or_, select
 
 from mailwright.audience.eligibility import is_known, may_receive, opt_out
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.content.template_store import latest_by_locale
 from mailwright.content.template_syntax import InvalidTemplate
 from mailwright.content.variables import KNOWN_VARIABLES
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import Instant
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import InvalidSequence, StepKind, TriggerKind
 from mailwright.sources.sequences.emails import required_by_subject
-from mailwright.sources.sequences.enrol import People, wanted_people
+from mailwright.sources.sequences.enrol import People, kept_out, wanted_people
 from mailwright.sources.sequences.program import START, EndReason, Program
 from mailwright.sources.sequences.publish import is_enrolled, plan_moves
 from mailwright.sources.sequences.records import StoredSequence
@@ -86,7 +86,7 @@ class PeopleLoader:
         tenant_id = self._sequence.tenant_id
         wanted, _ = await wanted_people(self._tx, tenant_id, people, self._now)
         matching = and_(wanted, _may_receive(tenant_id, self._draft.program))
-        may_enter = _C.id.not_in(_kept_out(self._sequence, self._draft.definition.reentry, self._now))
+        may_enter = _C.id.not_in(kept_out(self._sequence.id, self._draft.definition.reentry, self._now))
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
         point = StartingPoint(START, None, self._now)
         return [self._simulated(row, point, self._start) for row in rows]
@@ -154,13 +154,6 @@ async def load_required(tx: Transaction, tenant_id: int, program: Program) -> di
             if any(needed.values()):
                 found[number] = needed
     return found
-
-
-def _kept_out(sequence: StoredSequence, reentry: int | None, now: Instant) -> Select[tuple[int]]:
-    """Return who is in the sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
-    is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
-    was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
-    return select(_E.contact_key).where(_E.sequence_key == sequence.id, or_(_E.ended_at.is_(None), was_in))
 
 
 def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -> list[Any]:

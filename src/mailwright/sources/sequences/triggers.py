@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, insert, literal, select, update
+from sqlalchemy import ColumnElement, and_, case, delete, false, func, insert, literal, select, update
 
 from mailwright.audience.eligibility import is_known, may_receive
 from mailwright.audience.filter_sql import filter_clause
@@ -75,9 +75,17 @@ async def reset(
 
 async def enrol_new_members(tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, now: Instant) -> int:
     """Compare who matches the condition of a trigger with who matched last time, and enrol the difference."""
+    entering = await remember_members(tx, sequence_key, tenant_id, trigger, now)
+    return await enrol_contacts(tx, sequence_key, entering, _because(trigger), now)
+
+
+async def remember_members(
+    tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, now: Instant
+) -> list[int]:
+    """Store who matches the condition of a trigger now, and return whom the difference would enter."""
     clause = await condition_of(tx, tenant_id, trigger, now)
     if clause is None:
-        return 0
+        return []
     member = select(_M.contact_key).where(_M.sequence_key == sequence_key, _M.contact_key == contacts.c.id).exists()
     matches = and_(is_known(tenant_id), clause)
     joined = [row.id for row in await tx.execute(select(contacts.c.id).where(matches, ~member))]
@@ -89,8 +97,17 @@ async def enrol_new_members(tx: Transaction, sequence_key: int, tenant_id: int, 
     if joined:
         added = select(literal(sequence_key), contacts.c.id).where(matches, ~member)
         await tx.execute(insert(sequence_members).from_select(["sequence_key", "contact_key"], added))
-    entering = left if trigger.kind is TriggerKind.LEAVES_SEGMENT else joined
-    return await enrol_contacts(tx, sequence_key, entering, _because(trigger), now)
+    return left if trigger.kind is TriggerKind.LEAVES_SEGMENT else joined
+
+
+async def entered_by_edit(
+    tx: Transaction, tenant_id: int, trigger: Trigger, filter_: Any, now: Instant
+) -> ColumnElement[bool]:
+    """Match the contacts who enter only because the segment of a trigger gets a new filter."""
+    old = await condition_of(tx, tenant_id, trigger, now)
+    before = and_(is_known(tenant_id), false() if old is None else old)
+    after = and_(is_known(tenant_id), filter_clause(filter_, tenant_id, now))
+    return and_(before, ~after) if trigger.kind is TriggerKind.LEAVES_SEGMENT else and_(after, ~before)
 
 
 async def enrol_by_date(

@@ -15,21 +15,27 @@ from mailwright.schemas.segments import (
     FilterCountResponse,
     SegmentCountRequest,
     SegmentCountResponse,
+    SegmentEditResponse,
     SegmentListResponse,
     SegmentMembersQuery,
     SegmentRequest,
     SegmentResponse,
     SegmentUpdateRequest,
     segment_count_response,
+    segment_edit_response,
     segment_response,
 )
+from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import parse
+from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep, engine_of, result_cache_of
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
+
+_CHANGE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS)
 
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: SegmentListResponse}))
@@ -104,21 +110,25 @@ async def members(
 @router.patch(
     "/{segmentKey}",
     openapi_extra=describe_body(SegmentUpdateRequest),
-    responses=describe_responses({HTTPStatus.OK: SegmentResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
+    responses=describe_responses({HTTPStatus.OK: SegmentEditResponse}, *_CHANGE),
 )
 async def change(request: Request, segmentKey: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Change a segment. Campaigns that have started keep the filter that they started with."""
+    """Change a segment. Campaigns that have started keep the filter that they started with.
+
+    People who match only because of a new filter enter no sequence, unless `enrol` is true.
+    """
     wanted = parse(SegmentUpdateRequest, await read_json(request))
-    changed = await segments.change(
-        engine.database,
-        engine.clock,
-        caller.tenant_id,
-        segmentKey,
-        filter_=wanted.filter,
-        name=wanted.name,
-        actor=actor_of(caller),
+    where = (engine.database, engine.clock, caller.tenant_id, segmentKey)
+    if wanted.dry_run:
+        found = await segments.find(engine.database, caller.tenant_id, segmentKey)
+        entering = () if wanted.filter is None else await preview_edit(*where, wanted.filter)
+        return json_response(segment_edit_response(found, entering))
+    if wanted.enrol:
+        require_sender(caller, await engine.directory.default_sender(caller.tenant_id))
+    changed, entering = await edit_segment(
+        *where, filter_=wanted.filter, name=wanted.name, enrols=wanted.enrol, actor=actor_of(caller)
     )
-    return json_response(segment_response(changed))
+    return json_response(segment_edit_response(changed, entering))
 
 
 @router.delete(

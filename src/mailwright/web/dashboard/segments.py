@@ -1,7 +1,7 @@
 """Segment pages: list, filter editor and matching contacts."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from mailwright.domain import keys
 from mailwright.domain.address import domain_of
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.schemas.filter_text import describe
+from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
 from mailwright.web.api.segments import cached_member_count
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.segments_forms import (
@@ -157,20 +158,21 @@ async def show_edit(request: Request, engine: EngineDep, visitor: EditorDep, seg
 async def change(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
     form = await read_fields(request)
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
+    where = (engine.database, engine.clock, visitor.tenant_id, segment_key)
+    filter_form = None if form["filter"] else filter_form_from(form)
     try:
-        await segments.change(
-            engine.database,
-            engine.clock,
-            visitor.tenant_id,
-            segment_key,
-            filter_=filter_from(form),
-            name=form["name"] or None,
-            actor=visitor.actor,
-        )
+        filter_ = filter_from(form)
+        started = await preview_edit(*where, filter_) if filter_ != found.filter and not form["members"] else ()
+        if started:
+            return await _form(request, engine, visitor, found, form, filter_form, started=started)
+        enrols, name = form["members"] == "enrol", form["name"] or None
+        _, entered = await edit_segment(*where, filter_=filter_, name=name, enrols=enrols, actor=visitor.actor)
     except MailwrightError as error:
-        filter_form = None if form["filter"] else filter_form_from(form)
         return await _form(request, engine, visitor, found, form, filter_form, field_errors(error))
-    return redirect(request, f"/segments/{segment_key}", "Segment saved. Started campaigns keep the previous filter.")
+    words = "Segment saved. Started campaigns keep the previous filter."
+    if entered and enrols:
+        words = f"Segment saved. {', '.join(f'{each.people:,} entered {each.name}' for each in entered)}."
+    return redirect(request, f"/segments/{segment_key}", words)
 
 
 @router.post("/{segment_key}/delete")
@@ -235,9 +237,12 @@ async def _form(
     form: Fields,
     filter_form: FilterForm | None,
     errors: Errors | None = None,
+    *,
+    started: Sequence[StartedSequence] = (),
 ) -> Response:
     values: dict[str, Any] = {
         "segment": found,
+        "started": started,
         "form": form,
         "filter_form": filter_form,
         "errors": errors or Errors(),
@@ -245,5 +250,5 @@ async def _form(
         "suggestions": await attribute_suggestions(engine, visitor),
         **await filter_choices(engine, visitor),
     }
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors or started else HTTPStatus.OK
     return await page(request, visitor, "audience/segment_edit.html", status=status, **values)
