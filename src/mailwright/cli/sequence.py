@@ -224,7 +224,8 @@ def publish(
     if result.people:
         print_rows(("Address", "Step", "To", "Overdue", "Already received"), rows, nothing="")
     for warning in result.warnings:
-        where = "feed" if warning.step is None else f"{warning.step} ({warning.template})"
+        template = f" ({warning.template})" if warning.template else ""
+        where = "feed" if warning.step is None else f"{warning.step}{template}"
         out.print(f"Warning: {where}: {warning.sentence}", markup=False, soft_wrap=True)
 
 

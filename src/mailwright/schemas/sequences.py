@@ -188,7 +188,7 @@ class SequencePlanResponse(ResponseModel):
 
 
 class PublishWarningResponse(ResponseModel):
-    """A warning about the email of a step, or about the feed of the trigger, which has no step."""
+    """A warning about the email of a step, about the step itself (no template), or about the feed (no step)."""
 
     step: str | None
     template: str | None

@@ -5,13 +5,14 @@ from unittest.mock import AsyncMock
 import pytest
 
 from mailwright.app import feeds
+from mailwright.audience.lists import create as create_list
 from mailwright.content.blocks.feed import FeedUnreachable
 from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.sequences.definition import InvalidSequence
 from mailwright.sources.sequences.overdue import OverdueUndecided
 from mailwright.sources.sequences.records import SequenceStatus
-from tests.builders import DEFAULT_TENANT
+from tests.builders import DEFAULT_TENANT, change_tenant
 from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
 
 FEED = {"rss": "https://blog.example/feed.xml", "list": "news"}
@@ -130,3 +131,20 @@ async def test_document_nested_too_deep_is_refused(sequences: SequenceBench) -> 
         await sequences.start(an_email(variables={"a": nested}))
     with pytest.raises(InvalidSequence, match="must have at most 100 characters"):
         await sequences.start(an_email(), trigger={"event": "a" * 101})
+
+
+async def test_steps_that_cannot_work_are_named(sequences: SequenceBench) -> None:
+    await create_list(sequences.database, sequences.clock, DEFAULT_TENANT, "strict", requires_confirmation=True)
+    await change_tenant(sequences.database, frequency_cap="2 per 7 days")
+    subscribe = {"id": "join", "change": {"subscribe": ["strict"]}}
+    # The cap holds the third email for five days, and the fourth one for two.
+    first = [an_email("one"), a_wait("w1"), an_email("two"), a_wait("w2"), an_email("three"), a_wait(days=4)]
+    steps = [*first, an_email("four"), subscribe, {"id": "stop", "end": True}, an_email("never")]
+    await sequences.engine.templates.put(DEFAULT_TENANT, "welcome", subject="Hi", html="<p>Hello</p>", text=None)
+    created = await sequences.engine.sequences.create(DEFAULT_TENANT, a_document(*steps), actor=ACTOR)
+    plan = await sequences.engine.sequences.preview_publish(DEFAULT_TENANT, created.sequence_id)
+    assert [(each.step, each.code) for each in plan.warnings if each.template is None] == [
+        ("three", "FREQUENCY_CAP"),
+        ("join", "CONFIRMATION_REQUIRED"),
+        ("never", "UNREACHABLE_STEP"),
+    ]

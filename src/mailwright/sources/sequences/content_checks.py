@@ -22,7 +22,7 @@ _START_VARIABLES = frozenset({"event", "item"})
 
 @dataclass(frozen=True, slots=True)
 class PublishWarning:
-    """A warning about the email of a step, or about the feed of the trigger."""
+    """A warning about the email of a step, about the step itself, or about the feed of the trigger."""
 
     step: str | None
     template: str | None

@@ -35,7 +35,8 @@ from mailwright.sources.sequences.publish import (
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.rehearsal import Rehearsals
-from mailwright.sources.sequences.simulated_sending import SendingRules
+from mailwright.sources.sequences.simulated_sending import SendingRules, load_frequency_cap
+from mailwright.sources.sequences.step_checks import check_steps
 from mailwright.sources.sequences.versions import Published, load_published, published_from
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import sequence_enrolments, sequence_versions, sequences, tenants
@@ -162,10 +163,12 @@ class Sequences:
 
     async def preview_publish(self, tenant_id: int, sequence_id: str) -> MovePlan:
         """Return what publishing the draft would mean, without publishing it."""
+        cap = await load_frequency_cap(self._database, self._rules, tenant_id)
         async with self._database.read() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
             new, old, plan = await self._prepare(tx, sequence)
             warnings = await check_emails(tx, tenant_id, new.definition, self._rules.postal_address)
+            warnings += await check_steps(tx, tenant_id, new.program, cap, self._rules.lifetime)
         trigger = new.definition.trigger
         is_new = old is None or old.definition.trigger != trigger
         if is_new and trigger.kind is TriggerKind.RSS and self.fetch_feed is not None:

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Final
 
 from mailwright.domain.clock import MINUTE, SECOND, Instant
-from mailwright.domain.frequency import parse_frequency_cap
+from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Source
@@ -20,7 +20,7 @@ from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, Limits,
 from mailwright.domain.states import Priority
 from mailwright.outbox.frequency import RECENT_BULK_SENDS, free_at
 from mailwright.outbox.ledger import read_counters
-from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.provider_configurations import load_routes
 from mailwright.policies.hours import closes_at, outside_hours
 from mailwright.policies.pacing import pacing_rules
@@ -45,6 +45,11 @@ class SendingRules:
     defaults: DefaultLimits = field(default_factory=lambda: DefaultLimits(Limits()))
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     postal_address: str | None = None
+
+    @property
+    def lifetime(self) -> Instant:
+        """How long an email of a sequence may be held after a cap or a pause held it for the first time."""
+        return self.lifetimes.sources.get(Source.SEQUENCE, self.lifetimes.bulk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,7 @@ async def load_conditions(
     database: Database, given: SendingRules, tenant_id: int, emails: Iterable[str], now: Instant
 ) -> SendingConditions:
     """Read the limits that apply to the emails of a tenant's sequences now."""
-    async with database.read() as tx:
-        provider = (await load_routes(tx)).provider_of(tenant_id, Source.SEQUENCE)
-    defaults = given.defaults if provider is None else replace(given.defaults, providers={provider: None})
-    rules = await load_limit_rules(database, defaults)
+    rules = await _load_rules(database, given, tenant_id)
     [level] = rules.levels(tenant_id, lane_number(Priority.BULK, tenant_id))
     quota = quota_for_bulk(rules.quota, level.limits.reserve_percent)
     pacing = pacing_rules((level,), rules.provider_rate, rules.route)
@@ -102,9 +104,21 @@ async def load_conditions(
             since = 0 if cap is None else now - cap.window
             for row in await tx.run(RECENT_BULK_SENDS, recipients=wanted, since=since):
                 recent[row.email].append(row.sent_at)
-    lifetime = given.lifetimes.sources.get(Source.SEQUENCE, given.lifetimes.bulk)
     rate = min(rates, key=lambda each: each.per_second, default=None)
-    return SendingConditions(level, lifetime, rate, quota, used, recent)
+    return SendingConditions(level, given.lifetime, rate, quota, used, recent)
+
+
+async def load_frequency_cap(database: Database, given: SendingRules, tenant_id: int) -> FrequencyCap | None:
+    rules = await _load_rules(database, given, tenant_id)
+    [level] = rules.levels(tenant_id, lane_number(Priority.BULK, tenant_id))
+    return parse_frequency_cap(level.limits.frequency_cap)
+
+
+async def _load_rules(database: Database, given: SendingRules, tenant_id: int) -> LimitRules:
+    async with database.read() as tx:
+        provider = (await load_routes(tx)).provider_of(tenant_id, Source.SEQUENCE)
+    defaults = given.defaults if provider is None else replace(given.defaults, providers={provider: None})
+    return await load_limit_rules(database, defaults)
 
 
 class SimulatedSending:

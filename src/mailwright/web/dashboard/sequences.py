@@ -309,11 +309,11 @@ def _funnel(
     return [("Entered", figures.entered), *emails, *([("Goal", figures.goals)] if has_goal else [])]
 
 
-def _by_template(warnings: Iterable[PublishWarning]) -> dict[tuple[str | None, str], list[str]]:
-    """Return the sentences about each template and locale; those about the feed have no template."""
-    found: dict[tuple[str | None, str], list[str]] = {}
+def _by_subject(warnings: Iterable[PublishWarning]) -> dict[tuple[str | None, str, str | None], list[str]]:
+    """Return the sentences about each template and locale, or about a step, or about the feed, which has neither."""
+    found: dict[tuple[str | None, str, str | None], list[str]] = {}
     for each in warnings:
-        sentences = found.setdefault((each.template, each.locale), [])
+        sentences = found.setdefault((each.template, each.locale, None if each.template else each.step), [])
         if each.sentence not in sentences:
             sentences.append(each.sentence)
     return found
@@ -338,7 +338,7 @@ async def _publish_page(
         **await header_values(engine, sequence),
         "plan": plan,
         "shown": plan.affected[:AFFECTED_SHOWN] if plan is not None else (),
-        "warnings": _by_template(plan.warnings) if plan is not None else {},
+        "warnings": _by_subject(plan.warnings) if plan is not None else {},
         "problems": problems_of(sequence, problem) if problem is not None else [],
         "awaits_approval": isinstance(error, AwaitsApproval),
         "form": form,
