@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
@@ -23,14 +23,7 @@ from mailwright.sources.sequences.simulated_sending import (
     SimulatedSending,
     load_conditions,
 )
-from mailwright.sources.sequences.simulation import (
-    OnStep,
-    Simulated,
-    ignore_step,
-    make_model,
-    simulate,
-    simulate_entries,
-)
+from mailwright.sources.sequences.simulation import Simulated, Simulator, make_model, simulate_entries
 from mailwright.sources.sequences.versions import published_from
 from mailwright.storage.database import Database
 from mailwright.storage.tables import tenants
@@ -107,9 +100,12 @@ class Rehearsals:
         *,
         people: People | None = None,
         days: int = 30,
-        on_step: OnStep = ignore_step,
+        on_step: Callable[[Simulated, Node, str, Instant], None] | None = None,
     ) -> Rehearsal:
-        """Rehearse the draft for the people in the sequence, and for others as if they entered now."""
+        """Rehearse the draft for the people in the sequence, and for others as if they entered now.
+
+        `on_step` gets each person's steps, in their order.
+        """
         now = self._clock.now()
         until = now + days * DAY
         async with self._database.read() as tx:
@@ -128,34 +124,30 @@ class Rehearsals:
         conditions = await load_conditions(self._database, self._rules, tenant_id, addresses, now)
 
         def compute() -> Rehearsal:
-            emails = EmailCollector(on_step)
+            simulator = Simulator(draft.program, model, until)
             runs = {person.contact_key: person for person in (*enrolled, *entering)}
-            for person in runs.values():
-                simulate(draft.program, model, person, until, emails.on_step)
+            simulated = [(person, simulator.run(person)) for person in runs.values()]
             entered = {person.contact_key for person in entering if person.end_reason != EndReason.ENTRY}
-            simulated = list(runs.values())
             for each in expected:
                 key = each.person.contact_key
                 entrant = replace(each, last_entered_at=now) if key in entered else each
-                simulated += simulate_entries(draft, model, entrant, runs.get(key), until=until, on_step=emails.on_step)
-            SimulatedSending(conditions).send(emails.found, until)
-            return _result(simulated, emails.found, Calendar(now, zone, days), conditions.level.limits.daily_limit)
+                simulated += simulate_entries(simulator, entrant, runs.get(key), draft.definition.reentry)
+            if on_step is not None:
+                for person, steps in simulated:
+                    for step in steps:
+                        on_step(person, *step)
+            emails = [
+                RehearsedEmail(person, step.node.id, step.at)
+                for person, steps in simulated
+                for step in steps
+                if step.node.kind is StepKind.SEND and step.outcome != ALREADY_RECEIVED
+            ]
+            SimulatedSending(conditions).send(emails, until)
+            people = [person for person, _ in simulated]
+            return _result(people, emails, Calendar(now, zone, days), conditions.level.limits.daily_limit)
 
         # Long for many people, so it holds neither the read transaction nor the event loop.
         return await asyncio.to_thread(compute)
-
-
-class EmailCollector:
-    """Collects the emails of the simulated steps."""
-
-    def __init__(self, on_step: OnStep) -> None:
-        self.found: list[RehearsedEmail] = []
-        self._on_step = on_step
-
-    def on_step(self, person: Simulated, node: Node, outcome: str, at: Instant) -> None:
-        if node.kind is StepKind.SEND and outcome != ALREADY_RECEIVED:
-            self.found.append(RehearsedEmail(person, node.id, at))
-        self._on_step(person, node, outcome, at)
 
 
 class Calendar:

@@ -6,7 +6,7 @@ opens, buys or unsubscribes meanwhile.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mailwright.audience import filters
 from mailwright.audience.filters import AttributeCondition, FilterCondition
@@ -26,14 +26,15 @@ from mailwright.sources.sequences.program import (
     Program,
     StepAction,
     advance,
+    chosen_share,
 )
-from mailwright.sources.sequences.versions import Published
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
+# At most this many situations are remembered. If everyone is in another one, this saves nothing.
+MAX_SITUATIONS: Final = 10_000
 
 Evaluate = Callable[[Sequence[bool]], bool]
-OnStep = Callable[["Simulated", Node, str, Instant], None]
 
 
 @dataclass(slots=True)
@@ -57,8 +58,12 @@ class Simulated:
     end_reason: str | None = None
 
 
-def ignore_step(_person: Simulated, _node: Node, _outcome: str, _at: Instant) -> None:
-    """Do nothing with a step."""
+class Step(NamedTuple):
+    """A step that a worker would record."""
+
+    node: Node
+    outcome: str
+    at: Instant
 
 
 @dataclass(slots=True)
@@ -115,8 +120,48 @@ def _never(_leaves: Sequence[bool]) -> bool:
     return False
 
 
-def simulate(program: Program, model: FactModel, person: Simulated, until: Instant, on_step: OnStep) -> None:
-    """Run a person's steps up to a time. `on_step` gets each recorded step with its outcome and time."""
+class Simulator:
+    """Runs people's steps up to a time. Steps of people in the same situation are the same, so they run only once."""
+
+    def __init__(self, program: Program, model: FactModel, until: Instant) -> None:
+        self._program = program
+        self._model = model
+        self._until = until
+        self._splits = [node for node in program.nodes if node.kind is StepKind.SPLIT]
+        self._known: dict[tuple[Any, ...], tuple[Simulated, Sequence[Step]]] = {}
+
+    def run(self, person: Simulated) -> Sequence[Step]:
+        """Move a person to where they are at the end, and return their recorded steps."""
+        situation = self._situation(person)
+        if (known := self._known.get(situation)) is None:
+            found = simulate(self._program, self._model, person, self._until)
+            if len(self._known) < MAX_SITUATIONS:
+                self._known[situation] = (person, found)
+            return found
+        other, steps = known
+        person.node, person.waits_since, person.due_at = other.node, other.waits_since, other.due_at
+        person.leaves, person.variables = list(other.leaves), set(other.variables)
+        person.step, person.failure, person.end_reason = other.step, other.failure, other.end_reason
+        return steps
+
+    def _situation(self, person: Simulated) -> tuple[Any, ...]:
+        """Return everything on which the steps of a person depend."""
+        return (
+            person.node,
+            person.waits_since,
+            person.due_at,
+            person.zone,
+            person.received,
+            person.locale,
+            *person.leaves,
+            frozenset(person.variables),
+            *(chosen_share(person.seed, node.id, node.body) for node in self._splits),
+        )
+
+
+def simulate(program: Program, model: FactModel, person: Simulated, until: Instant) -> list[Step]:
+    """Run a person's steps up to a time, and return those that are recorded."""
+    steps: list[Step] = []
     now = person.due_at
     facts = model.evaluate(person.leaves)
     for _ in range(MAX_STEPS):
@@ -138,13 +183,14 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
                 person.step, person.failure = node.id, lacks_variables(node, lacking).reason
                 break
             outcome = ALREADY_RECEIVED if node.id in person.received else decision.outcome or _OUTCOMES[action]
-            on_step(person, node, outcome, now)
+            steps.append(Step(node, outcome, now))
             if action is StepAction.CHANGE:
                 facts = _changed(program, model, person)
                 if person.end_reason is not None:
                     break
         person.node, person.waits_since = decision.next, None
     person.due_at = now
+    return steps
 
 
 _OUTCOMES: Final = {
@@ -190,10 +236,10 @@ class Entrant:
 
 
 def simulate_entries(
-    draft: Published, model: FactModel, entrant: Entrant, current: Simulated | None, *, until: Instant, on_step: OnStep
-) -> list[Simulated]:
+    simulator: Simulator, entrant: Entrant, current: Simulated | None, reentry: int | None
+) -> list[tuple[Simulated, Sequence[Step]]]:
     """Simulate the runs that begin at the entrant's times, after their current one, which was simulated."""
-    reentry, last, previous, found = draft.definition.reentry, entrant.last_entered_at, current, []
+    last, previous, found = entrant.last_entered_at, current, []
     for at in entrant.times:
         if previous is not None and (previous.end_reason is None or previous.due_at > at):
             continue
@@ -212,8 +258,7 @@ def simulate_entries(
             variables=set(person.variables),
             end_reason=None,
         )
-        simulate(draft.program, model, run, until, on_step)
-        found.append(run)
+        found.append((run, simulator.run(run)))
         previous = run
         if run.end_reason != EndReason.ENTRY:
             last = at
