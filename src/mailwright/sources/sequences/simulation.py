@@ -58,7 +58,7 @@ class Simulated:
     end_reason: str | None = None
 
 
-class Step(NamedTuple):
+class SimulatedStep(NamedTuple):
     """A step that a worker would record."""
 
     node: Node
@@ -128,9 +128,9 @@ class Simulator:
         self._model = model
         self._until = until
         self._splits = [node for node in program.nodes if node.kind is StepKind.SPLIT]
-        self._known: dict[tuple[Any, ...], tuple[Simulated, Sequence[Step]]] = {}
+        self._known: dict[tuple[Any, ...], tuple[Simulated, Sequence[SimulatedStep]]] = {}
 
-    def run(self, person: Simulated) -> Sequence[Step]:
+    def run(self, person: Simulated) -> Sequence[SimulatedStep]:
         """Move a person to where they are at the end, and return their recorded steps."""
         situation = self._situation(person)
         if (known := self._known.get(situation)) is None:
@@ -159,9 +159,9 @@ class Simulator:
         )
 
 
-def simulate(program: Program, model: FactModel, person: Simulated, until: Instant) -> list[Step]:
+def simulate(program: Program, model: FactModel, person: Simulated, until: Instant) -> list[SimulatedStep]:
     """Run a person's steps up to a time, and return those that are recorded."""
-    steps: list[Step] = []
+    steps: list[SimulatedStep] = []
     now = person.due_at
     facts = model.evaluate(person.leaves)
     for _ in range(MAX_STEPS):
@@ -183,7 +183,7 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
                 person.step, person.failure = node.id, lacks_variables(node, lacking).reason
                 break
             outcome = ALREADY_RECEIVED if node.id in person.received else decision.outcome or _OUTCOMES[action]
-            steps.append(Step(node, outcome, now))
+            steps.append(SimulatedStep(node, outcome, now))
             if action is StepAction.CHANGE:
                 facts = _changed(program, model, person)
                 if person.end_reason is not None:
@@ -237,7 +237,7 @@ class Entrant:
 
 def simulate_entries(
     simulator: Simulator, entrant: Entrant, current: Simulated | None, reentry: int | None
-) -> list[tuple[Simulated, Sequence[Step]]]:
+) -> list[tuple[Simulated, Sequence[SimulatedStep]]]:
     """Simulate the runs that begin at the entrant's times, after their current one, which was simulated."""
     last, previous, found = entrant.last_entered_at, current, []
     for at in entrant.times:

@@ -208,7 +208,7 @@ def date_times(trigger: Trigger, *, now: Instant, until: Instant, zone: str) -> 
     """Return when people enter after now and until a time, by the date in their attribute."""
     found: dict[str, list[Instant]] = {}
     day = datetime.fromtimestamp(now / 1000, UTC).astimezone(zone_of(zone)).date()
-    while (at := _starts_at(day, trigger.body.at, zone)) <= until:
+    while (at := starts_at(day, trigger.body.at, zone)) <= until:
         if at > now:
             for part in _date_parts(trigger, day - timedelta(days=trigger.body.offset_days)):
                 found.setdefault(part, []).append(at)
