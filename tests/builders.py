@@ -11,6 +11,10 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
+from mailwright.access.account_notices import AccountNotices
+from mailwright.access.failed_sign_ins import FailedSignIns
+from mailwright.access.users import Users
+from mailwright.app.system_emails import render_branded
 from mailwright.app.wiring import Engine, make_worker, open_engine
 from mailwright.audience import suppressions as suppressed
 from mailwright.audience.status import ContactStatusService
@@ -247,6 +251,14 @@ def attempt_steps(end: EventType) -> list[str]:
 
 
 SECRET_KEY = "k" * 32
+
+
+def account_notices(database: Database, clock: ManualClock) -> AccountNotices:
+    return AccountNotices(database, clock, public_url="http://mail.example", render=render_branded)
+
+
+def user_store(database: Database, clock: ManualClock) -> Users:
+    return Users(database, clock, FailedSignIns(database, clock), account_notices(database, clock))
 
 
 def settings_for(url: str, **changes: Any) -> Settings:

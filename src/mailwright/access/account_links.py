@@ -1,4 +1,4 @@
-"""Single-use links for people: an invitation creates an account, and a reset replaces a forgotten password.
+"""Single-use links for people: invitations, resets of forgotten passwords and confirmations of new addresses.
 
 The database holds only the digest of a link. Its email holds the link encrypted, so that a user who reads messages in
 the dashboard or the API cannot take over an account.
@@ -12,25 +12,28 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, delete, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
-from mailwright.access.account_texts import INVITATION, PASSWORD_CHANGED, PASSWORD_RESET, SIGN_IN_NOTICE, AccountText
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
+from mailwright.access.account_texts import (
+    ADDRESS_REQUESTED,
+    CONFIRM_ADDRESS,
+    INVITATION,
+    PASSWORD_CHANGED,
+    PASSWORD_RESET,
+)
 from mailwright.access.passwords import check_password
 from mailwright.access.roles import Role
 from mailwright.access.sessions import token_digest
-from mailwright.access.users import User, UserExists, Users, email_of, insert_user, store_password
-from mailwright.domain import address
+from mailwright.access.users import User, UserExists, Users, email_of, insert_user, normal_email, store_password
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.message import SEALED_LINK_MARK
-from mailwright.domain.system_email import SystemEmail
-from mailwright.outbox.accept import accept
 from mailwright.outbox.audit_log import record
-from mailwright.outbox.system_emails import ACCOUNT_PREFIX, RenderSystemEmail, write_system_email
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import account_links, tenants, users
 
 INVITATION_AGE: Final[Instant] = 7 * DAY
 RESET_AGE: Final[Instant] = HOUR
-# Minimum time between two reset emails to one user, so that nobody can flood their mailbox.
+CONFIRMATION_AGE: Final[Instant] = DAY
+# Minimum time between two links of a kind for one user, so that nobody can flood a mailbox.
 RESET_INTERVAL: Final[Instant] = 5 * MINUTE
 _MAX_TOKEN: Final = 100
 
@@ -38,6 +41,10 @@ _MAX_TOKEN: Final = 100
 class LinkKind(StrEnum):
     INVITATION = "invitation"
     RESET = "reset"
+    ADDRESS = "address"
+
+
+_AGES: Final = {LinkKind.INVITATION: INVITATION_AGE, LinkKind.RESET: RESET_AGE, LinkKind.ADDRESS: CONFIRMATION_AGE}
 
 
 class LinkInvalid(NotFound):
@@ -56,26 +63,16 @@ class Invitation:
     created_by: str
     created_at: Instant
     ends_at: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class SignInOrigin:
-    """The IP address and the browser of a sign-in, and its time as the user reads it."""
-
-    address: str
-    browser: str
-    time: str
+    is_emailed: bool  # False: the inviter passed the link on, so nothing proves that the address is theirs
 
 
 class AccountLinks:
-    def __init__(
-        self, database: Database, clock: Clock, users: Users, *, public_url: str, render: RenderSystemEmail
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, users: Users, notices: AccountNotices) -> None:
         self._database = database
         self._clock = clock
         self._users = users
-        self._public_url = public_url
-        self._render = render
+        self._notices = notices
+        self._public_url = notices.public_url
 
     # Invitations.
 
@@ -86,7 +83,7 @@ class AccountLinks:
 
         Without `sends_email`, only the caller gets the link.
         """
-        to, now, token = _normal(email), self._clock.now(), secrets.token_urlsafe(32)
+        to, now, token = normal_email(email), self._clock.now(), secrets.token_urlsafe(32)
         link = f"{self._public_url}/sign-in/invitation?token={token}"
         async with self._database.write() as tx:
             if any(user.tenant_id == tenant_id for user in await _users_of(tx, to)):
@@ -94,13 +91,13 @@ class AccountLinks:
             same = account_links.c.tenant_id.is_not_distinct_from(tenant_id)
             earlier = (_of_kind(LinkKind.INVITATION), account_links.c.email == to, same)
             await tx.execute(delete(account_links).where(*earlier))
-            stored = {"email": to, "role": role, "tenant_id": tenant_id, "created_by": actor}
+            stored = {"email": to, "role": role, "tenant_id": tenant_id, "created_by": actor, "is_emailed": sends_email}
             await _insert_link(tx, LinkKind.INVITATION, token, now, **stored)
             detail = {"role": role}
             await record(tx, now, actor=actor, action="user_invite", subject=to, tenant_id=tenant_id, detail=detail)
             if sends_email:
                 text = INVITATION.filled(inviter=actor, installation=self._public_url, role=role)
-                await self._send(tx, to, text, link, tenant_id=tenant_id, expires_at=now + INVITATION_AGE)
+                await self._notices.send(tx, to, text, link, tenant_id=tenant_id, lasts=INVITATION_AGE)
         return link
 
     async def list_invitations(self, tenant_id: int | None) -> list[Invitation]:
@@ -139,24 +136,26 @@ class AccountLinks:
         return _invitation(rows[0])
 
     async def accept_invitation(self, token: str, login: str, password: str) -> User:
-        """Create the invited user. If the user name or the password is not acceptable, the link stays valid."""
+        """Create the invited user. If the user name or the password is not acceptable, the link stays valid.
+
+        If the inviter passed the link on, the invited address counts only after the user has confirmed it.
+        """
         name = self._users.check(login, password)
         invitation = await self.find_invitation(token)
-        if "@" in name and name != invitation.email:
-            # Nobody may take the address of somebody else as user name: invitations and identities look it up.
-            message = f"A user name with @ must be the invited address, {invitation.email}. Or choose one without @."
-            raise InvalidInput(message, field="login")
+        _require_own_login(name, invitation)
         hashed, now = await self._users.passwords.hash(password), self._clock.now()
         try:
             async with self._database.write() as tx:
                 row = await _use_link(tx, LinkKind.INVITATION, token, now)
                 role, tenant_id = Role(row.role), row.tenant_id
-                await insert_user(
-                    tx, now, name, hashed, role, tenant_id=tenant_id, actor=row.created_by, email=row.email
-                )
+                email = row.email if row.is_emailed else None
+                await insert_user(tx, now, name, hashed, role, tenant_id=tenant_id, actor=row.created_by, email=email)
         except IntegrityError as error:
             raise UserExists(f"A user {name} already exists. Choose another user name.", field="login") from error
-        return await self._users.find(name)
+        user = await self._users.find(name)
+        if not invitation.is_emailed:
+            await self.request_address(user, invitation.email)
+        return user
 
     # Forgotten passwords.
 
@@ -167,16 +166,17 @@ class AccountLinks:
             for user in await _users_of(tx, wanted):
                 if not user.has_password:
                     continue
-                if (to := email_of(user.login, user.email)) is None or await _was_sent(tx, user.id, now):
+                to = email_of(user.login, user.email)
+                if to is None or await _was_sent(tx, LinkKind.RESET, user.id, now):
                     continue
                 token = secrets.token_urlsafe(32)
-                await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
+                await _delete_links(tx, LinkKind.RESET, user.id)
                 stored = {"email": to, "user_key": user.id, "created_by": user.login}
                 await _insert_link(tx, LinkKind.RESET, token, now, **stored)
                 await record(tx, now, actor=user.login, action="user_reset_request", subject=user.login, tenant_id=None)
                 link = f"{self._public_url}/sign-in/reset?token={token}"
                 text = PASSWORD_RESET.filled(login=user.login, installation=self._public_url)
-                await self._send(tx, to, text, link, tenant_id=user.tenant_id, expires_at=now + RESET_AGE)
+                await self._notices.send(tx, to, text, link, tenant_id=user.tenant_id, lasts=RESET_AGE)
 
     async def find_reset(self, token: str) -> str:
         """Return the user name whose password a link resets."""
@@ -192,55 +192,58 @@ class AccountLinks:
             raise LinkInvalid
         return str(rows[0].login)
 
-    async def reset_password(self, token: str, password: str) -> None:
+    async def reset_password(self, token: str, password: str, *, origin: RequestOrigin | None = None) -> None:
         """Set the new password, end all sessions of the user and tell them. A second factor stays required."""
         user = await self._users.find(await self.find_reset(token))
         check_password(password, user.login)
         hashed, now = await self._users.passwords.hash(password), self._clock.now()
         async with self._database.write() as tx:
-            row = await _use_link(tx, LinkKind.RESET, token, now)
+            await _use_link(tx, LinkKind.RESET, token, now)
             await store_password(tx, now, user, hashed, actor=user.login)
-            text = PASSWORD_CHANGED.filled(login=user.login, installation=self._public_url)
-            link = f"{self._public_url}/sign-in/forgotten"
-            await self._send(tx, row.email, text, link, tenant_id=user.tenant_id, expires_at=now + DAY)
+            await self._notices.notify(tx, user, PASSWORD_CHANGED, actor=user.login, origin=origin)
 
-    # Notices.
+    # New addresses.
 
-    async def notify_sign_in(self, user: User, origin: SignInOrigin) -> None:
-        """Tell a user about a sign-in from a network that they have not used before."""
-        if (to := email_of(user.login, user.email)) is None:
-            return
-        place = {"address": origin.address, "browser": origin.browser, "time": origin.time}
-        text = SIGN_IN_NOTICE.filled(login=user.login, installation=self._public_url, **place)
-        link, expires_at = f"{self._public_url}/account", self._clock.now() + DAY
+    async def request_address(self, user: User, email: str, *, origin: RequestOrigin | None = None) -> None:
+        """Email a link to a new address, and tell the present one, which stays in use until the user confirms."""
+        to, now, token = normal_email(email), self._clock.now(), secrets.token_urlsafe(32)
+        if to == user.address:
+            raise InvalidInput("This is your address already.", field="email")
         async with self._database.write() as tx:
-            await self._send(tx, to, text, link, tenant_id=user.tenant_id, expires_at=expires_at)
+            if await _was_sent(tx, LinkKind.ADDRESS, user.id, now):
+                raise InvalidInput("You asked for a link a moment ago. Try again in five minutes.", field="email")
+            await _delete_links(tx, LinkKind.ADDRESS, user.id)
+            stored = {"email": to, "user_key": user.id, "created_by": user.login}
+            await _insert_link(tx, LinkKind.ADDRESS, token, now, **stored)
+            await record(tx, now, actor=user.login, action="user_email_request", subject=user.login, tenant_id=None)
+            text = CONFIRM_ADDRESS.filled(login=user.login, installation=self._public_url)
+            link = f"{self._public_url}/account/email/confirm?token={token}"
+            await self._notices.send(tx, to, text, link, tenant_id=user.tenant_id, lasts=CONFIRMATION_AGE)
+            await self._notices.notify(tx, user, ADDRESS_REQUESTED, actor=user.login, origin=origin, email=to)
 
-    async def _send(
-        self,
-        tx: Transaction,
-        to: str,
-        text: AccountText,
-        link: str,
-        *,
-        tenant_id: int | None,
-        expires_at: Instant,
-    ) -> None:
-        """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted."""
-        now, is_secret = self._clock.now(), "token=" in link
-        message = await write_system_email(
-            tx,
-            self._render,
-            SystemEmail(text.body, text.button, SEALED_LINK_MARK if is_secret else link, text.note),
-            tenant_id=tenant_id or await _first_tenant(tx),
-            to=to,
-            subject=text.subject,
-            prefix=ACCOUNT_PREFIX,
-            now=now,
-            expires_at=expires_at,
-            sealed_link=await self._database.secret_box.encrypt(tx, link) if is_secret else None,
-        )
-        await accept(tx, [message], now)
+    async def find_requested_address(self, user: User, token: str | None = None) -> str | None:
+        """Return the address that the user has not confirmed yet, if the token is the one of its link or None."""
+        is_right = () if token is None else (account_links.c.digest == _digest(token),)
+        own = (_of_kind(LinkKind.ADDRESS), account_links.c.user_key == user.id, *is_right)
+        async with self._database.read() as tx:
+            rows = await tx.execute(
+                select(account_links.c.email).where(*own, account_links.c.ends_at > self._clock.now())
+            )
+        return str(rows[0].email) if rows else None
+
+    async def confirm_address(self, user: User, token: str, *, origin: RequestOrigin | None = None) -> str:
+        """Let the address of a link replace the present one, and return it. Only the user who asked for it can."""
+        async with self._database.write() as tx:
+            row = await _use_link(tx, LinkKind.ADDRESS, token, self._clock.now())
+            if row.user_key != user.id:
+                raise LinkInvalid
+            await self._users.store_email(tx, user, row.email, actor=user.login, origin=origin)
+        return str(row.email)
+
+    async def cancel_address(self, user: User) -> None:
+        """Make the link to confirm a new address invalid."""
+        async with self._database.write() as tx:
+            await _delete_links(tx, LinkKind.ADDRESS, user.id)
 
 
 async def take_invitation(tx: Transaction, now: Instant, *, token: str = "", email: str | None = None) -> Any:
@@ -260,11 +263,14 @@ async def take_invitation(tx: Transaction, now: Instant, *, token: str = "", ema
     return found[0] if taken else None
 
 
-def _normal(email: str) -> str:
-    try:
-        return address.normal(address.trim(email))
-    except address.InvalidAddress as error:
-        raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
+def _require_own_login(name: str, invitation: Invitation) -> None:
+    """Raise if a user name is an address that the person has not proved: invitations and identities look it up."""
+    if "@" not in name or (invitation.is_emailed and name == invitation.email):
+        return
+    if invitation.is_emailed:
+        message = f"A user name with @ must be the invited address, {invitation.email}. Or choose one without @."
+        raise InvalidInput(message, field="login")
+    raise InvalidInput("Choose a user name without @. You confirm your address afterwards.", field="login")
 
 
 def _digest(token: str) -> str:
@@ -278,8 +284,7 @@ def _of_kind(kind: LinkKind) -> ColumnElement[bool]:
 
 async def _insert_link(tx: Transaction, kind: LinkKind, token: str, now: Instant, **values: Any) -> None:
     await tx.execute(delete(account_links).where(account_links.c.ends_at < now))
-    lasts = INVITATION_AGE if kind is LinkKind.INVITATION else RESET_AGE
-    named = {"digest": _digest(token), "kind": kind, "created_at": now, "ends_at": now + lasts}
+    named = {"digest": _digest(token), "kind": kind, "created_at": now, "ends_at": now + _AGES[kind]}
     await tx.execute(insert(account_links).values(**named, **values))
 
 
@@ -292,8 +297,12 @@ async def _use_link(tx: Transaction, kind: LinkKind, token: str, now: Instant) -
     return rows[0]
 
 
-async def _was_sent(tx: Transaction, user_id: int, now: Instant) -> bool:
-    recent = (account_links.c.user_key == user_id, account_links.c.created_at > now - RESET_INTERVAL)
+async def _delete_links(tx: Transaction, kind: LinkKind, user_id: int) -> None:
+    await tx.execute(delete(account_links).where(_of_kind(kind), account_links.c.user_key == user_id))
+
+
+async def _was_sent(tx: Transaction, kind: LinkKind, user_id: int, now: Instant) -> bool:
+    recent = (_of_kind(kind), account_links.c.user_key == user_id, account_links.c.created_at > now - RESET_INTERVAL)
     return bool(await tx.execute(select(account_links.c.id).where(*recent)))
 
 
@@ -302,11 +311,6 @@ async def _users_of(tx: Transaction, name: str) -> Any:
     u = users.c
     query = select(u.id, u.login, u.email, u.tenant_id, u.password_hash.is_not(None).label("has_password"))
     return await tx.execute(query.where(or_(u.login == name, u.email == name), u.disabled_at.is_(None)).limit(5))
-
-
-async def _first_tenant(tx: Transaction) -> int:
-    rows = await tx.execute(select(tenants.c.id).order_by(tenants.c.id).limit(1))
-    return int(rows[0].id)
 
 
 def _select_invitations(now: Instant) -> Any:
@@ -328,4 +332,5 @@ def _invitation(row: Any) -> Invitation:
         row.created_by,
         row.created_at,
         row.ends_at,
+        bool(row.is_emailed),
     )

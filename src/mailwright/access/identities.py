@@ -13,6 +13,8 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.access.account_links import take_invitation
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
+from mailwright.access.account_texts import IDENTITY_CONNECTED
 from mailwright.access.challenges import Challenges
 from mailwright.access.id_tokens import Person
 from mailwright.access.oidc_settings import OidcSettings
@@ -66,8 +68,9 @@ class _Grant:
 
 
 class Identities:
-    def __init__(self, database: Database, clock: Clock, settings: OidcSettings) -> None:
+    def __init__(self, database: Database, clock: Clock, settings: OidcSettings, notices: AccountNotices) -> None:
         self._database = database
+        self._notices = notices
         self._clock = clock
         self._settings = settings
         self.challenges = Challenges(database, clock)
@@ -87,13 +90,18 @@ class Identities:
             raise NoAccount(f"The user {user.login} is disabled. Ask your administrator.")
         return user
 
-    async def connect(self, user: User, person: Person, challenge: Mapping[str, Any]) -> None:
-        """Let a signed-in user sign in with this identity from now on."""
+    async def connect(
+        self, user: User, person: Person, challenge: Mapping[str, Any], *, origin: RequestOrigin | None = None
+    ) -> None:
+        """Let a signed-in user sign in with this identity from now on, and tell them."""
         self._require_domain(person)
         try:
             async with self._database.write() as tx:
                 await self.challenges.use(tx, challenge)
                 await _insert_identity(tx, self._clock.now(), person, user, actor=user.login)
+                await self._notices.notify(
+                    tx, user, IDENTITY_CONNECTED, actor=user.login, origin=origin, issuer=person.issuer
+                )
         except IntegrityError as error:
             raise NotPossibleNow("This account of the identity provider is connected already.") from error
 
@@ -147,7 +155,7 @@ class Identities:
             log.warning("oidc_role_not_applied", login=user.login, reason=str(error))
             return
         if rule.role is not user.role:
-            await store_role(tx, now, user, rule.role, actor=actor)
+            await store_role(tx, now, user, rule.role, actor=actor, notices=self._notices)
         if tenant_id != user.tenant_id:
             await tx.execute(update(users).where(users.c.id == user.id).values(tenant_id=tenant_id))
             await end_sessions(tx, user.id)  # They show the data of the tenant before.
@@ -159,6 +167,8 @@ class Identities:
         grant = await _invited(tx, person, now, invitation)
         if grant is None and (existing := await self._find_existing(tx, person)) is not None:
             await _insert_identity(tx, now, person, existing, actor=self._settings.issuer)
+            issuer = person.issuer
+            await self._notices.notify(tx, existing, IDENTITY_CONNECTED, actor=existing.login, issuer=issuer)
             return existing.id
         grant = grant or await self._mapped(tx, person)
         login = _login_for(person)
@@ -202,7 +212,10 @@ async def _invited(tx: Transaction, person: Person, now: Instant, token: str) ->
     if not token and person.email is None:
         return None
     row = await take_invitation(tx, now, token=token, email=person.email)
-    return None if row is None else _Grant(Role(row.role), row.tenant_id, row.email, row.created_by)
+    if row is None:
+        return None
+    proved = row.email if row.is_emailed else None
+    return _Grant(Role(row.role), row.tenant_id, person.email or proved, row.created_by)
 
 
 async def _insert_identity(

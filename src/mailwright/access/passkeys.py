@@ -15,6 +15,8 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.access import second_factor
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
+from mailwright.access.account_texts import PASSKEY_ADDED, PASSKEY_REMOVED, SECOND_FACTOR_REMOVED
 from mailwright.access.challenges import ChallengeInvalid, ChallengeKind, Challenges
 from mailwright.access.roles import Forbidden
 from mailwright.access.second_factors import drop_unused_recovery_codes, replace_recovery_codes
@@ -65,8 +67,9 @@ class PasskeyRequest:
 
 
 class Passkeys:
-    def __init__(self, database: Database, clock: Clock, public_url: str) -> None:
+    def __init__(self, database: Database, clock: Clock, public_url: str, notices: AccountNotices) -> None:
         self._database = database
+        self._notices = notices
         self._clock = clock
         parts = urlsplit(public_url)
         self._host, self._origin = parts.hostname or "", f"{parts.scheme}://{parts.netloc}"
@@ -107,9 +110,16 @@ class Passkeys:
         return self._request(ChallengeKind.NEW_PASSKEY, dict(options), state, user)
 
     async def register(
-        self, user: User, sealed: str | None, response: str, name: str, *, keep_session: str
+        self,
+        user: User,
+        sealed: str | None,
+        response: str,
+        name: str,
+        *,
+        keep_session: str,
+        origin: RequestOrigin | None = None,
     ) -> list[str] | None:
-        """Store a new passkey and end the user's other sessions.
+        """Store a new passkey, end the user's other sessions and tell the user.
 
         Return new recovery codes, shown only once, if the user had none.
         """
@@ -139,6 +149,7 @@ class Passkeys:
                     await replace_recovery_codes(tx, user.id, codes)
                 await end_sessions(tx, user.id, keep_session)
                 await _record(tx, now, user, "user_passkey", shown)
+                await self._notices.notify(tx, user, PASSKEY_ADDED, actor=user.login, origin=origin)
         except IntegrityError as error:
             raise NotPossibleNow("This passkey is registered already.") from error
         return codes if is_first else None
@@ -149,14 +160,17 @@ class Passkeys:
             if not await tx.execute(changed.returning(passkeys.c.id)):
                 raise NotFound("This passkey was removed in the meantime.")
 
-    async def remove(self, user: User, passkey_id: int, *, actor: str) -> str:
-        """Remove a passkey and return its name."""
+    async def remove(self, user: User, passkey_id: int, *, actor: str, origin: RequestOrigin | None = None) -> str:
+        """Remove a passkey, tell the user, and return its name."""
         async with self._database.write() as tx:
             rows = await tx.execute(delete(passkeys).where(*_own(user, passkey_id)).returning(passkeys.c.name))
             if not rows:
                 raise NotFound("This passkey was removed in the meantime.")
             await drop_unused_recovery_codes(tx, user.id)
             await _record(tx, self._clock.now(), user, "user_passkey_gone", rows[0].name, actor=actor)
+            is_on = (await find_user(tx, user.id)).has_second_factor
+            text = PASSKEY_REMOVED if is_on else SECOND_FACTOR_REMOVED
+            await self._notices.notify(tx, user, text, actor=actor, origin=origin)
         return str(rows[0].name)
 
     # Sign-in.

@@ -3,6 +3,8 @@
 from sqlalchemy import delete, func, insert, select, update
 
 from mailwright.access import second_factor
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
+from mailwright.access.account_texts import AUTHENTICATOR_REMOVED, RECOVERY_CODE_USED, SECOND_FACTOR_REMOVED
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User, end_sessions, find_user
@@ -15,21 +17,25 @@ from mailwright.storage.tables import passkeys, recovery_codes, users
 
 
 class SecondFactors:
-    def __init__(self, database: Database, clock: Clock, counter: FailedSignIns) -> None:
+    def __init__(self, database: Database, clock: Clock, counter: FailedSignIns, notices: AccountNotices) -> None:
         self._database = database
+        self._notices = notices
         self._clock = clock
         self._failed_sign_ins = counter
 
-    async def verify(self, user: User, code: str, host: str | None) -> bool:
-        """Verify a second-factor code, or consume a recovery code."""
+    async def verify(self, user: User, code: str, host: str | None, origin: RequestOrigin | None = None) -> bool:
+        """Verify a second-factor code, or consume a recovery code and tell the user."""
 
         async def verify() -> bool | None:
             now = self._clock.now()
             async with self._database.write() as tx:
-                is_correct = await _consume_recovery_code(tx, user, code, now) or await _accepts_code(
-                    tx, user.id, code, now, self._database.secret_box
-                )
-            return is_correct or None
+                left = await _consume_recovery_code(tx, user, code, now)
+                if left is not None:
+                    await self._notices.notify(
+                        tx, user, RECOVERY_CODE_USED, actor=user.login, origin=origin, left=str(left)
+                    )
+                    return True
+                return await _accepts_code(tx, user.id, code, now, self._database.secret_box) or None
 
         account, login = f"{user.login} (code)", user.login
         return await self._failed_sign_ins.check(account, host, verify, SignInMethod.CODE, login) is True
@@ -71,8 +77,10 @@ class SecondFactors:
             await record(tx, now, actor=user.login, action="user_second_factor", subject=user.login, tenant_id=None)
         return codes
 
-    async def remove(self, user: User, *, actor: str, with_passkeys: bool = True) -> None:
-        """Turn off two-factor authentication, or only the authenticator app if the passkeys stay."""
+    async def remove(
+        self, user: User, *, actor: str, with_passkeys: bool = True, origin: RequestOrigin | None = None
+    ) -> None:
+        """Turn off two-factor authentication, or only the authenticator app if the passkeys stay. Tell the user."""
         now = self._clock.now()
         async with self._database.write() as tx:
             none = {"totp_secret": None, "totp_enabled_at": None, "totp_step": 0}
@@ -81,6 +89,10 @@ class SecondFactors:
                 await tx.execute(delete(passkeys).where(passkeys.c.user_key == user.id))
             await drop_unused_recovery_codes(tx, user.id)
             await record(tx, now, actor=actor, action="user_second_factor_gone", subject=user.login, tenant_id=None)
+            is_on = (await find_user(tx, user.id)).has_second_factor
+            if user.has_second_factor:
+                text = AUTHENTICATOR_REMOVED if is_on else SECOND_FACTOR_REMOVED
+                await self._notices.notify(tx, user, text, actor=actor, origin=origin)
 
 
 async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant, secret_box: SecretBox) -> bool:
@@ -98,14 +110,15 @@ async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant, 
     return True
 
 
-async def _consume_recovery_code(tx: Transaction, user: User, code: str, now: Instant) -> bool:
+async def _consume_recovery_code(tx: Transaction, user: User, code: str, now: Instant) -> int | None:
+    """Return how many recovery codes are left, or None if this is none."""
     matching = recovery_codes.c.user_key == user.id
     digest = second_factor.recovery_digest(code)
     taken = await tx.execute(
         delete(recovery_codes).where(matching, recovery_codes.c.digest == digest).returning(recovery_codes.c.digest)
     )
     if not taken:
-        return False
+        return None
     [left] = await tx.execute(select(func.count()).select_from(recovery_codes).where(matching))
     await record(
         tx,
@@ -116,7 +129,7 @@ async def _consume_recovery_code(tx: Transaction, user: User, code: str, now: In
         tenant_id=None,
         detail={"left": left[0]},
     )
-    return True
+    return int(left[0])
 
 
 async def drop_unused_recovery_codes(tx: Transaction, user_id: int) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from sqlalchemy import Label, delete, exists, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
+from mailwright.access.account_texts import ADDRESS_CHANGED, PASSWORD_CHANGED, ROLE_CHANGED
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.passwords import Passwords, check_password
 from mailwright.access.roles import Role
@@ -52,13 +54,23 @@ class User:
     def has_second_factor(self) -> bool:
         return self.has_totp or self.has_passkey
 
+    @property
+    def address(self) -> str | None:
+        return email_of(self.login, self.email)
+
 
 class Users:
     def __init__(
-        self, database: Database, clock: Clock, counter: FailedSignIns, first_password: str | None = None
+        self,
+        database: Database,
+        clock: Clock,
+        counter: FailedSignIns,
+        notices: AccountNotices,
+        first_password: str | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
+        self.notices = notices
         self._failed_sign_ins = counter
         self._first_password = first_password
         self.passwords = Passwords()
@@ -95,25 +107,40 @@ class Users:
             raise UserExists(f"A user {login} already exists.", field="login") from error
         return await self.find(login)
 
-    async def change_password(self, login: str, password: str, *, actor: str, keep_session: str | None = None) -> None:
-        """Change the password and end every session except the one with the digest `keep_session`."""
+    async def change_password(
+        self,
+        login: str,
+        password: str,
+        *,
+        actor: str,
+        keep_session: str | None = None,
+        origin: RequestOrigin | None = None,
+    ) -> None:
+        """Change the password, end every session except the one with the digest `keep_session`, and tell the user."""
         user = await self.find(login)
         check_password(password, user.login)
         hashed = await self.passwords.hash(password)
         async with self._database.write() as tx:
             await store_password(tx, self._clock.now(), user, hashed, actor=actor, keep_session=keep_session)
+            await self.notices.notify(tx, user, PASSWORD_CHANGED, actor=actor, origin=origin)
 
-    async def change_email(self, login: str, email: str, *, actor: str) -> None:
-        """Change the address for password resets and notices. An empty one removes it."""
-        user, now = await self.find(login), self._clock.now()
-        try:
-            stored = address.normal(address.trim(email)) if email.strip() else None
-        except address.InvalidAddress as error:
-            raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
+    async def change_email(self, login: str, email: str, *, actor: str, origin: RequestOrigin | None = None) -> None:
+        """Change the address for password resets and notices without confirmation. An empty one removes it."""
+        user, stored = await self.find(login), normal_email(email) if email.strip() else None
         async with self._database.write() as tx:
-            await tx.execute(update(users).where(users.c.id == user.id).values(email=stored))
-            await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
-            await record(tx, now, actor=actor, action="user_email", subject=user.login, tenant_id=None)
+            await self.store_email(tx, user, stored, actor=actor, origin=origin)
+
+    async def store_email(
+        self, tx: Transaction, user: User, email: str | None, *, actor: str, origin: RequestOrigin | None
+    ) -> None:
+        """Store an address and tell the one before. Open links become invalid."""
+        await tx.execute(update(users).where(users.c.id == user.id).values(email=email))
+        await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
+        now = self._clock.now()
+        await record(tx, now, actor=actor, action="user_email", subject=user.login, tenant_id=None)
+        shown = email_of(user.login, email) or "no address"
+        if user.address != shown:
+            await self.notices.notify(tx, user, ADDRESS_CHANGED, actor=actor, origin=origin, email=shown)
 
     async def change_language(self, user: User, language: str | None) -> None:
         """Change the language of the dashboard. None means the language of the browser."""
@@ -123,7 +150,7 @@ class Users:
     async def change_role(self, login: str, role: Role, *, actor: str) -> None:
         user = await self.find(login)
         async with self._database.write() as tx:
-            await store_role(tx, self._clock.now(), user, role, actor=actor)
+            await store_role(tx, self._clock.now(), user, role, actor=actor, notices=self.notices)
 
     async def disable(self, login: str, *, actor: str) -> None:
         """Disable a user and end their sessions. Their entries in the audit log remain."""
@@ -219,14 +246,18 @@ async def store_password(
     await record(tx, now, actor=actor, action="user_password", subject=user.login, tenant_id=None)
 
 
-async def store_role(tx: Transaction, now: Instant, user: User, role: Role, *, actor: str) -> None:
-    """Store a new role, or raise if the installation would lose its last administrator."""
+async def store_role(
+    tx: Transaction, now: Instant, user: User, role: Role, *, actor: str, notices: AccountNotices
+) -> None:
+    """Store a new role and tell the user, or raise if the installation would lose its last administrator."""
     if role is not Role.ADMIN:
         await require_another_admin(tx, user)
     await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
     await _revoke_links(tx, user)
     detail = {"from": user.role, "to": role}
     await record(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
+    if role is not user.role:
+        await notices.notify(tx, user, ROLE_CHANGED, actor=actor, before=user.role, after=role)
 
 
 async def find_user(tx: Transaction, user_id: int) -> User:
@@ -238,6 +269,13 @@ async def _revoke_links(tx: Transaction, user: User) -> None:
     """Make the user's reset links and their open invitations invalid. An invitation could be a way back in."""
     is_of_user = or_(account_links.c.user_key == user.id, account_links.c.created_by == user.login)
     await tx.execute(delete(account_links).where(is_of_user))
+
+
+def normal_email(email: str) -> str:
+    try:
+        return address.normal(address.trim(email))
+    except address.InvalidAddress as error:
+        raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
 
 
 def email_of(login: str, email: str | None) -> str | None:

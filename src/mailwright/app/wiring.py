@@ -42,7 +42,7 @@ from mailwright.app.sender_directory import make_directory, sender_domains
 from mailwright.app.sender_domains import SenderDomainService
 from mailwright.app.sequences import make_sequences
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
-from mailwright.app.system_emails import render_branded
+from mailwright.app.system_emails import make_account_notices, render_branded
 from mailwright.app.template_removal import make_template_removal
 from mailwright.audience.contact_events import ContactEvents
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
@@ -279,20 +279,22 @@ class Engine(EngineSettings):
 
     @property
     def account_links(self) -> AccountLinks:
-        return AccountLinks(self.database, self.clock, self.users, public_url=self.public_url, render=render_branded)
+        return AccountLinks(self.database, self.clock, self.users, self.users.notices)
 
     @property
     def second_factors(self) -> SecondFactors:
-        return SecondFactors(self.database, self.clock, self.failed_sign_ins)
+        return SecondFactors(self.database, self.clock, self.failed_sign_ins, self.users.notices)
 
     @property
     def passkeys(self) -> Passkeys:
-        return Passkeys(self.database, self.clock, self.public_url)
+        return Passkeys(self.database, self.clock, self.public_url, self.users.notices)
 
     @property
     def identities(self) -> Identities | None:
         """The accounts of the identity provider; None if none is configured."""
-        return None if self.oidc is None else Identities(self.database, self.clock, self.oidc.settings)
+        if self.oidc is None:
+            return None
+        return Identities(self.database, self.clock, self.oidc.settings, self.users.notices)
 
     @property
     def initial_setup(self) -> InitialSetup:
@@ -454,11 +456,16 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         open_notifications=notification_service_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,
         keys=ApiKeys(database, clock),
-        users=Users(database, clock, failed_sign_ins, secret_text(settings.admin_password)),
+        users=_make_users(settings, database, clock, failed_sign_ins),
         sessions=Sessions(database, clock),
         oidc=_make_oidc(settings, clock),
         named=named,
     )
+
+
+def _make_users(settings: Settings, database: Database, clock: Clock, counter: FailedSignIns) -> Users:
+    notices = make_account_notices(settings, database, clock)
+    return Users(database, clock, counter, notices, secret_text(settings.admin_password))
 
 
 def _make_oidc(settings: Settings, clock: Clock) -> OidcClient | None:

@@ -10,9 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from mailwright.access.api_keys import ApiKeys
-from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role, Scope, parse_role
-from mailwright.access.users import Users
 from mailwright.app.findings import Finding
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.app.sender_dns import check_sender
@@ -24,7 +22,7 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, ask_password, command
 from mailwright.cli.output import aside, out, print_json
-from mailwright.cli.user import account_links_of
+from mailwright.cli.user import account_links_of, users_of
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.states import Status
 from mailwright.ops.settings import Settings
@@ -176,7 +174,7 @@ async def _current(at: Installation) -> tuple[Settings, frozenset[str]]:
 
 
 def _ask_admin() -> str | None:
-    if run(lambda at: _users(at).has_any(), creates=True):
+    if run(lambda at: users_of(at).has_any(), creates=True):
         return None
     return str(typer.prompt("User name of the first administrator", default="admin", err=True))
 
@@ -228,11 +226,7 @@ def _create_admin(login: str) -> None:
 
 
 async def _create_user(login: str, password: str, at: Installation) -> None:
-    await _users(at).create(login, password, Role.ADMIN, actor=CONSOLE)
-
-
-def _users(at: Installation) -> Users:
-    return Users(at.database, at.clock, FailedSignIns(at.database, at.clock))
+    await users_of(at).create(login, password, Role.ADMIN, actor=CONSOLE)
 
 
 def _ask_last_steps(result: SetupResult) -> LastSteps:

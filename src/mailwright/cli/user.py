@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from mailwright.access.account_links import AccountLinks
+from mailwright.access.account_notices import AccountNotices
 from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
 from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
-from mailwright.app.system_emails import render_branded
+from mailwright.app.system_emails import make_account_notices
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, ask_password, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
@@ -40,7 +41,7 @@ def create(
 
     async def work(at: Installation) -> User:
         tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
-        return await _users(at).create(login, password, role, tenant_id=tenant_id, actor=CONSOLE)
+        return await users_of(at).create(login, password, role, tenant_id=tenant_id, actor=CONSOLE)
 
     made = run(work, creates=True)
     out.print(f"Created the user {made.login} with the role {made.role}.")
@@ -75,7 +76,7 @@ def list_command(as_json: Json = False) -> None:
     """List all users."""
 
     async def work(at: Installation) -> list[User]:
-        return await _users(at).list_all()
+        return await users_of(at).list_all()
 
     found = run(work)
     if as_json:
@@ -102,10 +103,24 @@ def password(login: Login, from_input: PasswordFromInput = False) -> None:
     text = _password(from_input=from_input)
 
     async def work(at: Installation) -> None:
-        await _users(at).change_password(login, text, actor=CONSOLE)
+        await users_of(at).change_password(login, text, actor=CONSOLE)
 
     run(work)
     out.print(f"Password of {login} changed. All sessions ended.")
+
+
+@app.command()
+def email(
+    login: Login,
+    address: Annotated[str, typer.Argument(metavar="EMAIL", help="The new address; empty to remove it.")],
+) -> None:
+    """Change a user's address without a confirmation, and tell the address before."""
+
+    async def work(at: Installation) -> None:
+        await users_of(at).change_email(login, address, actor=CONSOLE)
+
+    run(work)
+    out.print(f"Address of {login} {'changed' if address.strip() else 'removed'}.")
 
 
 @app.command()
@@ -113,7 +128,7 @@ def link(login: Login) -> None:
     """Print a one-time sign-in link, valid for one hour. Two-factor authentication still applies."""
 
     async def work(at: Installation) -> str:
-        user = await _users(at).find(login)
+        user = await users_of(at).find(login)
         token = await Sessions(at.database, at.clock).open_link(user, agent="link")
         return f"{at.settings.public_url}/sign-in/link?token={token}"
 
@@ -125,7 +140,7 @@ def role(login: Login, role: Annotated[Role, typer.Argument(help="The new role."
     """Change a user's role."""
 
     async def work(at: Installation) -> None:
-        await _users(at).change_role(login, role, actor=CONSOLE)
+        await users_of(at).change_role(login, role, actor=CONSOLE)
 
     run(work)
     out.print(f"{login} now has the role {role}.")
@@ -136,7 +151,7 @@ def disable(login: Login) -> None:
     """Disable a user and end all their sessions at once. The audit log keeps their name."""
 
     async def work(at: Installation) -> None:
-        await _users(at).disable(login, actor=CONSOLE)
+        await users_of(at).disable(login, actor=CONSOLE)
 
     run(work)
     out.print(f"Disabled the user {login}.")
@@ -147,7 +162,7 @@ def enable(login: Login) -> None:
     """Enable a disabled user."""
 
     async def work(at: Installation) -> None:
-        await _users(at).enable(login, actor=CONSOLE)
+        await users_of(at).enable(login, actor=CONSOLE)
 
     run(work)
     out.print(f"Enabled the user {login}.")
@@ -158,19 +173,25 @@ def reset(login: Login) -> None:
     """Turn off two-factor authentication for a user who lost their device and recovery codes."""
 
     async def work(at: Installation) -> None:
-        factors = SecondFactors(at.database, at.clock, FailedSignIns(at.database, at.clock))
-        await factors.remove(await _users(at).find(login), actor=CONSOLE)
+        counter = FailedSignIns(at.database, at.clock)
+        factors = SecondFactors(at.database, at.clock, counter, _notices(at))
+        await factors.remove(await users_of(at).find(login), actor=CONSOLE)
 
     run(work)
     out.print(f"Two-factor authentication turned off for {login}.")
 
 
 def account_links_of(at: Installation) -> AccountLinks:
-    return AccountLinks(at.database, at.clock, _users(at), public_url=at.settings.public_url, render=render_branded)
+    return AccountLinks(at.database, at.clock, users_of(at), _notices(at))
 
 
-def _users(at: Installation) -> Users:
-    return Users(at.database, at.clock, FailedSignIns(at.database, at.clock))
+def _notices(at: Installation) -> AccountNotices:
+    return make_account_notices(at.settings, at.database, at.clock)
+
+
+def users_of(at: Installation) -> Users:
+    counter = FailedSignIns(at.database, at.clock)
+    return Users(at.database, at.clock, counter, _notices(at))
 
 
 def _password(*, from_input: bool) -> str:

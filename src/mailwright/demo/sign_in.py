@@ -3,10 +3,9 @@
 import secrets
 from dataclasses import dataclass
 
-from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
-from mailwright.access.users import FIRST_LOGIN, Users
+from mailwright.access.users import FIRST_LOGIN
 from mailwright.app.wiring import Engine
 
 
@@ -18,7 +17,7 @@ class DemoSignIn:
 
 
 async def make_sign_in(engine: Engine) -> DemoSignIn:
-    users = Users(engine.database, engine.clock, FailedSignIns(engine.database, engine.clock))
+    users = engine.users
     password = None
     if not await users.has_any():
         password = "-".join(secrets.token_hex(2) for _ in range(3))

@@ -1240,7 +1240,7 @@ users = Table(
     Column("language", Text),  # The language of the dashboard; None: the language of the browser.
 )
 
-# Single-use links that were sent to people: invitations of future users, and resets of forgotten passwords.
+# Single-use links for people: invitations, resets of forgotten passwords and confirmations of addresses.
 account_links = Table(
     "account_links",
     metadata,
@@ -1248,10 +1248,12 @@ account_links = Table(
     Column("digest", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("email", Text, nullable=False),
-    Column("user_key", BigInteger),  # The user whose password is reset; None for invitations.
+    Column("user_key", BigInteger),  # The user whose password is reset or address confirmed; None for invitations.
     # The role and the tenant of an invited user. Without a tenant, the user belongs to the whole installation.
     Column("role", Text),
     Column("tenant_id", BigInteger),
+    # False if the inviter passed the link on, so that nothing proves that the address is the person's.
+    Column("is_emailed", Boolean, nullable=False, server_default=text("true")),
     Column("created_by", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("ends_at", Timestamp, nullable=False),

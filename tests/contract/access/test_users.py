@@ -21,7 +21,7 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sessions as session_rows
 from mailwright.storage.tables import users as user_rows
-from tests.builders import a_tenant
+from tests.builders import a_tenant, account_notices, user_store
 
 HERE = "192.0.2.1"
 RIGHT = "correct horse battery"
@@ -30,7 +30,7 @@ OTHER = "another pile of words"
 
 @pytest.fixture
 def users(database: Database, clock: ManualClock) -> Users:
-    return Users(database, clock, FailedSignIns(database, clock))
+    return user_store(database, clock)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def sessions(database: Database, clock: ManualClock) -> Sessions:
 
 @pytest.fixture
 def factors(database: Database, clock: ManualClock) -> SecondFactors:
-    return SecondFactors(database, clock, FailedSignIns(database, clock))
+    return SecondFactors(database, clock, FailedSignIns(database, clock), account_notices(database, clock))
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ async def test_login_is_unique(users: Users, ada: User) -> None:
 
 
 async def test_admin_password_creates_only_the_first_administrator(database: Database, clock: ManualClock) -> None:
-    users = Users(database, clock, FailedSignIns(database, clock), "set in the environment")
+    users = Users(
+        database, clock, FailedSignIns(database, clock), account_notices(database, clock), "set in the environment"
+    )
     assert await users.sign_in(FIRST_LOGIN, "something else", HERE) is None
     assert not await users.has_any()
     first = await users.sign_in(FIRST_LOGIN, "set in the environment", HERE)

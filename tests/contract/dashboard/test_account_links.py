@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from email import message_from_bytes, policy
+from urllib.parse import quote
 
 import httpx
 import pyotp
@@ -10,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from mailwright.access.account_links import INVITATION_AGE, RESET_AGE, RESET_INTERVAL
+from mailwright.access.account_links import CONFIRMATION_AGE, INVITATION_AGE, RESET_AGE, RESET_INTERVAL
 from mailwright.access.failed_sign_ins import ADDRESS_POLICY, KNOWN_FOR
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
@@ -62,7 +63,7 @@ class Site:
 
     async def link(self) -> str:
         """Return the path of the link in the latest email."""
-        found = re.search(rf"{HOME}(/sign-in/\S+)", (await self.emails())[-1])
+        found = re.search(rf"{HOME}(/\S+token=\S+)", (await self.emails())[-1])
         assert found is not None
         return found[1]
 
@@ -286,13 +287,13 @@ async def test_sign_in_from_new_network_is_reported(site: Site) -> None:
 
 @pytest.mark.promise("sign-in-notice")
 async def test_new_user_is_warned_from_the_first_network_on(site: Site) -> None:
-    link = await site.engine.account_links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA, sends_email=False)
+    link = await site.engine.account_links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA)
     async with site.client() as home, site.client("198.51.100.7") as elsewhere:
         await home.post("/sign-in/invitation", data={"token": token_of(link), "login": GRACE, "password": PASSWORD})
         await site.sign_in(home, GRACE)
-        assert await site.emails() == []
+        assert len(await site.emails()) == 1
         await site.sign_in(elsewhere, GRACE)
-    assert len(await site.emails()) == 1
+    assert len(await site.emails()) == 2
 
 
 async def test_account_emails_create_no_contacts_and_show_suppressions(site: Site, database: Database) -> None:
@@ -326,10 +327,109 @@ async def test_required_second_factor_is_set_up_before_anything_else(site: Site)
     assert not (await tenants.find(site.engine.database, "default")).requires_second_factor
 
 
-async def test_address_is_changed_with_the_password_only(site: Site) -> None:
+@pytest.mark.promise("account-notices")
+async def test_new_address_counts_once_its_user_confirms_it(site: Site) -> None:
+    users, new = site.engine.users, "countess@example.com"
+    await users.create(GRACE, PASSWORD, Role.ADMIN, actor="test")
+    async with site.client() as ada, site.client() as grace, site.client() as nobody:
+        await site.sign_in(ada, ADA)
+        await site.sign_in(grace, GRACE)
+        for password, email in ((OTHER, new), (PASSWORD, "grace"), (PASSWORD, ADA)):
+            assert (await site.post(ada, "/account/email", current=password, email=email)).status_code == 422
+        assert await site.emails() == []
+        assert (await site.post(ada, "/account/email", current=PASSWORD, email=new)).status_code == 303
+        request, notice = sorted(await site.emails(), key=lambda each: ADA in each.split()[0])
+        assert (request.startswith(f"{new} Confirm"), notice.startswith(f"{ADA} A new email address")) == (True, True)
+        assert "192.0.2.1, Firefox on Linux" in " ".join(notice.split())
+        again = await site.post(ada, "/account/email", current=PASSWORD, email="other@example.com")
+        assert (again.status_code, "five minutes" in again.text) == (422, True)
+        found = re.search(rf"{HOME}(/account/\S+)", request)
+        assert found is not None
+        link, confirm = found[1], {"path": "/account/email/confirm", "token": token_of(found[1])}
+        assert (await nobody.get(link)).headers["location"] == f"/sign-in?next={quote(link, safe='')}"
+        assert (await grace.get(link)).status_code == 404  # The link of somebody else.
+        assert (await site.post(grace, **confirm)).status_code == 404
+        assert new in (await ada.get(link)).text
+        assert (await users.find(ADA)).address == ADA
+        assert (await site.post(ada, **confirm)).status_code == 303
+        assert (await site.post(ada, **confirm)).status_code == 404
+    assert (await users.find(ADA)).address == new
+    last = (await site.emails())[-1]
+    assert (last.startswith(f"{ADA} The email address"), new in last) == (True, True)
+
+
+@pytest.mark.promise("account-notices")
+async def test_link_to_confirm_an_address_ends(site: Site) -> None:
+    users, links = site.engine.users, site.engine.account_links
+
+    async def is_open() -> bool:
+        return await links.find_requested_address(await users.find(ADA)) == GRACE
+
+    async def wait() -> None:
+        site.clock.advance(CONFIRMATION_AGE)
+
     async with site.client() as ada:
         await site.sign_in(ada, ADA)
-        for password, email, status in ((OTHER, GRACE, 422), (PASSWORD, "grace", 422), (PASSWORD, GRACE, 303)):
-            answer = await site.post(ada, "/account/email", current=password, email=email)
-            assert answer.status_code == status
-    assert (await site.engine.users.find(ADA)).email == GRACE
+        for end in (
+            lambda: site.post(ada, "/account/email/cancel"),
+            lambda: users.change_password(ADA, PASSWORD, actor="console"),
+            lambda: users.change_role(ADA, Role.ADMIN, actor="console"),
+            wait,
+        ):
+            site.clock.advance(RESET_INTERVAL)
+            await links.request_address(await users.find(ADA), GRACE)
+            assert await is_open()
+            await end()
+            assert not await is_open()
+
+
+@pytest.mark.promise("account-notices")
+async def test_every_change_of_an_account_is_reported(site: Site) -> None:
+    engine = site.engine
+    await engine.users.create("boss", PASSWORD, Role.ADMIN, actor="test")
+    user = await engine.users.find(ADA)
+    code = pyotp.TOTP(await engine.second_factors.begin(user)).at(site.clock.now() // 1_000)
+    recovery_codes = await engine.second_factors.confirm(user, code)
+    assert recovery_codes is not None
+    async with site.client() as ada, site.client() as boss:
+        await site.sign_in(boss, "boss")
+        await site.sign_in(ada, ADA)
+        token = re.search(r'name="form_token" value="([\w-]{43})"', (await ada.get("/sign-in/code")).text)
+        assert token is not None
+        await ada.post("/sign-in/code", data={"form_token": token[1], "code": recovery_codes[0]})
+        await site.post(ada, "/account/second-factor/drop", current=PASSWORD)
+        await site.post(ada, "/account/password", current=PASSWORD, password=OTHER)
+        await site.post(boss, f"/settings/users/{ADA}/role", role="viewer")
+        await site.post(boss, f"/settings/users/{ADA}/password", password=PASSWORD)
+        await engine.users.change_email(ADA, GRACE, actor="console")
+    emails = [" ".join(each.split()) for each in await site.emails()]
+    texts = (
+        "with a recovery code",
+        "needs only a password now",
+        "Other sessions were signed out",
+        "changed from admin to viewer",
+        "by boss",
+        f"at {GRACE} and no longer at this address",
+    )
+    assert [text in email for text, email in zip(texts, emails, strict=True)] == [True] * len(texts)
+    assert all(email.startswith(ADA) for email in emails)
+    assert "by the command line" in emails[-1]
+
+
+@pytest.mark.promise("tenant-isolation")
+async def test_tenant_administrator_cannot_give_away_foreign_addresses(site: Site, database: Database) -> None:
+    tenant_id = await a_tenant(database, "acme")
+    await site.engine.users.create("boss", PASSWORD, Role.ADMIN, tenant_id=tenant_id, actor="test")
+    async with site.client() as boss, site.client() as grace:
+        await site.sign_in(boss, "boss")
+        made = await site.post(boss, "/settings/users", login=GRACE, password=OTHER, role="viewer")
+        assert (made.status_code, "without @" in made.text) == (422, True)
+        link = await site.engine.account_links.invite(
+            GRACE, Role.VIEWER, tenant_id=tenant_id, actor="boss", sends_email=False
+        )
+        form = {"token": token_of(link), "password": OTHER}
+        refused = await grace.post("/sign-in/invitation", data=form | {"login": GRACE})
+        assert (refused.status_code, "without @" in refused.text) == (422, True)
+        assert (await grace.post("/sign-in/invitation", data=form | {"login": "grace"})).status_code == 303
+        assert (await site.engine.users.find("grace")).address is None
+        assert (await grace.get(await site.link())).status_code == 200  # She confirms it with a link.

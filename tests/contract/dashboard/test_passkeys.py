@@ -276,8 +276,9 @@ async def test_passkey_from_a_new_network_is_reported(site: Site) -> None:
         await site.sign_in(client)
         await site.sign_in(far)
     async with site.engine.database.read() as tx:
-        rows = await tx.execute(select(messages.c.subject))
-    assert [row.subject for row in rows] == ["New sign-in to Mailwright"]
+        rows = await tx.execute(select(messages.c.subject).order_by(messages.c.id))
+    subjects = ["A passkey was added to your Mailwright account", "New sign-in to Mailwright"]
+    assert [row.subject for row in rows] == subjects
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from mailwright.access.failed_sign_ins import FailedSignIns
 from mailwright.access.initial_setup import InitialSetup
 from mailwright.access.roles import Role
 from mailwright.access.sessions import Sessions
-from mailwright.access.users import User, Users
+from mailwright.access.users import User
 from mailwright.app.named_providers import ProviderService
 from mailwright.audience import contacts, lists
 from mailwright.audience.contact_events import NewContactEvent, list_latest, store
@@ -77,6 +76,7 @@ from tests.builders import (
     settings_for,
     status_of,
     suppress,
+    user_store,
 )
 from tests.pictures import a_png
 
@@ -215,7 +215,7 @@ async def test_concurrent_soft_bounces_are_counted_together(database: Database, 
 
 @pytest.mark.parametrize("act", ["disable", "make less"])
 async def test_two_administrators_cannot_disable_each_other(database: Database, clock: ManualClock, act: str) -> None:
-    users = Users(database, clock, FailedSignIns(database, clock))
+    users = user_store(database, clock)
     ada, grace = [await users.create(name, PASSWORD, Role.ADMIN, actor="test") for name in ("ada", "grace")]
 
     async def shut_out(user: User, actor: User) -> None:
@@ -305,7 +305,7 @@ async def test_webhook_can_be_removed_during_a_delivery(database: Database, cloc
 
 
 async def test_user_can_be_disabled_during_a_request(database: Database, clock: ManualClock) -> None:
-    users, sessions = Users(database, clock, FailedSignIns(database, clock)), Sessions(database, clock)
+    users, sessions = user_store(database, clock), Sessions(database, clock)
     ada = await users.create("ada", PASSWORD, Role.VIEWER, actor="test")
     token = await sessions.open(ada, address="192.0.2.1", agent="test")
     clock.advance(DAY // 4)
@@ -321,7 +321,7 @@ async def test_user_can_be_disabled_during_a_request(database: Database, clock: 
 
 
 async def test_later_of_two_setup_links_works(database: Database, clock: ManualClock) -> None:
-    users = Users(database, clock, FailedSignIns(database, clock))
+    users = user_store(database, clock)
     async with asyncio.timeout(LONGEST_SECONDS):
         async with database.write() as tx:
             await tx.execute(insert(installation).values(name="set_up_digest", value="another server's"))

@@ -24,7 +24,7 @@ from mailwright.storage.migrate import upgrade
 from mailwright.storage.secret_box import SecretBox, SecretKeyInvalid
 from mailwright.storage.tables import users as user_rows
 from mailwright.storage.tables import webhook_endpoints
-from tests.builders import DEFAULT_TENANT
+from tests.builders import DEFAULT_TENANT, account_notices, user_store
 from tests.conftest import DatabaseAddress
 
 PASSWORD = "correct horse battery"
@@ -38,14 +38,14 @@ async def stored(database: Database, column: Any) -> list[str]:
 
 
 def users_of(database: Database, clock: ManualClock) -> Users:
-    return Users(database, clock, FailedSignIns(database, clock))
+    return user_store(database, clock)
 
 
 @pytest.mark.promise("secrets-encrypted")
 async def test_second_factor_is_encrypted_and_works(database: Database, clock: ManualClock) -> None:
     users = users_of(database, clock)
     ada = await users.create("ada", PASSWORD, Role.ADMIN, actor="test")
-    factors = SecondFactors(database, clock, FailedSignIns(database, clock))
+    factors = SecondFactors(database, clock, FailedSignIns(database, clock), account_notices(database, clock))
     secret = await factors.begin(ada)
     assert await factors.pending_secret(ada) == secret
     assert await factors.confirm(ada, pyotp.TOTP(secret).at(clock.now() // 1000)) is not None

@@ -982,6 +982,7 @@ CREATE TABLE account_links (
   user_key BIGINT,
   role TEXT,
   tenant_id BIGINT,
+  is_emailed BOOLEAN DEFAULT true NOT NULL,
   created_by TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   ends_at BIGINT NOT NULL,

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from mailwright.access import second_factor
+from mailwright.access.account_links import LinkInvalid
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
-from mailwright.access.users import email_of
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
@@ -19,6 +19,7 @@ from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.oidc import set_connecting_cookie
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.public.language import supported_language
+from mailwright.web.dashboard.sign_in import origin_of
 from mailwright.web.session import ViewerDep, Visitor, host_of
 from mailwright.web.state import EngineDep
 
@@ -46,9 +47,12 @@ async def change_password(request: Request, engine: EngineDep, visitor: ViewerDe
     form = await read_fields(request)
     try:
         await require_password(request, engine, visitor, form["current"])
-        digest = visitor.session.digest
         await engine.users.change_password(
-            visitor.user.login, form["password"], actor=visitor.actor, keep_session=digest
+            visitor.user.login,
+            form["password"],
+            actor=visitor.actor,
+            keep_session=visitor.session.digest,
+            origin=origin_of(request, engine),
         )
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error)
@@ -57,13 +61,41 @@ async def change_password(request: Request, engine: EngineDep, visitor: ViewerDe
 
 @router.post("/email")
 async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    """Email a link to the new address, which replaces the present one when the user confirms it."""
     form = await read_fields(request)
     try:
         await require_password(request, engine, visitor, form["current"])
-        await engine.users.change_email(visitor.user.login, form["email"], actor=visitor.actor)
+        origin = origin_of(request, engine)
+        if form["email"]:
+            await engine.account_links.request_address(visitor.user, form["email"], origin=origin)
+        else:
+            await engine.users.change_email(visitor.user.login, "", actor=visitor.actor, origin=origin)
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error, place="email", email=form["email"])
-    return redirect(request, "/account", "Email address saved.")
+    words = "Open the link in the email to the new address to confirm it." if form["email"] else "Address removed."
+    return redirect(request, "/account", words)
+
+
+@router.get("/email/confirm")
+async def show_confirmation(request: Request, engine: EngineDep, visitor: ViewerDep, token: str = "") -> Response:
+    """Ask before the address changes, because mail programs open links too."""
+    email = await engine.account_links.find_requested_address(visitor.user, token)
+    if email is None:
+        raise LinkInvalid
+    return await page(request, visitor, "confirm_address.html", email=email, token=token)
+
+
+@router.post("/email/confirm")
+async def confirm_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    form, origin = await read_fields(request), origin_of(request, engine)
+    email = await engine.account_links.confirm_address(visitor.user, form["token"], origin=origin)
+    return redirect(request, "/account", f"Your address is now {email}.")
+
+
+@router.post("/email/cancel")
+async def cancel_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+    await engine.account_links.cancel_address(visitor.user)
+    return redirect(request, "/account", "The new address is discarded.")
 
 
 @router.post("/language")
@@ -98,7 +130,8 @@ async def remove_second_factor(request: Request, engine: EngineDep, visitor: Vie
         await require_password(request, engine, visitor, form["current"])
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error, place="drop")
-    await engine.second_factors.remove(visitor.user, actor=visitor.actor, with_passkeys=False)
+    origin = origin_of(request, engine)
+    await engine.second_factors.remove(visitor.user, actor=visitor.actor, with_passkeys=False, origin=origin)
     return redirect(request, "/account", "Authenticator app removed.")
 
 
@@ -171,7 +204,8 @@ async def account_page(
         "place": place,
         "identities": await engine.identities.list_for_user(visitor.user) if engine.identities is not None else None,
         "label": engine.settings.oidc_label,
-        "email": email if email is not None else email_of(visitor.user.login, visitor.user.email) or "",
+        "email": email if email is not None else visitor.user.address or "",
+        "requested_email": await engine.account_links.find_requested_address(visitor.user),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "account.html", status=status, **values)

@@ -16,7 +16,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.ops.logs import logger
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
-from mailwright.web.dashboard.sign_in import enter_first, oidc_required_text, requires_oidc, too_many_text
+from mailwright.web.dashboard.sign_in import enter_first, oidc_required_text, origin_of, requires_oidc, too_many_text
 from mailwright.web.session import host_of, require_own_origin
 from mailwright.web.state import EngineDep
 
@@ -53,7 +53,7 @@ async def _invitation_page(
     request: Request, engine: Engine, token: str, form: Fields | None = None, error: InvalidInput | None = None
 ) -> Response:
     invitation = await engine.account_links.find_invitation(token)
-    suggested = invitation.email if is_login(invitation.email) else ""
+    suggested = invitation.email if invitation.is_emailed and is_login(invitation.email) else ""
     values: dict[str, Any] = {
         "invitation": invitation,
         "login": suggested if form is None else form["login"],
@@ -106,7 +106,7 @@ async def reset_password(request: Request, engine: EngineDep) -> Response:
     require_own_origin(request)
     form = await read_fields(request)
     try:
-        await engine.account_links.reset_password(form["token"], form["password"])
+        await engine.account_links.reset_password(form["token"], form["password"], origin=origin_of(request, engine))
     except LinkInvalid:
         raise
     except InvalidInput as error:

@@ -18,7 +18,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError, NotFound, NotPossibleNow
 from mailwright.ops.logs import logger
 from mailwright.web.dashboard.shell import PageRoute, redirect
-from mailwright.web.dashboard.sign_in import enter, sign_in_page
+from mailwright.web.dashboard.sign_in import enter, origin_of, sign_in_page
 from mailwright.web.session import delete_cookie, find_visitor, host_of, read_cookie, set_cookie
 from mailwright.web.state import EngineDep
 
@@ -97,7 +97,7 @@ async def _connect(
     visitor = await find_visitor(request)
     if visitor is None or visitor.session.awaits_code or visitor.user.id != challenge["user"]:
         raise ChallengeInvalid
-    await identities.connect(visitor.user, person, challenge)
+    await identities.connect(visitor.user, person, challenge, origin=origin_of(request, engine))
     return redirect(request, "/account", f"{engine.settings.oidc_label} connected.")
 
 

@@ -24,6 +24,7 @@ from mailwright.web.dashboard.sign_in import (
     complete_sign_in,
     enter,
     oidc_required_text,
+    origin_of,
     requires_oidc,
     sign_in_page,
     visitor_awaiting_code,
@@ -121,6 +122,7 @@ async def register(request: Request, engine: EngineDep, visitor: ViewerDep) -> R
             form["credential"],
             form["name"],
             keep_session=visitor.session.digest,
+            origin=origin_of(request, engine),
         )
     except InvalidInput as error:
         return await account_page(request, engine, visitor, error, place="passkey")
@@ -143,7 +145,8 @@ async def remove(request: Request, engine: EngineDep, visitor: ViewerDep, passke
         await require_password(request, engine, visitor, form["current"])
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error, place=f"passkey-{passkey_id}")
-    name = await engine.passkeys.remove(visitor.user, passkey_id, actor=visitor.actor)
+    origin = origin_of(request, engine)
+    name = await engine.passkeys.remove(visitor.user, passkey_id, actor=visitor.actor, origin=origin)
     return redirect(request, "/account#passkeys", f"Passkey {name} removed.")
 
 

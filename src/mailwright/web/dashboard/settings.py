@@ -35,6 +35,7 @@ from mailwright.web.dashboard.campaigns_forms import tenant_rails_fields, tenant
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.installation_values import installation_values, require_installation
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
+from mailwright.web.dashboard.sign_in import origin_of
 from mailwright.web.session import AdminDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -93,6 +94,9 @@ async def create_user(request: Request, engine: EngineDep, visitor: AdminDep) ->
     try:
         tenant_id = await tenant_for(engine, visitor, form["home"])
         role = parse_role(form["role"])
+        if visitor.user.tenant_id is not None and "@" in form["login"]:
+            # Nobody has proved that the address is theirs, and invitations and identities look it up.
+            raise InvalidInput("Choose a user name without @, or invite the person by email.", field="login")
         user = await engine.users.create(
             form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor
         )
@@ -151,7 +155,9 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
     user = await _find_user(engine, visitor, login)
     form = await read_fields(request)
     try:
-        await engine.users.change_password(user.login, form["password"], actor=visitor.actor)
+        await engine.users.change_password(
+            user.login, form["password"], actor=visitor.actor, origin=origin_of(request, engine)
+        )
     except InvalidInput as error:
         return await _user_page(request, engine, visitor, user, error)
     words = f"Password of {user.login} changed and all their sessions signed out. Give them the new password yourself."
@@ -161,7 +167,7 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
 @router.post("/users/{login}/second-factor/drop")
 async def remove_second_factor(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
-    await engine.second_factors.remove(user, actor=visitor.actor)
+    await engine.second_factors.remove(user, actor=visitor.actor, origin=origin_of(request, engine))
     return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
 
 

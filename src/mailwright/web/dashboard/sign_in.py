@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.background import BackgroundTask
 from starlette.responses import RedirectResponse, Response
 
-from mailwright.access.account_links import SignInOrigin
+from mailwright.access.account_notices import RequestOrigin
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.initial_setup import SetupLinkInvalid
 from mailwright.access.roles import Role
@@ -79,15 +79,20 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
     return await enter(request, engine, user, form["next"], SignInMethod.PASSWORD, is_new_network=is_new_network)
 
 
-async def _notify(engine: Engine, user: User, origin: SessionOrigin) -> None:
-    now = engine.clock.now()
-    time = labels.format_full(now, now, ZoneInfo(engine.defaults.limits.timezone))
+async def _notify(engine: Engine, user: User, origin: RequestOrigin) -> None:
     try:
-        # Never show an unknown user agent: it is a text that a stranger chose.
-        browser = labels.known_browser(origin["agent"]) or "an unknown browser"
-        await engine.account_links.notify_sign_in(user, SignInOrigin(origin["address"], browser, time))
+        await engine.users.notices.notify_sign_in(user, origin)
     except Exception:
         log.exception("sign_in_notice_not_sent")
+
+
+def origin_of(request: Request, engine: Engine) -> RequestOrigin:
+    """Return where a request comes from, for notices about accounts."""
+    now, origin = engine.clock.now(), _session_origin(request)
+    time = labels.format_full(now, now, ZoneInfo(engine.defaults.limits.timezone))
+    # Never show an unknown user agent: it is a text that a stranger chose.
+    browser = labels.known_browser(origin["agent"]) or "an unknown browser"
+    return RequestOrigin(origin["address"], browser, time)
 
 
 @router.get("/sign-in/link")
@@ -131,7 +136,9 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
     await require_own_form(request, visitor.token)
     form = await read_fields(request)
     try:
-        is_right = await engine.second_factors.verify(visitor.user, form["code"], host_of(request))
+        is_right = await engine.second_factors.verify(
+            visitor.user, form["code"], host_of(request), origin_of(request, engine)
+        )
         wrong, status = "This code is wrong or was already used.", HTTPStatus.UNAUTHORIZED
     except TooManyFailedSignIns as error:
         is_right, wrong, status = False, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS
@@ -233,7 +240,7 @@ async def enter(
     response = redirect(request, f"/sign-in/code?next={quote(target)}" if awaits_code else target)
     set_session_cookie(request, response, token)
     if is_new_network and user.seen_at is not None:
-        response.background = BackgroundTask(_notify, engine, user, origin)
+        response.background = BackgroundTask(_notify, engine, user, origin_of(request, engine))
     return response
 
 
