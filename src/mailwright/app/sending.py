@@ -4,6 +4,7 @@ from sqlalchemy import select, update
 
 from mailwright.domain.campaign import INDEFINITELY, PAUSED, CampaignStatus
 from mailwright.domain.clock import Clock
+from mailwright.domain.lanes import sequence_lane
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import record_lane_deferral
 from mailwright.outbox.sending_hold import DueMessages, release_hold
@@ -50,10 +51,12 @@ async def _pause_repeats(database: Database, clock: Clock, actor: str) -> None:
         keys = [row.campaign_key for row in await tx.execute(paused.returning(campaign_repeats.c.campaign_key))]
         c = campaigns.c
         drafts = select(c.campaign_id.label("subject"), c.tenant_id).where(c.id.in_(keys)).order_by(c.id)
-        stopped = running.returning(q.sequence_id.label("subject"), q.tenant_id)
+        stopped = running.returning(q.id, q.sequence_id.label("subject"), q.tenant_id)
         for action, query in (("campaign.pause_repeat", drafts), ("sequence.pause", stopped)):
             for row in await tx.execute(query):
                 detail = {"because": "the database was restored"}
+                if query is stopped:
+                    await record_lane_deferral(tx, sequence_lane(row.tenant_id, row.id), PAUSED, INDEFINITELY)
                 await audit_log.record(
                     tx, now, actor=actor, action=action, subject=row.subject, tenant_id=row.tenant_id, detail=detail
                 )

@@ -231,7 +231,7 @@ def publish(
 
 @app.command()
 def pause(reference: Reference, tenant: Tenant = tenants.DEFAULT) -> None:
-    """Stop running steps. Everyone keeps their place, and new people still enter."""
+    """Stop running steps, and hold unsent emails. Everyone keeps their place, and new people still enter."""
 
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
         return await sequences.pause(tenant_id, sequence_id, actor=CONSOLE)
@@ -248,7 +248,7 @@ def resume(
     dry_run: DryRun = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Run steps again. People whose next step became overdue need a decision."""
+    """Run steps again. People whose next step or unsent email became overdue need a decision."""
 
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> int:
         if dry_run:

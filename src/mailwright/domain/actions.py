@@ -19,6 +19,7 @@ class ActionKind(StrEnum):
     START_CAMPAIGN = "start_campaign"
     PAUSE_CAMPAIGN = "pause_campaign"
     RESUME_CAMPAIGN = "resume_campaign"
+    RESUME_SEQUENCE = "resume_sequence"
     CANCEL_CAMPAIGN = "cancel_campaign"
     EDIT_LIMITS = "edit_limits"
     SEND_NOW = "send_now"

@@ -83,6 +83,7 @@ class Remedy(StrEnum):
     CHANGE_DOMAIN_LIMITS = "change_domain_limits"
     START_CAMPAIGN = "start_campaign"
     RESUME_CAMPAIGN = "resume_campaign"
+    RESUME_SEQUENCE = "resume_sequence"
     CANCEL_CAMPAIGN = "cancel_campaign"
     RESCHEDULE_CAMPAIGN = "reschedule_campaign"
     SEND_OR_RESCHEDULE = "send_or_reschedule"
@@ -163,6 +164,7 @@ class MessageExplanation(Explanation):
     ahead: int = 0  # messages of the lane that are due earlier, counted up to MAX_POSITION + 1
     will_resend: bool = False  # an unconfirmed message is sent again instead of closed
     campaign: str | None = None
+    sequence: str | None = None
     campaign_ahead: str | None = None
 
 

@@ -1,17 +1,23 @@
-"""Lanes: a lane is the queue of one tenant at one priority; each campaign has its own lane.
+"""Lanes: a lane is the queue of one tenant at one priority; each campaign and each sequence has its own lane.
 
 Lanes with the highest priority are served first. At the same priority, tenants take turns; a tenant's campaigns follow
-one another in the order in which they were started, or in the order that a user gave them.
+one another in the order in which they were started, or in the order that a user gave them. Its single emails and its
+sequences come before the campaigns, the oldest message first.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
-# Bits of a lane number from the right: the campaign's place in the queue (28 bits, 0 if there is no campaign), the
-# tenant (24 bits), the priority.
+from mailwright.domain.states import Priority
+
+# Bits of a lane number from the right: the campaign's place in the queue or the sequence (28 bits, 0 for single
+# emails), the tenant (24 bits), the priority.
 _TENANT_SHIFT = 28
 _PRIORITY_SHIFT = 52
+# The keys of sequences follow the places of campaigns. `waiting_lanes.sql` contains the same number.
+_FIRST_SEQUENCE: Final = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,7 @@ class Lane:
     weight: int = 1
     at_most: int | None = None  # The tenant's limit on messages in flight.
     place: int = 0  # The campaign's place among its tenant's campaigns, which a user can change.
+    due_since: int = 0  # The due time of its first message.
 
     @property
     def tenant_id(self) -> int:
@@ -35,13 +42,22 @@ def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
     return priority << _PRIORITY_SHIFT | tenant_id << _TENANT_SHIFT | place
 
 
+def sequence_lane(tenant_id: int, sequence_key: int) -> int:
+    return lane_number(Priority.BULK, tenant_id, _FIRST_SEQUENCE + sequence_key)
+
+
 def priority_of(lane: int) -> int:
     return lane >> _PRIORITY_SHIFT
 
 
 def place_of(lane: int) -> int:
-    """Return the place of the lane's campaign in the campaign queue; 0 if the lane has no campaign."""
+    """Return what a lane belongs to among those of its tenant; 0 if its messages belong to nothing together."""
     return lane & ((1 << _TENANT_SHIFT) - 1)
+
+
+def is_of_campaign(lane: int) -> bool:
+    """Return whether the lane is that of a campaign. Its place in the campaign queue is `place_of`."""
+    return 0 < place_of(lane) < _FIRST_SEQUENCE
 
 
 def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tuple[Lane, int]]:
@@ -56,7 +72,7 @@ def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tupl
     for _, group in groupby(sorted(lanes, key=lambda lane: lane.priority), key=lambda lane: lane.priority):
         if limit <= 0:
             break
-        last_first = sorted(group, key=lambda lane: (-lane.place, -lane.number))
+        last_first = sorted(group, key=lambda lane: (-lane.place, -lane.due_since, -lane.number))
         first_of_tenant = {lane.tenant_id: lane for lane in last_first}
         equals = sorted(first_of_tenant.values(), key=lambda lane: (lane.tenant_id <= last_tenant, lane.number))
         total = sum(lane.weight for lane in equals)

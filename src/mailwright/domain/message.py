@@ -113,6 +113,7 @@ class NewMessage:
     list_key: str | None = None  # The mailing list of the message; None for transactional messages.
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
+    lane: int | None = None  # None for the lane of single emails of the tenant and priority.
     creates_contact: bool = True  # False for email to users of the dashboard, who are no audience.
     raw: RawContent | None = None  # None if Mailwright builds the email from the payload.
     submission_id: str | None = None  # Messages of one submission are stored together or, after a conflict, not at all.

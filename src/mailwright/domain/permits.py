@@ -24,6 +24,7 @@ class DeferReason(StrEnum):
     # The recipient has received as many bulk emails as the tenant allows. The detail is the cap.
     FREQUENCY_CAP = FREQUENCY_CAP
     SNOOZED = "snoozed"  # The recipient has paused bulk email.
+    SPREAD = "spread"  # The overdue emails of a sequence are spread over some hours.
 
 
 def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:

@@ -245,7 +245,7 @@ async def _count(tx: Runner, accepted: Mapping[tuple[int, Source], int], now: In
 
 def _delivery_row(message: NewMessage, now: Instant) -> tuple[object, ...]:
     """Return a row of `insert_deliveries.sql`."""
-    lane = lane_number(message.priority, message.tenant_id)
+    lane = message.lane or lane_number(message.priority, message.tenant_id)
     due_at = now if message.scheduled_at is None else max(now, message.scheduled_at)
     return (message.outbox_id, message.tenant_id, lane, due_at)
 

@@ -40,7 +40,7 @@ class Claims:
     ) -> None:
         """Create the claims of a worker. `scope`: claim only these messages; None: claim all."""
         self._scope = scope
-        self._campaign_sources: dict[int, str] = {}  # By lane, for campaigns of tenants with routes.
+        self._lane_sources: dict[int, str] = {}  # By lane, for campaigns and sequences of tenants with routes.
         self._database = database
         self._clock = clock
         self._worker = worker
@@ -115,16 +115,16 @@ class Claims:
         return await self._taken(tx, name, now) if left < limit else []
 
     async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
-        """Return whether the lane may have messages that this worker claims. A campaign's messages have one source."""
+        """Return whether the lane may have messages that this worker claims. A lane of its own has one source."""
         sources = scope.sources(lane.tenant_id)
         if not sources or scope.is_whole(lane.tenant_id) or not place_of(lane.number):
             return bool(sources)
-        if lane.number not in self._campaign_sources:
+        if lane.number not in self._lane_sources:
             rows = await tx.run(FIND_LANE_SOURCE, lane=lane.number)
             if not rows:
                 return False  # Another worker has claimed the last messages.
-            self._campaign_sources[lane.number] = rows[0].source
-        return self._campaign_sources[lane.number] in sources
+            self._lane_sources[lane.number] = rows[0].source
+        return self._lane_sources[lane.number] in sources
 
     async def _claim_lane(self, tx: Runner, lane: Lane, limit: int, lock: dict[str, Any], now: Instant) -> int:
         if self._scope is None or not self.shares_lane(lane.number):
@@ -169,7 +169,10 @@ async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: in
 
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
-    return [Lane(row.lane, row.weight, row.max_in_flight, row.place) for row in await tx.run(DUE_LANES, now=now)]
+    return [
+        Lane(row.lane, row.weight, row.max_in_flight, row.place, row.due_since)
+        for row in await tx.run(DUE_LANES, now=now)
+    ]
 
 
 def _fence(claimed: Claimed) -> dict[str, int]:

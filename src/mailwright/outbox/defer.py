@@ -13,6 +13,7 @@ from mailwright.storage.tables import lane_deferrals
 
 DEFER = statement(__package__, "defer")
 DEFER_LANE = statement(__package__, "defer_lane")
+SPREAD_LANE = statement(__package__, "spread_lane")
 END_CAP_DEFERRALS = statement(__package__, "end_cap_deferrals")
 END_PROVIDER_DEFERRALS = statement(__package__, "end_provider_deferrals")
 
@@ -45,6 +46,11 @@ async def end_lane_deferral_for(tx: Transaction, lane: int, reason: str) -> None
 async def end_deferrals_for(tx: Transaction, reason: str) -> None:
     """End all deferrals that have this reason."""
     await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))
+
+
+async def spread_lane(tx: Transaction, lane: int, now: Instant, span: Instant) -> None:
+    """Spread the due messages of a lane evenly over a time span."""
+    await tx.count(SPREAD_LANE, lane=lane, now=now, span=span)
 
 
 async def end_cap_deferrals(tx: Transaction, first_lane: int, last_lane: int) -> None:

@@ -387,6 +387,7 @@ _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
         remedy=_remedy(facts, Remedy.CANCEL),
         contact_name=facts.message.contact_name,
     ),
+    DeferReason.SPREAD: lambda facts: _deferred(facts, ExplanationState.HELD, remedy=_remedy(facts, Remedy.CANCEL)),
     DeferReason.RECIPIENT_HOURS: lambda facts: _deferred(
         facts, ExplanationState.HELD, remedy=_remedy(facts, Remedy.CANCEL)
     ),
@@ -471,7 +472,10 @@ def reached_throttled_rate(workers: Sequence[WorkerPresence]) -> ReachedLimit:
     return ReachedLimit(THROTTLED_RATE, LimitScope.PROVIDER, allowed=None if rate is None else max(1, round(rate)))
 
 
-def _campaign_paused(facts: MessageFacts) -> MessageExplanation:
+def _paused(facts: MessageFacts) -> MessageExplanation:
+    if facts.message.sequence_id is not None:
+        resume = Action(ActionKind.RESUME_SEQUENCE, facts.message.sequence_id)
+        return _lane_deferred(facts, remedy=Remedy.RESUME_SEQUENCE, actions=(resume,))
     actions = _on_campaign(facts.message, ActionKind.RESUME_CAMPAIGN)
     return _lane_deferred(facts, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
 
@@ -502,7 +506,7 @@ _LANE_DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {
     QUOTA_EXHAUSTED: _quota_exhausted,
     PROVIDER_RATE: _provider_rate,
     THROTTLED_RATE: _throttled_rate,
-    PAUSED: _campaign_paused,
+    PAUSED: _paused,
     GUARD_RAILS: _stopped_by_guard,
     NEXT_WAVE: lambda facts: _lane_deferred(facts, remedy=Remedy.WAIT, actions=_explain_campaign(facts.message)),
     CANCELLED: _campaign_cancelled,
@@ -577,6 +581,7 @@ def _explain(
         "contact_status": message.contact_status,
         "is_suppressed": _is_suppressed(message),
         "campaign": message.campaign,
+        "sequence": message.sequence,
         "campaign_ahead": message.goes_after,
     }
     return MessageExplanation(

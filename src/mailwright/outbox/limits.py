@@ -25,7 +25,7 @@ from mailwright.domain.campaign import (
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.guard_rails import GuardState
-from mailwright.domain.lanes import Lane, place_of
+from mailwright.domain.lanes import Lane, is_of_campaign, place_of
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
 from mailwright.domain.working_hours import ALWAYS
@@ -110,14 +110,20 @@ class LimitRules:
         """Return how many bulk emails the recipients of a lane may receive. Transactional email has no cap."""
         return parse_frequency_cap(self.levels(tenant_id, lane)[-1].limits.frequency_cap)
 
-    def order_of(self, lane: int) -> int:
-        """Return the sort key by which lanes take turns: the lane number, with the queue position that a user set."""
+    def order_of(self, lane: int) -> tuple[int, int]:
+        """Return the sort key by which lanes take turns: like the lane number, with the queue position that a user set.
+
+        Sequences come before campaigns.
+        """
+        first = lane - place_of(lane)
+        if not is_of_campaign(lane):
+            return first, lane
         campaign = self.campaigns.get(lane)
-        return lane if campaign is None or campaign.place is None else lane - place_of(lane) + campaign.place
+        return (lane if campaign is None or campaign.place is None else first + campaign.place), lane
 
     def missing_lanes(self, lanes: Iterable[int]) -> set[int]:
         """Return the campaign lanes whose limits are not loaded."""
-        return {lane for lane in lanes if place_of(lane) and lane not in self.campaigns}
+        return {lane for lane in lanes if is_of_campaign(lane) and lane not in self.campaigns}
 
 
 async def load_limit_rules(database: Database, defaults: DefaultLimits, lanes: Collection[int] = ()) -> LimitRules:

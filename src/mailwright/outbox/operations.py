@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
 
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
@@ -18,6 +19,7 @@ LOCK_MESSAGE = statement(__package__, "lock_message")
 CANCEL = statement(__package__, "cancel")
 REQUEUE = statement(__package__, "requeue")
 DELETE_DEAD_LETTER = statement(__package__, "delete_dead_letter")
+CANCEL_LANE = statement(__package__, "cancel_lane")
 DISCARD_PROOFS = statement(__package__, "discard_proofs")
 RESOLVE = statement(__package__, "resolve")
 
@@ -111,6 +113,16 @@ async def cancel_waiting(tx: Runner, message_key: int, tenant_id: int, status: s
     event = Event(EventType.CANCELLED, now, {"previousStatus": status})
     await append_events(tx, [event_row(message_key, tenant_id, event)])
     return True
+
+
+async def cancel_lane(
+    tx: Transaction, lane: int, *, by: str, now: Instant, limit: int, due_by: Instant = INDEFINITELY
+) -> int:
+    """Cancel a batch of the messages that wait in a lane and were due by a time. Return how many there were."""
+    rows = await tx.run(CANCEL_LANE, lane=lane, due_by=due_by, limit=limit)
+    event = Event(EventType.CANCELLED, now, {"by": by})
+    await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
+    return len(rows)
 
 
 async def discard_proofs(tx: Transaction, message_keys: Iterable[int]) -> None:

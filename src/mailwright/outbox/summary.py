@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, Instant
-from mailwright.domain.lanes import lane_number, place_of
+from mailwright.domain.lanes import is_of_campaign, lane_number
 from mailwright.domain.lifetimes import DELAYED_AFTER
 from mailwright.domain.states import Priority
 from mailwright.outbox.search import key_before
@@ -30,10 +30,12 @@ class WaitingLane:
     due: int
     reason: str | None  # None if the lane is not deferred.
     until: Instant | None
+    sequence_id: str | None = None  # The sequence whose lane it is.
+    name: str | None = None
 
     @property
     def is_of_campaign(self) -> bool:
-        return place_of(self.lane) > 0
+        return is_of_campaign(self.lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +75,5 @@ async def _lanes(tx: Transaction, now: Instant, priority: int, tenant_id: int) -
         if reason is None and not row.due:
             [first] = await tx.run(FIRST_WAITING, lane=row.lane)
             reason, until = first.reason, first.claimable_at
-        lanes.append(WaitingLane(row.lane, row.waiting, row.due, reason, until))
+        lanes.append(WaitingLane(row.lane, row.waiting, row.due, reason, until, row.sequence_id, row.name))
     return lanes

@@ -101,6 +101,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "domain_limit": "domain limit",
     DeferReason.FREQUENCY_CAP: "frequency cap",
     DeferReason.SNOOZED: "pause by the recipient",
+    DeferReason.SPREAD: "overdue emails spread over time",
     QUOTA_EXHAUSTED: "provider quota",
     PROVIDER_RATE: "provider send rate",
     DeferReason.PROVIDER_THROTTLED: "throttling by the provider",
@@ -318,6 +319,13 @@ def _held(times: _Times, message: MessageExplanation) -> str:  # noqa: PLR0911, 
     if message.held_since is not None:
         return f"{_hold_sentence(times, message.reason or '', message.held_since)} This message waits."
     match message.reason:
+        case "paused" if message.sequence is not None:
+            return f"Sequence {message.sequence} is paused."
+        case "cancelled" if message.sequence is not None:
+            return f"Sequence {message.sequence} was archived. A worker will cancel this message shortly."
+        case DeferReason.SPREAD:
+            spread = f"The overdue emails of sequence {message.sequence} are spread over some hours."
+            return f"{spread} This one can be sent at {times.at(message.until)}."
         case "paused":
             return f"Campaign {message.campaign} is paused."
         case "guard_rails":
@@ -647,6 +655,7 @@ _REMEDIES: Final[Mapping[Remedy, str]] = {
     Remedy.CHANGE_DOMAIN_LIMITS: "Raise the limit in MAILWRIGHT_DOMAIN_LIMITS for later messages.",
     Remedy.START_CAMPAIGN: "Start the campaign.",
     Remedy.RESUME_CAMPAIGN: "Resume the campaign.",
+    Remedy.RESUME_SEQUENCE: "Resume the sequence.",
     Remedy.RESCHEDULE_CAMPAIGN: "Change its send time, or cancel the campaign.",
     Remedy.SEND_OR_RESCHEDULE: "Send it now, choose another send time, or cancel the campaign.",
     Remedy.CANCEL_CAMPAIGN: "It cannot be sent earlier. You can cancel the campaign.",

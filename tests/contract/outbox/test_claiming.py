@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from mailwright.domain.clock import HOUR, SECOND, ManualClock
-from mailwright.domain.lanes import lane_number
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock
+from mailwright.domain.lanes import lane_number, sequence_lane
 from mailwright.domain.states import Priority
 from mailwright.outbox.defer import defer_lane
 from mailwright.storage.database import Database
@@ -183,6 +183,17 @@ async def test_tenants_take_turns_if_a_batch_is_too_small(database: Database, cl
     for _ in range(7):
         taken.update(claimed.tenant_id for claimed in await claims.claim(3))
     assert taken == dict.fromkeys(ids, 3)
+
+
+@pytest.mark.promise("claim-fair")
+async def test_sequences_of_a_tenant_are_served_by_age(database: Database, clock: ManualClock) -> None:
+    acceptor, lanes = an_acceptor(database, clock), [sequence_lane(DEFAULT_TENANT, key) for key in (9, 3)]
+    for lane in [lanes[0], None, lanes[1], lanes[0]]:
+        await acceptor.accept([a_message(priority=Priority.BULK, lane=lane)])
+        clock.advance(MINUTE)
+    claims = claims_of(database, clock)
+    claimed = [each.lane for _ in range(4) for each in await claims.claim(1)]
+    assert claimed == [lanes[0], lane_number(Priority.BULK, DEFAULT_TENANT), lanes[1], lanes[0]]
 
 
 @pytest.mark.promise("claim-fair")

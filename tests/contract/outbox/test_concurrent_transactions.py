@@ -24,6 +24,7 @@ from mailwright.audience.suppressions import add_all, list_for_address
 from mailwright.content.image_files import ImageFolder
 from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.ids import uuid7
@@ -37,10 +38,10 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEn
 from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.operations import CANCEL_LANE
 from mailwright.outbox.provider_configurations import ProviderConfiguration, ProviderHasMessages
 from mailwright.outbox.settle import LOCK_UNSENT, ProviderAccount, Settler, settle_and_begin
 from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
-from mailwright.sources.campaigns.scheduler import CANCEL_LANE
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import Statement
@@ -453,7 +454,7 @@ async def _last(steps: AsyncIterator[Import]) -> Import:
 
 async def _cancel(database: Database) -> Any:
     async with database.write() as tx:
-        return await tx.run(CANCEL_LANE, lane=LANE, limit=10)
+        return await tx.run(CANCEL_LANE, lane=LANE, due_by=INDEFINITELY, limit=10)
 
 
 def _a_soft_bounce(clock: ManualClock, message: NewMessage) -> Report:

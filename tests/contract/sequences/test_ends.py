@@ -222,7 +222,7 @@ async def test_resume_asks_about_what_became_overdue(sequences: SequenceBench, c
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     await sequences.run_for(3 * DAY, DAY)
     assert await sequences.recipients() == [ANN]
-    with pytest.raises(OverdueUndecided, match="The next step of 1 people is overdue"):
+    with pytest.raises(OverdueUndecided, match="The next step or an unsent email of 1 people is overdue"):
         await service.resume(DEFAULT_TENANT, key, actor=ACTOR)
     resumed = sequences.clock.now()
     await service.resume(DEFAULT_TENANT, key, overdue=OverdueChoice(choice, 5), actor=ACTOR)

@@ -8,6 +8,7 @@ from mailwright.audience import segments
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.schemas.sequence_text import run_text, step_text
+from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT, a_contact, a_subscriber, change_tenant
@@ -47,7 +48,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     assert await sentence(sequences, key) == f"{ENTERED} {waits} {unsent}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     assert "The sequence is paused; they keep their place at pause, due at" in await sentence(sequences, key)
-    await service.resume(DEFAULT_TENANT, key, actor=ACTOR)
+    await service.resume(DEFAULT_TENANT, key, overdue=OverdueChoice(Overdue.SEND), actor=ACTOR)
     await sequences.engine.templates.put(DEFAULT_TENANT, WELCOME, subject="{{ plan }}", html="<p>1</p>", text=None)
     sequences.clock.advance(DAY)
     await sequences.run()

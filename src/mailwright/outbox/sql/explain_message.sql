@@ -8,7 +8,7 @@ SELECT
   t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,
   t.interval_ms, t.one_at_a_time,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
-  c.campaign_id, c.name AS campaign, c.status AS campaign_status,
+  c.campaign_id, c.name AS campaign, c.status AS campaign_status, q.sequence_id, q.name AS sequence,
   (
     SELECT CASE r.verdict WHEN 'nothing' THEN r.type ELSE r.verdict END FROM reports AS r
     WHERE r.message_key = m.id AND r.email = m.to_email
@@ -42,6 +42,7 @@ FROM messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
 LEFT JOIN campaigns AS c ON c.id = m.campaign_key
+LEFT JOIN sequences AS q ON m.source = 'sequence' AND q.sequence_id = m.request_id
 LEFT JOIN lane_deferrals AS h ON h.lane = d.lane AND h.deferred_until > :now
 WHERE m.outbox_id = :outbox_id
   AND (CAST(:tenant_id AS bigint) IS NULL OR m.tenant_id = CAST(:tenant_id AS bigint))

@@ -1,4 +1,4 @@
--- Finds the source of the messages of a campaign's lane, which all have the same.
+-- Finds the source of the messages of the lane of a campaign or a sequence, which all have the same.
 SELECT COALESCE(m.source, '') AS source
 FROM deliveries AS d
 LEFT JOIN messages AS m ON m.id = d.message_key

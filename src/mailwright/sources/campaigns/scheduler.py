@@ -12,12 +12,11 @@ from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_O
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
-from mailwright.domain.message import Event
 from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.domain.states import CLAIMABLE, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
-from mailwright.outbox.settle import append_events, event_row
+from mailwright.outbox.operations import cancel_lane
 from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
@@ -32,7 +31,6 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
 
-CANCEL_LANE = statement(__package__, "cancel_lane")
 LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 
 # The number of messages that one transaction cancels, so that others can write in between.
@@ -173,10 +171,7 @@ class CampaignScheduler:
     async def _cancel_messages(self, cancelled: OpenEntry) -> bool:
         now = self._clock.now()
         async with self._database.write() as tx:
-            rows = await tx.run(CANCEL_LANE, lane=cancelled.lane, limit=BATCH_SIZE)
-            if rows:
-                event = Event(EventType.CANCELLED, now, {"by": "campaign"})
-                await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
+            if await cancel_lane(tx, cancelled.lane, by="campaign", now=now, limit=BATCH_SIZE):
                 return True
             if (await _counts(tx, cancelled)).sending:
                 return False

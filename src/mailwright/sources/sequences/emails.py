@@ -15,6 +15,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7, uuid7s
+from mailwright.domain.lanes import sequence_lane
 from mailwright.domain.message import SUBJECT_TEMPLATE, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates
@@ -133,6 +134,7 @@ def _bulk_message(
         priority=Priority.BULK,
         is_bulk=True,
         list_key=sequence.list_key,
+        lane=sequence_lane(sequence.tenant_id, sequence.id),
     )
 
 

@@ -6,14 +6,18 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, literal, update
 
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.outbox.defer import end_lane_deferral, spread_lane
+from mailwright.outbox.operations import cancel_lane
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequence_enrolments
 
 MAX_SPREAD_HOURS: Final = 24 * 30
 # Spreads the keys of enrolments evenly over a time span.
 _SCATTER: Final = 2_654_435_761
+_BATCH_SIZE: Final = 2_000
 
 
 class Overdue(StrEnum):
@@ -27,9 +31,9 @@ class OverdueUndecided(NotPossibleNow):
 
     code = "OVERDUE_UNDECIDED"
 
-    def __init__(self, people: int) -> None:
+    def __init__(self, people: int, what: str = "The next step") -> None:
         super().__init__(
-            f"The next step of {people} people is overdue. Choose overdue: send (now), skip (leave out the overdue "
+            f"{what} of {people} people is overdue. Choose overdue: send (now), skip (leave out the overdue "
             "email) or spread (over a number of hours).",
             field="overdue",
         )
@@ -47,6 +51,23 @@ class OverdueChoice:
     def due_at(self, enrolment_key: int, now: Instant) -> Instant:
         """Return when the overdue step of an enrolment happens."""
         return now + enrolment_key * _SCATTER % (self.hours * HOUR) if self.choice is Overdue.SPREAD else now
+
+
+async def release_emails(tx: Transaction, choice: OverdueChoice | None, lane: int, now: Instant) -> None:
+    """Apply the choice to the emails that a pause held in the lane of a sequence, and end the pause of the lane."""
+    if choice is not None and choice.choice is Overdue.SKIP:
+        await cancel_emails(tx, lane, now, due_by=now)
+    elif choice is not None and choice.choice is Overdue.SPREAD:
+        await spread_lane(tx, lane, now, choice.hours * HOUR)
+    await end_lane_deferral(tx, lane)
+
+
+async def cancel_emails(tx: Transaction, lane: int, now: Instant, due_by: Instant = INDEFINITELY) -> int:
+    """Cancel the emails of a sequence that wait and were due by a time. Return how many there were."""
+    cancelled = 0
+    while count := await cancel_lane(tx, lane, by="sequence", now=now, limit=_BATCH_SIZE, due_by=due_by):
+        cancelled += count
+    return cancelled
 
 
 async def apply_choice(tx: Transaction, choice: OverdueChoice, overdue: ColumnElement[bool], now: Instant) -> None:

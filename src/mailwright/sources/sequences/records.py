@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, and_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.lanes import sequence_lane
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequences
 
@@ -35,6 +36,11 @@ class StoredSequence:
     list_key: str | None
     created_at: Instant
     updated_at: Instant
+
+    @property
+    def lane(self) -> int:
+        """The lane of its emails, which a pause defers."""
+        return sequence_lane(self.tenant_id, self.id)
 
 
 async def find_sequence(

@@ -8,10 +8,12 @@ import orjson
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from mailwright.audience.enrolments import end_enrolments
+from mailwright.domain.campaign import CANCELLED, INDEFINITELY, PAUSED
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
+from mailwright.outbox.defer import end_lane_deferral, record_lane_deferral
 from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
 from mailwright.sources.feeds.reader import Fetch
 from mailwright.sources.send_approvals import SendKind, end_approvals
@@ -21,7 +23,13 @@ from mailwright.sources.sequences.content_checks import PublishWarning, check_em
 from mailwright.sources.sequences.definition import Definition, TriggerKind
 from mailwright.sources.sequences.enrol import Enrolments
 from mailwright.sources.sequences.explain import SequenceExplanations
-from mailwright.sources.sequences.overdue import OverdueChoice, OverdueUndecided, apply_choice
+from mailwright.sources.sequences.overdue import (
+    OverdueChoice,
+    OverdueUndecided,
+    apply_choice,
+    cancel_emails,
+    release_emails,
+)
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.publish import (
     NOBODY,
@@ -39,7 +47,10 @@ from mailwright.sources.sequences.simulated_sending import SendingRules, load_fr
 from mailwright.sources.sequences.step_checks import check_steps
 from mailwright.sources.sequences.versions import Published, load_published, published_from
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import sequence_enrolments, sequence_versions, sequences, tenants
+
+COUNT_OVERDUE = statement(__package__, "count_overdue")
 
 MAX_DOCUMENT_BYTES: Final = 512 * 1024
 
@@ -204,6 +215,8 @@ class Sequences:
             definition = new.definition
             is_paused = sequence.status is SequenceStatus.PAUSED
             await move_everyone(tx, sequence.id, plan, overdue, now, is_paused=is_paused, received=received)
+            if is_first:
+                await end_lane_deferral(tx, sequence.lane)
             is_new = old is None or old.definition.trigger != definition.trigger or is_first
             await triggers.follow_events(tx, sequence.id, new, restarts=is_new)
             if is_new:
@@ -235,19 +248,19 @@ class Sequences:
             return await find_sequence(tx, tenant_id, sequence_id), replace(plan, warnings=warnings)
 
     async def pause(self, tenant_id: int, sequence_id: str, *, actor: str) -> StoredSequence:
-        """Stop running steps. Everyone keeps their place, and new people still enter."""
+        """Stop running steps, and hold unsent emails. Everyone keeps their place, and new people still enter."""
         async with self._database.write() as tx:
             sequence = await self._in_status(tx, tenant_id, sequence_id, SequenceStatus.RUNNING)
+            await record_lane_deferral(tx, sequence.lane, PAUSED, INDEFINITELY)
             await self._change(tx, sequence, status=SequenceStatus.PAUSED.value)
             await self._record(tx, tenant_id, sequence_id, actor, "pause")
         return replace(sequence, status=SequenceStatus.PAUSED)
 
     async def count_overdue(self, tenant_id: int, sequence_id: str) -> int:
-        """Return how many people resuming would make overdue."""
+        """Return how many people have an overdue step or an unsent email."""
         async with self._database.read() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
-            rows = await tx.execute(select(func.count()).where(_is_overdue(sequence.id, self._clock.now())))
-        return int(rows[0][0])
+            return await _count_overdue(tx, sequence, self._clock.now())
 
     async def resume(
         self, tenant_id: int, sequence_id: str, *, overdue: OverdueChoice | None = None, actor: str
@@ -257,11 +270,12 @@ class Sequences:
         async with self._database.write() as tx:
             sequence = await self._in_status(tx, tenant_id, sequence_id, SequenceStatus.PAUSED)
             late = _is_overdue(sequence.id, now)
-            people = int((await tx.execute(select(func.count()).where(late)))[0][0])
+            people = await _count_overdue(tx, sequence, now)
             if people and overdue is None:
-                raise OverdueUndecided(people)
+                raise OverdueUndecided(people, "The next step or an unsent email")
             if overdue is not None:
                 await apply_choice(tx, overdue, late, now)
+            await release_emails(tx, overdue, sequence.lane, now)
             await self._change(tx, sequence, status=SequenceStatus.RUNNING.value)
             await self._record(tx, tenant_id, sequence_id, actor, "resume", detail={"overdue": people})
         return replace(sequence, status=SequenceStatus.RUNNING), people
@@ -277,6 +291,9 @@ class Sequences:
                 return
             rows = await tx.execute(select(sequence_enrolments.c.id).where(is_enrolled(sequence.id)))
             await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
+            # Also those of finished runs, and those that come back from a provider later.
+            await record_lane_deferral(tx, sequence.lane, CANCELLED, INDEFINITELY)
+            await cancel_emails(tx, sequence.lane, now)
             await unfollow(tx, triggers.feed_owner(sequence.id))
             await self._change(tx, sequence, status=SequenceStatus.ARCHIVED.value)
             await self._record(tx, tenant_id, sequence_id, actor, "archive")
@@ -340,6 +357,11 @@ def _checked(document: Any) -> Definition:
     if len(orjson.dumps(document)) > MAX_DOCUMENT_BYTES:
         raise InvalidInput(f"The document is larger than {MAX_DOCUMENT_BYTES // 1024} KB.", field="document")
     return definition
+
+
+async def _count_overdue(tx: Transaction, sequence: StoredSequence, now: Instant) -> int:
+    [row] = await tx.run(COUNT_OVERDUE, sequence_key=sequence.id, lane=sequence.lane, now=now)
+    return int(row.people)
 
 
 def _is_overdue(sequence_key: int, now: Instant) -> Any:

@@ -7,10 +7,12 @@ from sqlalchemy import ColumnElement, and_, select, update
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.lanes import sequence_lane
 from mailwright.ops.logs import logger
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.facts import fact_clause
+from mailwright.sources.sequences.overdue import cancel_emails
 from mailwright.sources.sequences.program import Node, Program
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.versions import ProgramCache
@@ -19,6 +21,7 @@ from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts, sequence_enrolments, sequences
 
 LOCK_OPEN_SEQUENCE = statement(__package__, "lock_open_sequence")
+ARCHIVED_WITH_EMAILS = statement(__package__, "archived_with_emails")
 SEQUENCES_TO_COMPARE = statement(__package__, "sequences_to_compare")
 
 # How often conditions are compared. An email never follows an exit, because its step checks the exits again.
@@ -37,13 +40,14 @@ class SequenceWatch:
         self._clock = clock
         self._zone = zone
         self._programs = ProgramCache()
+        self._cancelled_at: Instant | None = None
 
     async def tick(self) -> bool:
         """Compare what is due. Return true if people entered or have something to do."""
         now = self._clock.now()
         async with self._database.read() as tx:
             due = await tx.run(SEQUENCES_TO_COMPARE, before=now - COMPARE_EVERY, now=now)
-        has_worked = False
+        has_worked = await self._cancel_archived(now)
         for row in due:
             try:
                 has_worked |= await self._compare(row.id)
@@ -52,6 +56,19 @@ class SequenceWatch:
             except Exception:  # A sequence that cannot be compared must not block the others.
                 log.exception("sequence_not_compared", sequence=row.id)
         return has_worked
+
+    async def _cancel_archived(self, now: Instant) -> bool:
+        """Cancel emails of archived sequences that a worker was sending meanwhile and could not send."""
+        if self._cancelled_at is not None and 0 <= now - self._cancelled_at < COMPARE_EVERY:
+            return False
+        self._cancelled_at = now
+        has_cancelled = False
+        async with self._database.read() as tx:
+            found = await tx.run(ARCHIVED_WITH_EMAILS, first_lane=sequence_lane(0, 0))
+        for row in found:
+            async with self._database.write() as tx:
+                has_cancelled |= bool(await cancel_emails(tx, row.lane, now))
+        return has_cancelled
 
     async def _compare(self, sequence_key: int) -> bool:
         now = self._clock.now()

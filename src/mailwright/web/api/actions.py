@@ -25,6 +25,7 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
     ActionKind.START_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/start"),
     ActionKind.PAUSE_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/pause"),
     ActionKind.RESUME_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/resume"),
+    ActionKind.RESUME_SEQUENCE: ActionRoute("POST", "/v1/sequences/{subject}/resume"),
     ActionKind.CANCEL_CAMPAIGN: ActionRoute("POST", "/v1/campaigns/{subject}/cancel"),
     ActionKind.SEND_NOW: ActionRoute("PUT", "/v1/campaigns/{subject}/schedule"),
     ActionKind.EDIT_LIMITS: ActionRoute("PUT", "/v1/campaigns/{subject}/limits"),

@@ -138,7 +138,7 @@ async def publish(request: Request, sequenceId: str, engine: EngineDep, caller: 
     responses=describe_responses({HTTPStatus.OK: SequenceResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def pause(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Stop running steps. Everyone keeps their place, and new people still enter."""
+    """Stop running steps, and hold unsent emails. Everyone keeps their place, and new people still enter."""
     return json_response(
         sequence_response(await engine.sequences.pause(caller.tenant_id, sequenceId, actor=actor_of(caller)))
     )
@@ -150,7 +150,7 @@ async def pause(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respon
     responses=describe_responses({HTTPStatus.OK: SequenceResumeResponse}, *_CHANGE),
 )
 async def resume(request: Request, sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Run steps again. `dryRun` only counts the people whose next step is overdue."""
+    """Run steps again. `dryRun` only counts the people whose next step or unsent email is overdue."""
     wanted = parse(SequenceResumeRequest, await read_json(request))
     if wanted.dry_run:
         sequence = await engine.sequences.find(caller.tenant_id, sequenceId)

@@ -22,6 +22,7 @@ _LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
     ActionKind.LIFT_SUPPRESSION: ("Lift the suppression", "/suppressions?q={}", "viewer"),
     ActionKind.EXPLAIN_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
     ActionKind.RESUME_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
+    ActionKind.RESUME_SEQUENCE: ("Open the sequence", "/sequences/{}", "viewer"),
     ActionKind.CANCEL_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
     ActionKind.PAUSE_CAMPAIGN: ("Open that campaign", "/campaigns/{}", "viewer"),
     ActionKind.EDIT_LIMITS: ("Change the limits", "/campaigns/{}/content#limits", "editor"),
