@@ -4,7 +4,7 @@ Every function that subscribes contacts calls `enrol_subscribers`, and every fun
 `end_suppressed`. The steps themselves are run by `sources/sequences`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,9 +27,11 @@ ENDED_FOR_WEBHOOKS = statement(__package__, "ended_for_webhooks")
 HAS_LIST_SEQUENCE = statement(__package__, "has_list_sequence")
 LOCK_ENROLMENTS_OF_CONTACT = statement(__package__, "lock_enrolments_of_contact")
 LOCK_ENROLMENTS_TO_END = statement(__package__, "lock_enrolments_to_end")
+REACH_GOAL_AFTERWARDS = statement(__package__, "reach_goal_afterwards")
 UNSENT_OF_ENROLMENTS = statement(__package__, "unsent_of_enrolments")
 
 FINISHED: Final = "finished"
+GOAL: Final = "goal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +80,29 @@ async def end_of_contact(tx: Runner, contact_key: int, reason: str, now: Instant
 async def end_enrolments(tx: Runner, ended: Iterable[tuple[int, str]], now: Instant) -> None:
     """End enrolments with their reasons, and cancel their messages that no worker has begun to send.
 
-    A finished sequence keeps its messages.
+    A finished run keeps its messages, unless the person reaches the goal or an exit before they are sent.
     """
     rows = sorted(ended)
     if not rows:
         return
     await tx.count(END_ENROLMENTS, ended=rows, now=now)
     await _publish_ends(tx, rows, now)
-    rows = [row for row in rows if row[1] != FINISHED]
-    if not rows:
-        return
-    for message in await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key, _ in rows]):
+    await cancel_unsent(tx, [key for key, reason in rows if reason != FINISHED], now)
+
+
+async def reach_goal_afterwards(tx: Runner, finished: Iterable[int], now: Instant) -> None:
+    """Record that people reached the goal after their runs had finished, and cancel their unsent messages."""
+    rows = [(key, GOAL) for key in sorted(finished)]
+    if rows:
+        await tx.count(REACH_GOAL_AFTERWARDS, reached=rows, now=now)
+        await _publish_ends(tx, rows, now)
+        await cancel_unsent(tx, [key for key, _ in rows], now)
+
+
+async def cancel_unsent(tx: Runner, enrolments: Collection[int], now: Instant) -> None:
+    """Cancel the messages of enrolments that no worker has begun to send."""
+    unsent = await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key in enrolments]) if enrolments else ()
+    for message in unsent:
         await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now)
 
 

@@ -325,6 +325,7 @@ subscriptions = Table(
 
 _ENROLLED = text("ended_at IS NULL")
 _RUN_ENDED = text("ended_at IS NOT NULL")
+_RUN_FINISHED = text("end_reason = 'finished'")
 _STEP_DUE = text("ended_at IS NULL AND due_at IS NOT NULL")
 
 # Sequences. The draft is what people edit; the columns after it are from the published version.
@@ -398,6 +399,8 @@ sequence_enrolments = Table(
     Index("ix_sequence_enrolments_contact_key", "contact_key", "sequence_key"),
     Index("ix_sequence_enrolments_sequence_key_id", "sequence_key", "id"),
     partial_index("ix_sequence_enrolments_ended_at", "ended_at", where=_RUN_ENDED),
+    # Those who can still reach the goal.
+    partial_index("ix_sequence_enrolments_finished", "sequence_key", "ended_at", where=_RUN_FINISHED),
 )
 
 # The steps that happened. The unique constraint makes a step happen once.

@@ -62,6 +62,20 @@ async def test_pause_holds_queued_emails_until_resume(sequences: SequenceBench, 
     assert await statuses(sequences.database) == expected
 
 
+@pytest.mark.promise("sequence-exits")
+async def test_retry_of_an_email_after_an_exit_is_cancelled(sequences: SequenceBench) -> None:
+    """A worker was sending the email when its run ended."""
+    key = await a_queued_email(sequences)
+    for status in ("SENT_ATTEMPT", "RETRY_SCHEDULED"):
+        async with sequences.database.write() as tx:
+            await tx.execute(update(deliveries).values(status=status))
+        if status == "SENT_ATTEMPT":
+            await sequences.engine.sequences.enrolments.remove(DEFAULT_TENANT, key, ANN, actor=ACTOR)
+            assert await statuses(sequences.database) == {"SENT_ATTEMPT": 1}
+    await sequences.watch()
+    assert await statuses(sequences.database) == {"CANCELLED": 1}
+
+
 async def test_archive_cancels_emails_of_finished_runs(sequences: SequenceBench) -> None:
     await sequences.people(ANN)
     key = await sequences.start(an_email())

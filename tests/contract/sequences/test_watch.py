@@ -10,6 +10,7 @@ from mailwright.audience import contacts, segments
 from mailwright.audience.contact_events import ContactEvents, NewContactEvent
 from mailwright.domain.clock import DAY, HOUR, MINUTE
 from mailwright.outbox import audit_log
+from mailwright.sources.sequences.figures import load_step_report
 from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
 from tests.builders import DEFAULT_TENANT, change_tenant, statuses
 from tests.sequences import SequenceBench, a_wait, an_email, happen, lists
@@ -373,3 +374,49 @@ async def test_clock_that_goes_back_repeats_no_schedule(sequences: SequenceBench
         await sequences.watch()
         await sequences.run()
     assert len(await sequences.enrolments(key)) == 1
+
+
+@pytest.mark.promise("sequence-exits")
+@pytest.mark.parametrize("stop", ["exits", "goal"])
+@pytest.mark.parametrize("kind", ["event", "filter"])
+async def test_no_email_follows_an_exit_of_a_finished_run(sequences: SequenceBench, stop: str, kind: str) -> None:
+    """Also the last email of a sequence is not sent after an exit or the goal."""
+    condition = {"event": "order.placed"} if kind == "event" else {"attribute": "bought", "is": True}
+    await sequences.people(ANN, BOB)
+    key = await sequences.start(an_email(), **{stop: [condition] if stop == "exits" else condition})
+    await sequences.enrol(key, ANN, BOB)
+    await sequences.run()
+    await stops(sequences, kind)
+    await sequences.watch()
+    assert await statuses(sequences.database) == {"CANCELLED": 1, "PENDING": 1}
+    ends = {each.email: each.end_reason for each in await sequences.enrolments(key)}
+    assert ends == {ANN: "goal" if stop == "goal" else "finished", BOB: "finished"}
+
+
+@pytest.mark.parametrize("kind", ["event", "filter"])
+@pytest.mark.parametrize(("after", "end_reason"), [(6 * DAY, "goal"), (8 * DAY, "finished")])
+async def test_goal_counts_for_a_week_after_the_last_step(
+    sequences: SequenceBench, kind: str, after: int, end_reason: str
+) -> None:
+    goal = {"event": "order.placed"} if kind == "event" else {"attribute": "bought", "is": True}
+    await sequences.people(ANN)
+    key = await sequences.start(an_email(), goal=goal, reentry="each")
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    sequences.clock.advance(after)
+    await stops(sequences, kind)
+    await sequences.watch()
+    assert (await sequences.enrolment(key)).end_reason == end_reason
+    stored = await sequences.engine.sequences.find(DEFAULT_TENANT, key)
+    report = await load_step_report(sequences.database, stored)
+    assert report.median_to_goal == (after if end_reason == "goal" else None)
+    await sequences.enrol(key, ANN)
+    assert [each.run for each in await sequences.enrolments(key)] == [2, 1]
+
+
+async def stops(at: SequenceBench, kind: str) -> None:
+    """Let Ann buy something."""
+    if kind == "event":
+        await happen(at, "order.placed", ANN)
+    else:
+        await set_attributes(at, ANN, bought=True)

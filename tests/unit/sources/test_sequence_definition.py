@@ -57,6 +57,7 @@ MISTAKES: dict[str, tuple[Any, str, str]] = {
         "steps[0].waitFor",
         "has where without event",
     ),
+    "days of the goal": (a_document(goalDays=True), "goalDays", "must be a whole number of days from 0 to 90"),
     "exit by event": (a_document(exits=[{"event": "a", "were": {}}]), "exits[0].were", "is not a known field"),
     "event": (a_document(trigger={"event": ""}), "trigger.event", "must have at least 1 character"),
     "nothing to wait for": (

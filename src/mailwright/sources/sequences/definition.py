@@ -31,6 +31,9 @@ MAX_EXITS: Final = 10
 MAX_JSON_DEPTH: Final = 100
 MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
 # A shorter wait in a cycle would send somebody many emails within an hour.
+# The days after the last step in which a goal still counts, unless the document says otherwise.
+DEFAULT_GOAL_DAYS: Final = 7
+MAX_GOAL_DAYS: Final = 90
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
 
 _KEY: Final = re.compile(KEY_PATTERN)
@@ -374,6 +377,7 @@ class Definition:
     list_key: str | None
     exits: tuple["StopCondition", ...]
     goal: "StopCondition | None"
+    goal_days: int  # The days after the last step in which the goal still counts.
     steps: tuple[SequenceStep, ...]
 
     def walk(self) -> Iterator[SequenceStep]:
@@ -424,7 +428,7 @@ class _Reader:
         if not isinstance(document, dict):
             self._add("document", "must be a JSON object")
             return None
-        known = {"format", "name", "trigger", "entry", "reentry", "list", "exits", "goal", "steps"}
+        known = {"format", "name", "trigger", "entry", "reentry", "list", "exits", "goal", "goalDays", "steps"}
         for name in sorted(document.keys() - known):
             self._add(str(name), "is not a known field", "UNKNOWN_FIELD")
         if document.get("format", 1) != 1:
@@ -441,6 +445,7 @@ class _Reader:
             list_key=list_key,
             exits=self._exits(document.get("exits", [])),
             goal=None if document.get("goal") is None else self._stop(document["goal"], "goal"),
+            goal_days=self._goal_days(document.get("goalDays", DEFAULT_GOAL_DAYS)),
             steps=self._steps(document.get("steps"), "steps", 1),
         )
         self._check_targets()
@@ -456,6 +461,12 @@ class _Reader:
             self._add("name", "must be text of 1 to 200 printable characters")
             return ""
         return given
+
+    def _goal_days(self, given: Any) -> int:
+        if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MAX_GOAL_DAYS:
+            return given
+        self._add("goalDays", f"must be a whole number of days from 0 to {MAX_GOAL_DAYS}")
+        return 0
 
     def _reentry(self, given: Any) -> int | None:
         if given == "never":

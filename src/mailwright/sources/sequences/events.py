@@ -15,6 +15,7 @@ from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import enrol_contacts
+from mailwright.sources.sequences.finished import load_latest_runs, split_runs, stop_finished
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.versions import ProgramCache, Published
 from mailwright.sources.sequences.watch import LOCK_OPEN_SEQUENCE
@@ -105,7 +106,10 @@ async def _start(
 async def _end(
     tx: Transaction, sequence: Any, published: Published, batch: Sequence[ContactEvent], now: Instant
 ) -> None:
-    """End the runs of people who had the event of an exit or of the goal after they entered."""
+    """End the runs of people who had the event of an exit or of the goal after they entered.
+
+    A finished run can still reach the goal for a while, and has no email after either of them.
+    """
     for wanted, reason in published.program.stop_events:
         happened: dict[int, list[ContactEvent]] = defaultdict(list)
         for each in _matching(wanted, batch):
@@ -116,10 +120,11 @@ async def _end(
         c = contacts.c
         locked = select(c.id).where(c.id.in_(sorted(happened))).order_by(c.tenant_id, c.email)
         await tx.execute(locked.with_for_update())
-        running = and_(is_enrolled(sequence.id), _E.contact_key.in_(sorted(happened)))
-        rows = await tx.execute(select(_E.id, _E.contact_key, _E.entered_at, _E.events_after).where(running))
-        ended = [row.id for row in rows if any(_is_after_entry(each, row) for each in happened[row.contact_key])]
-        await end_enrolments(tx, [(key, reason.value) for key in ended], now)
+        runs = await load_latest_runs(tx, sequence.id, happened)
+        concerned = [row for row in runs if any(_is_after_entry(each, row) for each in happened[row.contact_key])]
+        running, finished = split_runs(concerned)
+        await end_enrolments(tx, [(row.id, reason.value) for row in running], now)
+        await stop_finished(tx, finished, reason, now - published.program.goal_window, now)
 
 
 def _is_after_entry(event: ContactEvent, enrolment: Any) -> bool:

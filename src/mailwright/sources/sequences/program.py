@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mailwright.audience.filters import EventActivity
-from mailwright.domain.clock import MINUTE, Instant
+from mailwright.domain.clock import DAY, MINUTE, Instant
 from mailwright.domain.recurrence import Recurrence
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import (
@@ -107,6 +107,7 @@ class Program:
     conditions: list[Mapping[str, Any] | EventFact | None] = field(default_factory=lambda: [None])
     entry: int | None = None
     stops: tuple[tuple[int, EndReason], ...] = ()  # The facts that end an enrolment at any step: exits and the goal.
+    goal_window: Instant = 0  # The time after a finished run in which the goal still counts.
     _needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def needed_facts(self, node: int) -> tuple[int, ...]:
@@ -269,6 +270,7 @@ def compile_program(definition: Definition) -> Program:
     if definition.goal is not None:
         stops.append((compiler.stop(definition.goal), EndReason.GOAL))
     program.stops = tuple(stops)
+    program.goal_window = definition.goal_days * DAY
     steps = list(definition.walk())
     for number, step in enumerate(steps):
         program.by_id[step.id] = number

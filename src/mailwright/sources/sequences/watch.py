@@ -9,11 +9,19 @@ from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.lanes import sequence_lane
 from mailwright.ops.logs import logger
+from mailwright.outbox.operations import cancel_waiting
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.facts import fact_clause
+from mailwright.sources.sequences.finished import (
+    has_finished,
+    has_unsent,
+    load_latest_runs,
+    split_runs,
+    stop_finished,
+)
 from mailwright.sources.sequences.overdue import cancel_emails
-from mailwright.sources.sequences.program import Node, Program
+from mailwright.sources.sequences.program import EndReason, Node, Program
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.versions import ProgramCache
 from mailwright.storage.database import Database, Transaction
@@ -22,6 +30,7 @@ from mailwright.storage.tables import contacts, sequence_enrolments, sequences
 
 LOCK_OPEN_SEQUENCE = statement(__package__, "lock_open_sequence")
 ARCHIVED_WITH_EMAILS = statement(__package__, "archived_with_emails")
+RETRIES_AFTER_END = statement(__package__, "retries_after_end")
 SEQUENCES_TO_COMPARE = statement(__package__, "sequences_to_compare")
 
 # How often conditions are compared. An email never follows an exit, because its step checks the exits again.
@@ -80,6 +89,9 @@ class SequenceWatch:
             published = await self._programs.load(tx, sequence.id, sequence.version)
             entered = await self._enrol(tx, sequence, published.definition.trigger, now)
             await _end(tx, sequence, published.program, now)
+            lane = sequence_lane(sequence.tenant_id, sequence.id)
+            for message in await tx.run(RETRIES_AFTER_END, lane=lane, sequence_key=sequence.id):
+                await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now)
             woken = await _wake(tx, sequence, published.program, now)
             compared = update(sequences).where(sequences.c.id == sequence.id).values(compared_at=now)
             await tx.execute(compared)
@@ -105,23 +117,30 @@ async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -
     for number, reason in program.stops:
         if program.event_of(number) is not None:
             continue  # The reader of events ends these.
-        rows = await _lock_matching(tx, sequence, fact_clause(sequence.tenant_id, program, number, now))
-        await end_enrolments(tx, [(key, reason.value) for key in rows], now)
+        clause = fact_clause(sequence.tenant_id, program, number, now)
+        since = now - program.goal_window
+        # Those who finished, too: they can still reach the goal for a while, and an email may be unsent.
+        people = [is_enrolled(sequence.id), has_unsent(sequence.tenant_id, sequence.id)]
+        people += [has_finished(sequence.id, since)] if reason is EndReason.GOAL else []
+        for who in people:
+            running, finished = split_runs(await _lock_matching(tx, sequence, who, clause))
+            await end_enrolments(tx, [(row.id, reason.value) for row in running], now)
+            await stop_finished(tx, finished, reason, since, now)
 
 
-async def _lock_matching(tx: Transaction, sequence: Any, clause: ColumnElement[bool]) -> list[int]:
-    """Return the enrolments of matching contacts. Contacts are locked first and in the order of all other code."""
-    enrolled = select(_E.contact_key).where(is_enrolled(sequence.id))
+async def _lock_matching(
+    tx: Transaction, sequence: Any, who: ColumnElement[bool], clause: ColumnElement[bool]
+) -> list[Any]:
+    """Return the latest runs of matching contacts. Contacts are locked first and in the order of all other code."""
     c = contacts.c
-    query = select(c.id).where(c.tenant_id == sequence.tenant_id, c.id.in_(enrolled), clause)
+    chosen = c.id.in_(select(_E.contact_key).where(who))
+    # `+ 0` makes SQLite begin with the runs instead of all contacts of the tenant.
+    query = select(c.id).where(c.tenant_id + 0 == sequence.tenant_id, chosen, clause)
     matching = [row.id for row in await tx.execute(query.order_by(c.tenant_id, c.email).with_for_update())]
-    if not matching:
-        return []
-    keys: list[int] = []
+    found: list[Any] = []
     for start in range(0, len(matching), 5_000):
-        some = and_(is_enrolled(sequence.id), _E.contact_key.in_(matching[start : start + 5_000]))
-        keys += [row.id for row in await tx.execute(select(_E.id).where(some).order_by(_E.contact_key))]
-    return keys
+        found += await load_latest_runs(tx, sequence.id, matching[start : start + 5_000])
+    return found
 
 
 async def _wake(tx: Transaction, sequence: Any, program: Program, now: Instant) -> int:

@@ -293,6 +293,8 @@ CREATE INDEX ix_sequence_enrolments_due ON sequence_enrolments (sequence_key, du
 CREATE INDEX ix_sequence_enrolments_contact_key ON sequence_enrolments (contact_key, sequence_key);
 CREATE INDEX ix_sequence_enrolments_sequence_key_id ON sequence_enrolments (sequence_key, id);
 CREATE INDEX ix_sequence_enrolments_ended_at ON sequence_enrolments (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX ix_sequence_enrolments_finished ON sequence_enrolments (sequence_key, ended_at)
+  WHERE end_reason = 'finished';
 
 CREATE TABLE sequence_steps (
   id $identity NOT NULL,
