@@ -222,6 +222,15 @@ async def test_feed_in_a_private_network_is_not_fetched(bench: Bench) -> None:
     assert "The feed cannot be read" in (found.error or "")
 
 
+async def test_clock_that_was_ahead_stops_no_feed(blog: Blog) -> None:
+    blog.bench.clock.advance(1_000 * HOUR)
+    blog.items = [an_item(1)]
+    await blog.read()
+    blog.bench.clock.advance(-1_000 * HOUR)
+    blog.items.insert(0, an_item(2))
+    assert await blog.new_titles() == ["Post 2"]
+
+
 async def test_two_processes_read_a_feed_once(blog: Blog) -> None:
     database, clock, reads = blog.bench.engine.database, blog.bench.clock, []
 

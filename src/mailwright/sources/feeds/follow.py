@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
-from sqlalchemy import and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
 
 from mailwright.content.blocks.feed import FeedItem
 from mailwright.content.text import from_html
@@ -212,14 +212,19 @@ def _is_web(address: str) -> bool:
 
 def due_feeds(now: Instant, *, limit: int) -> Any:
     """Select the feeds that are to be read."""
-    return select(_F.id, _F.url, _F.validators).where(_F.due_at <= now).order_by(_F.due_at, _F.id).limit(limit)
+    return select(_F.id, _F.url, _F.validators).where(_is_due(now)).order_by(_F.due_at, _F.id).limit(limit)
 
 
 async def claim_feed(tx: Transaction, feed_key: int, now: Instant) -> bool:
     """Claim a due feed for one process: it is due again after the usual time."""
-    due = (_F.id == feed_key, _F.due_at <= now)
+    due = (_F.id == feed_key, _is_due(now))
     claimed = update(followed_feeds).where(*due).values(due_at=now + READ_EVERY).returning(_F.id)
     return bool(await tx.execute(claimed))
+
+
+def _is_due(now: Instant) -> ColumnElement[bool]:
+    """A time later than the next one is from a clock that was ahead."""
+    return or_(_F.due_at <= now, _F.due_at > now + READ_EVERY)
 
 
 async def record_error(tx: Transaction, feed_key: int, error: str) -> None:
