@@ -32,6 +32,7 @@ from tests.faults import (
     phases,
     poison,
     provider_changes,
+    repeats,
     same_key,
     sequences,
     smtp_fuzz,
@@ -157,6 +158,13 @@ RUNS = (
         staged(sequences.run),
         long={"kills": 100, "people": 20_000},
         quick={"kills": 5, "people": 1_000},
+    ),
+    Run(
+        "repeats",
+        "kill -9 amid recurring campaigns",
+        staged(repeats.run),
+        long={"kills": 30, "drafts": 20, "readers": 100},
+        quick={"kills": 5, "drafts": 5, "readers": 20},
     ),
     Run(
         "provider-changes",

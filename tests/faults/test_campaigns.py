@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import DatabaseAddress
-from tests.faults import campaigns
+from tests.faults import campaigns, repeats
 from tests.faults.stage import a_stage
 
 
@@ -11,4 +11,11 @@ from tests.faults.stage import a_stage
 async def test_killed_workers_complete_a_campaign_without_duplicates(engine: DatabaseAddress) -> None:
     async with a_stage(engine.url) as stage:
         figures = await campaigns.run(stage, kills=2, readers=300)
+    assert not figures.misses
+
+
+@pytest.mark.promise("campaign-repeats-once")
+async def test_killed_workers_send_each_recurring_campaign_once(engine: DatabaseAddress) -> None:
+    async with a_stage(engine.url) as stage:
+        figures = await repeats.run(stage, kills=3, drafts=4, readers=20)
     assert not figures.misses
