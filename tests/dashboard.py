@@ -93,6 +93,7 @@ PAGES: Final = {
     "segment-edit": "/segments/collectors/edit",
     "events": "/events",
     "imports": "/imports",
+    "import-move": "/imports/~move",
     "suppressions": "/suppressions",
     "suppression-new": "/suppressions/~new",
     "search": "/search?q=ada",

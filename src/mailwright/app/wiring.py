@@ -51,6 +51,8 @@ from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.uploads import ImportUploads
 from mailwright.audience.list_removal import ListRemoval
 from mailwright.audience.status import SoftBounces
+from mailwright.audience.switching.moving import SwitchOvers
+from mailwright.audience.switching.uploads import SwitchUploads
 from mailwright.content.brand_store import Brands
 from mailwright.content.dkim import DkimSigner
 from mailwright.content.headers import Mailbox, find_unwritable
@@ -630,6 +632,12 @@ def make_campaign_repeats(engine: Engine) -> CampaignRepeats:
     return CampaignRepeats(
         engine.database, engine.clock, engine.campaigns, engine.templates, fetch=fetch_feed, zone=zone
     )
+
+
+def make_switch_uploads(engine: Engine) -> SwitchUploads:
+    largest = engine.settings.import_bytes
+    moving = SwitchOvers(engine.database, engine.clock, largest=largest)
+    return SwitchUploads(moving, engine.settings.imports, largest=largest)
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:

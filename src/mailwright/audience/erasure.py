@@ -18,7 +18,7 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.enrolments import end_of_contact
 from mailwright.audience.external_ids import delete_external_ids
-from mailwright.audience.importing.report import redact_address, report_path
+from mailwright.audience.importing.report import move_reports, redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
@@ -94,6 +94,7 @@ async def erase(
     if imports_folder is not None:
         # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
         report_paths = [report_path(imports_folder, row.import_id) for row in import_rows]
+        report_paths += move_reports(imports_folder, tenant_id)
         await asyncio.to_thread(_redact_reports, report_paths, address)
     async with database.write() as tx:
         await _lock_imports(tx, tenant_id)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
-from mailwright.app.wiring import Engine
+from mailwright.app.wiring import Engine, make_switch_uploads
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.web import api_reference, manual, public
 from mailwright.web.api import (
@@ -133,9 +133,12 @@ def create_app(engine: Engine) -> FastAPI:
     )
     live_updates, result_cache = LiveUpdates(engine.database, engine.clock), ResultCache()
 
+    switch_uploads = make_switch_uploads(engine)
+
     async def finish() -> None:
         await live_updates.finish()
         await engine.import_uploads.close()
+        await switch_uploads.close()
 
     async def run_upkeep() -> None:
         await engine.failed_sign_ins.delete_expired()
@@ -144,6 +147,7 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.engine = engine
     app.state.live_updates = live_updates
     app.state.result_cache = result_cache
+    app.state.switch_uploads = switch_uploads
     app.state.health_watch = HealthWatch(engine.settings, engine.database, engine.clock)
     app.state.stop = live_updates.close
     app.state.finish = finish

@@ -58,6 +58,7 @@ class LimitBodies:
             "/settings/brand": MAX_UPLOAD_BYTES,
             "/settings/domains/": MAX_DMARC_BYTES,
             "/imports/file": import_bytes,
+            "/imports/~move": import_bytes,
             "/campaigns/~attachments/": MAX_ATTACHMENTS_BYTES,
             "/articles/~import": MAX_FILE_BYTES,
         }

@@ -176,8 +176,8 @@ async def test_own_export_restores_lists_and_statuses(
 @pytest.mark.parametrize(
     ("vendor", "name", "line", "expected"),
     [
-        (Vendor.SENDGRID, "people.csv", "email,created", "--unsubscribed, --bounced or --complained"),
-        (Vendor.MAILCHIMP, "audience.csv", MAILCHIMP, "--subscribed, --unsubscribed"),
+        (Vendor.SENDGRID, "people.csv", "email,created", "unsubscribed, bounced or complained"),
+        (Vendor.MAILCHIMP, "audience.csv", MAILCHIMP, "not clear whether"),
         (Vendor.SENDGRID, "blocks.csv", BOUNCES, "temporary"),
         (Vendor.MAILCHIMP, "nonsubscribed_members_export.csv", MAILCHIMP, "never subscribed"),
         (Vendor.LISTMONK, "subscribers.csv", "email,name", "column `status` is missing"),

@@ -18,6 +18,7 @@ from mailwright.audience.importing.store import RowOutcome
 
 HEADER: Final = ("line", "email", "outcome", "why")
 MAX_EMAIL_SHOWN: Final = 254
+MOVE_REPORT: Final = "report.csv"
 ReportLine = tuple[int, str, str, str]
 # The number of the line in the imported file, the address as written, and the reason.
 RefusedLine = tuple[int, str, str]
@@ -69,6 +70,11 @@ def read_refused(path: Path, length: int, limit: int) -> list[RefusedLine]:
 def report_path(folder: Path, import_id: str) -> Path:
     """Return the path of the report of an upload."""
     return folder / f"{import_id}.report.csv"
+
+
+def move_reports(folder: Path, tenant_id: int) -> list[Path]:
+    """Return the reports of contacts that were moved from another product."""
+    return list(folder.glob(f"{tenant_id}-*.move/{MOVE_REPORT}"))
 
 
 def redact_address(path: Path, address: str) -> None:

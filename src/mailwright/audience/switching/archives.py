@@ -34,9 +34,11 @@ def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
             members = [each for each in opened.infolist() if _is_export(PurePosixPath(each.filename))]
             if not 0 < len(members) <= MAX_MEMBERS:
                 raise FileUnreadable(f"{archive.name} contains {len(members)} CSV files.", field="file")
-            return [
-                _write(opened, member, folder / str(number), largest) for number, member in enumerate(members, start=1)
-            ]
+            found: list[Path] = []
+            for number, member in enumerate(members, start=1):
+                found.append(_write(opened, member, folder / str(number), largest))
+                largest -= found[-1].stat().st_size  # The limit holds for all files of an archive together.
+            return found
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise FileUnreadable(f"{archive.name} cannot be unpacked: {error}.", field="file") from error
 
@@ -47,13 +49,13 @@ def _is_export(path: PurePosixPath) -> bool:
 
 
 def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, largest: int) -> Path:
-    """Write a member, at most `largest` bytes: the size that an archive states can be wrong."""
+    """Write a member of at most `largest` bytes. The size that an archive states can be wrong."""
     path, size = folder / PurePosixPath(member.filename).name, 0
     folder.mkdir()
     with opened.open(member) as source, path.open("xb") as target:
         while chunk := source.read(_CHUNK):
             size += len(chunk)
             if size > largest:
-                raise FileUnreadable(f"{path.name} is larger than {largest // 1024**2} MB.", field="file")
+                raise FileUnreadable(f"{path.name} is too large to unpack.", field="file")
             target.write(chunk)
     return path

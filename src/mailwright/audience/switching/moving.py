@@ -100,9 +100,10 @@ class SwitchOvers:
         self._largest = largest
 
     async def preview(self, wanted: SwitchOver) -> SwitchCounts:
-        """Return the counts. Nothing is stored."""
+        """Return the counts, or raise what would stop the move. Nothing is stored."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
             prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder))
+            await self._check(wanted, prepared)
             return await self._count(wanted, prepared, SwitchReport(None), is_preview=True)
 
     async def run(self, wanted: SwitchOver, *, actor: str, report: Path | None = None) -> SwitchCounts:

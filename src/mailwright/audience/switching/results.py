@@ -112,7 +112,7 @@ class Tally:
         if stored is not None and stored.refusal is not None:
             return stored.refusal
         is_stored = stored is not None and stored.has_decided(list_keys)
-        return None if is_stored or self._is_preview else "The contact was not stored. Run the command again."
+        return None if is_stored or self._is_preview else "The contact was not stored. Move the files again."
 
     def _count(self, status: MemberStatus, *, is_earlier: bool) -> None:
         counts = self.counts

@@ -117,8 +117,8 @@ def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberS
     if format_.statuses is not None:
         return MemberStatus.SUBSCRIBED
     raise InvalidInput(
-        f"{file.name}: it is not clear whether these contacts may get email. Pass the file with --subscribed, "
-        "--unsubscribed, --bounced or --complained.",
+        f"{file.name}: it is not clear whether these contacts may get email. Give the file as one of contacts who "
+        "subscribed, unsubscribed, bounced or complained.",
         field="file",
     )
 

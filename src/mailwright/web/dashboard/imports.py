@@ -37,7 +37,7 @@ _SHOWN: Final = 50
 _CHUNK: Final = 256 * 1024
 # Fields of the upload form that the preview keeps.
 _OPTIONS: Final = ("file", "name", "list", "tags", "confirmed", "legalBasis", "legalBasisSource", "sheets")
-_NEW_LIST: Final = "~new"  # no list has this key
+NEW_LIST: Final = "~new"  # no list has this key
 _NO_LIST: Final = "~none"
 _ENCODINGS: Final = ("utf-8", "cp1252", "cp1250", "cp1251", "utf-16")
 _BETWEEN_SHEETS: Final = "/"  # no sheet name contains this character
@@ -70,8 +70,8 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         if not form["list"]:
             raise InvalidInput("Choose a list, a new list or no list.", field="list")
         _legal_basis(form, visitor)
-        if form["list"] == _NEW_LIST:
-            form["list"] = await _create_list(engine, visitor, form["newList"])
+        if form["list"] == NEW_LIST:
+            form["list"] = await create_list(engine, visitor, form["newList"])
     except (InvalidInput, NotFound) as error:
         return await _page(request, engine, visitor, form, field_errors(error))
     options = {name: form[name] for name in _OPTIONS if form[name] not in ("", _NO_LIST)}
@@ -87,7 +87,7 @@ async def _stage(request: Request, engine: Engine, visitor: Visitor, form: Field
         await _read_titles(engine, visitor, form["file"])
         return {}
     try:
-        staged = await engine.import_uploads.stage(visitor.tenant_id, _chunks(uploaded))
+        staged = await engine.import_uploads.stage(visitor.tenant_id, chunks_of(uploaded))
     except InvalidInput as error:
         raise InvalidInput(str(error), field="upload") from error
     finally:
@@ -174,7 +174,7 @@ async def _result_values(request: Request, engine: Engine, visitor: Visitor, imp
     return {"each": found, "list": list_, "refused": refused}
 
 
-async def _create_list(engine: Engine, visitor: Visitor, name: str) -> str:
+async def create_list(engine: Engine, visitor: Visitor, name: str) -> str:
     """Create a list for the import, with double opt-in, and return its key."""
     if not name:
         raise InvalidInput("Enter a name for the new list.", field="newList")
@@ -203,7 +203,7 @@ async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields
     offered = [("", "Choose a list"), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {
         "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
-        "lists": [*offered, (_NEW_LIST, "New list…"), (_NO_LIST, "No list: only store the contacts")],
+        "lists": [*offered, (NEW_LIST, "New list…"), (_NO_LIST, "No list: only store the contacts")],
         "list_names": await _list_names(engine, visitor),
         "legal_bases": [("", "None"), *legal_basis_options()],
         "form": form,
@@ -292,6 +292,6 @@ def _suggestion(title: str, seen: ImportPreview | None, number: int) -> str:
     return f"{column.target}:{column.format}" if column and column.format else suggest_target(title)
 
 
-async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
+async def chunks_of(file: UploadFile) -> AsyncIterator[bytes]:
     while chunk := await file.read(_CHUNK):
         yield chunk

@@ -33,6 +33,7 @@ from mailwright.web.dashboard import (
     mailbox,
     mailouts,
     messages,
+    moving,
     named_providers,
     notifications,
     oidc,
@@ -105,6 +106,7 @@ ROUTERS: Final = (
     sections.router,
     contacts.router,
     contact_events.router,
+    moving.router,  # Its paths begin with ~, and come before those of an import.
     imports.router,
     lists.router,
     sign_up_forms.router,
