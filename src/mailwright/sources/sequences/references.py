@@ -34,13 +34,13 @@ async def require_known(tx: Transaction, tenant_id: int, definition: Definition)
 
 
 async def _templates(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:
-    wanted = {step.body.template: step.where for step in definition.walk() if step.kind is StepKind.SEND}
+    wanted = {step.where: step.body.template for step in definition.walk() if step.kind is StepKind.SEND}
     t = templates.c
-    known = (t.tenant_id == tenant_id, t.template_id.in_(list(wanted)), t.deleted_at.is_(None))
+    known = (t.tenant_id == tenant_id, t.template_id.in_(sorted(set(wanted.values()))), t.deleted_at.is_(None))
     found = {row.template_id for row in await tx.execute(select(t.template_id).where(*known).distinct())}
     return [
         FieldError(f"{where}.send.template", "UNKNOWN_TEMPLATE", f"there is no template {template}")
-        for template, where in wanted.items()
+        for where, template in wanted.items()
         if template not in found
     ]
 
