@@ -6,7 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
@@ -246,6 +246,16 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(document=documents, limits=limits)
+# A change that decides about an exit and a branch within the same minute.
+@example(
+    document=a_document(
+        {"id": "join", "change": {"subscribe": ["other"], "addTags": ["vip"]}},
+        {"id": "is-on", "branch": [{"if": {"list": "other"}, "steps": [an_email("yes")]}], "else": [an_email("no")]},
+        list=NEWS,
+        exits=[{"all": [{"tag": "vip"}, {"attribute": "plan", "is": "pro"}]}],
+    ),
+    limits={"working_hours": None, "timezone": None, "frequency_cap": None},
+)
 async def test_rehearsal_equals_what_a_worker_does(
     prepared: SequenceBench, document: dict[str, Any], limits: dict[str, str | None]
 ) -> None:
