@@ -27,7 +27,7 @@ from mailwright.domain.network import is_numeric_or_local
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import passkeys, recovery_codes
+from mailwright.storage.tables import identities, passkeys, recovery_codes
 
 if TYPE_CHECKING:
     from fido2.server import Fido2Server
@@ -166,6 +166,7 @@ class Passkeys:
             rows = await tx.execute(delete(passkeys).where(*_own(user, passkey_id)).returning(passkeys.c.name))
             if not rows:
                 raise NotFound("This passkey was removed in the meantime.")
+            await _require_another_way_in(tx, user)
             await drop_unused_recovery_codes(tx, user.id)
             await _record(tx, self._clock.now(), user, "user_passkey_gone", rows[0].name, actor=actor)
             is_on = (await find_user(tx, user.id)).has_second_factor
@@ -301,6 +302,14 @@ def _check_name(name: str) -> str:
 
 def _own(user: User, passkey_id: int) -> tuple[Any, ...]:
     return passkeys.c.id == passkey_id, passkeys.c.user_key == user.id
+
+
+async def _require_another_way_in(tx: Transaction, user: User) -> None:
+    """Raise if a user without a password has neither a passkey nor an identity any more."""
+    if user.has_password or (await find_user(tx, user.id)).has_passkey:
+        return
+    if not await tx.execute(select(identities.c.id).where(identities.c.user_key == user.id)):
+        raise NotPossibleNow("Add another passkey first. Otherwise nobody could sign in to this account.")
 
 
 async def _has_recovery_codes(tx: Transaction, user_id: int) -> bool:

@@ -291,14 +291,19 @@ def email_of(login: str, email: str | None) -> str | None:
 async def require_another_admin(tx: Transaction, user: User) -> None:
     """Raise if the user is the last administrator, because only the console could then manage the installation.
 
-    An administrator without a password does not count: a failure of the identity provider would lock everybody out.
+    An administrator with a password stays, because a failure of the identity provider would lock everybody else out.
     Lock the rows of all administrators, so that two who disable each other at the same time cannot both succeed.
     """
     u = users.c
-    admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None), u.password_hash.is_not(None))
-    admin_ids = [row.id for row in await tx.execute(select(u.id).where(*admins).order_by(u.id).with_for_update())]
-    if admin_ids == [user.id]:
+    admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))
+    query = select(u.id, u.password_hash.is_not(None).label("has_password")).where(*admins)
+    has_password = {row.id: bool(row.has_password) for row in await tx.execute(query.order_by(u.id).with_for_update())}
+    if has_password.pop(user.id, None) is None:
+        return
+    if user.has_password and not any(has_password.values()):
         raise NotPossibleNow(f"{user.login} is the last administrator with a password. Create another one first.")
+    if not has_password:
+        raise NotPossibleNow(f"{user.login} is the last administrator. Create another one first.")
 
 
 async def end_sessions(tx: Transaction, user_id: int, keep_session: str | None = None) -> None:

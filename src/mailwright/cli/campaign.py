@@ -655,12 +655,18 @@ def request_approval(campaign_id: CampaignId, as_json: Json = False) -> None:
 
 
 @app.command("withdraw-approval")
-def withdraw_approval(campaign_id: CampaignId) -> None:
-    """Take back the request for an approval, or an approval. The rule of the tenant then applies again."""
+def withdraw_approval(
+    campaign_id: CampaignId,
+    reason: Annotated[str, typer.Option(help="Why a rejection is lifted; needed if somebody rejected it.")] = "",
+) -> None:
+    """Take back the request for an approval, an approval, or with a reason a rejection.
+
+    The rule of the tenant then applies again.
+    """
 
     async def work(at: Installation) -> PlanReport:
         await _found(at, campaign_id)
-        await _approvals(at).withdraw(ACTOR, campaign_id)
+        await _approvals(at).withdraw(ACTOR, campaign_id, reason=reason, may_lift=True)
         return await _approvals(at).report(campaign_id, tenant_id=None)
 
     _print_plan(_run(work), as_json=False)

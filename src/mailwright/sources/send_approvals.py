@@ -90,17 +90,20 @@ async def find_limit(tx: Transaction, tenant_id: int) -> int | None:
 async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, actor: str) -> AwaitsApproval | None:
     """Return the error that says why the send must wait; None if it may begin. If necessary, request the approval.
 
-    Once requested, the same send needs the approval, even if the tenant requires none any more.
+    Once requested, the same send needs the approval, even if the tenant requires none any more. After a rejection,
+    every later attempt needs one, and the rejected content is never sent.
     """
+    rejections = await _list_rejections(tx, planned)
+    if refused := next((each for each in rejections if each.covers(planned)), None):
+        why = f": {refused.comment}" if refused.comment else ""
+        return ApprovalRejected(
+            f"{refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again."
+        )
     newest = await _find_newest(tx, planned)
     if newest is not None and newest.covers(planned):
         match newest.status:
             case ApprovalStatus.APPROVED:
                 return None
-            case ApprovalStatus.REJECTED:
-                why = f": {newest.comment}" if newest.comment else ""
-                text = f"{newest.decided_by} rejected this {planned.kind}{why}. Change it, and send it again."
-                return ApprovalRejected(text)
             case ApprovalStatus.WAITING:
                 requester = audit_log.describe_actor(newest.requested_by)
                 text = f"This {planned.kind} waits for the approval of a second person, which {requester} requested."
@@ -109,6 +112,8 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
                 pass
     over = await find_limit(tx, planned.tenant_id)
     reason = None if over is None else await _find_reason(tx, now, planned, over=over, actor=actor)
+    if rejections:
+        reason = f", and {rejections[0].decided_by} rejected it before, so a second person must approve it."
     if reason is None:
         return None
     if missing := await find_missing_owner(tx, planned.tenant_id, actor, now):
@@ -204,6 +209,12 @@ class SendApprovals:
             await _change(tx, found.id, status=status, decided_by=user.login, decided_at=now, comment=said or None)
             await _record(tx, now, "approve" if approves else "reject", user.login, found, comment=said or None)
             return await _find(tx, tenant_id, approval_id)
+
+
+async def _list_rejections(tx: Transaction, planned: PlannedSend) -> list[SendApproval]:
+    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
+    rejected = select(send_approvals).where(*same, _a.status == ApprovalStatus.REJECTED).order_by(_a.id.desc())
+    return [_approval(row) for row in await tx.execute(rejected)]
 
 
 async def _find_newest(tx: Transaction, planned: PlannedSend) -> SendApproval | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyotp
 import pytest
 from argon2 import PasswordHasher
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from mailwright.access import second_factor
 from mailwright.access.failed_sign_ins import ADDRESS_POLICY, FailedSignIns, TooManyFailedSignIns
@@ -137,7 +137,7 @@ async def test_setup_link_creates_exactly_one_administrator(users: Users, databa
     assert await set_up.create_token() is None
 
 
-async def test_last_administrator_cannot_be_removed(users: Users, ada: User) -> None:
+async def test_last_administrator_cannot_be_removed(users: Users, ada: User, database: Database) -> None:
     with pytest.raises(NotPossibleNow):
         await users.disable("ada", actor="test")
     with pytest.raises(NotPossibleNow):
@@ -145,6 +145,12 @@ async def test_last_administrator_cannot_be_removed(users: Users, ada: User) -> 
     await users.create("grace", RIGHT, Role.ADMIN, actor="test")
     await users.disable("ada", actor="test")
     assert [user.login for user in await users.list_all() if user.disabled_at is None] == ["grace"]
+    async with database.write() as tx:  # An identity provider created the only administrator.
+        await tx.execute(update(user_rows).where(user_rows.c.login == "grace").values(password_hash=None))
+    with pytest.raises(NotPossibleNow):
+        await users.disable("grace", actor="test")
+    with pytest.raises(NotPossibleNow):
+        await users.change_role("grace", Role.VIEWER, actor="test")
 
 
 @pytest.mark.promise("session-revoked")

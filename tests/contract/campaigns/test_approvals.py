@@ -138,6 +138,9 @@ async def test_rejected_campaign_needs_another_request(desk: Approving, bea: Use
     await desk.approvals.reject(bea, DEFAULT_TENANT, campaign_id, requested.plan.digest, "The price is wrong.")
     with pytest.raises(AwaitsApproval, match="bea rejected the campaign: The price is wrong"):
         await desk.campaigns.start(OPERATOR, campaign_id)
+    with pytest.raises(NotPossibleNow, match="bea rejected exactly this: The price is wrong"):
+        await desk.request(campaign_id)
+    await edit(desk, campaign_id, name="Right price")
     await desk.approve(campaign_id, bea)
     assert await desk.send(campaign_id) == 10
 
@@ -317,15 +320,25 @@ async def test_changed_rule_does_not_release_what_waits(desk: Approving) -> None
     assert len(await desk.addresses(held)) == OVER + 1
 
 
-async def test_rejection_cannot_be_withdrawn(desk: Approving, bea: User) -> None:
+@pytest.mark.promise("second-person")
+async def test_only_administrators_lift_a_rejection_with_a_reason(desk: Approving, bea: User) -> None:
     campaign_id = await desk.a_draft()
     report = await desk.request(campaign_id)
     await desk.approvals.reject(bea, DEFAULT_TENANT, campaign_id, report.plan.digest, "Wrong list")
     await desk.require(None)
-    with pytest.raises(NotPossibleNow, match="bea rejected this campaign"):
-        await desk.approvals.withdraw(OPERATOR, campaign_id)
-    with pytest.raises(AwaitsApproval):
-        await desk.campaigns.start(OPERATOR, campaign_id)
+    for changes in ({}, {"name": "Renamed"}):  # A later request, of something else, does not help.
+        if changes:
+            await edit(desk, campaign_id, **changes)
+            await desk.request(campaign_id)
+        for way in ({}, {"reason": "Please"}, {"may_lift": True, "reason": " "}):
+            with pytest.raises(NotPossibleNow, match="bea rejected this campaign"):
+                await desk.approvals.withdraw(OPERATOR, campaign_id, **way)
+        with pytest.raises(AwaitsApproval):
+            await desk.campaigns.start(OPERATOR, campaign_id)
+    await desk.approvals.withdraw(OPERATOR, campaign_id, reason="Bea agrees now.", may_lift=True)
+    entry = (await list_entries(desk.database, tenant_id=DEFAULT_TENANT, limit=1, subject=campaign_id))[0]
+    assert (entry.detail["rejectedBy"], entry.detail["reason"]) == ("bea", "Bea agrees now.")
+    assert await desk.send(campaign_id) == 10
 
 
 async def test_new_recipients_need_an_approval(desk: Approving, bea: User) -> None:

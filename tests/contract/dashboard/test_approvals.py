@@ -120,6 +120,22 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
         }
 
 
+async def test_only_an_administrator_lifts_a_rejection(site: Site) -> None:
+    campaign_id = await a_draft(site, "grace")
+    page, path = f"/campaigns/{campaign_id}/approval", f"/v1/campaigns/{campaign_id}"
+    async with signed_in(site, "grace") as editor, signed_in(site, "ada") as admin:
+        digest = (await editor.post(f"{path}/plan")).json()["digest"]
+        assert (await admin.post(f"{path}/reject", json={"digest": digest, "comment": "No."})).status_code == 200
+        assert "Lift rejection" not in (await editor.get(page)).text
+        assert "Lift rejection" in (await admin.get(page)).text
+        assert (await editor.delete(f"{path}/plan?reason=Please")).status_code == 409
+        assert (await admin.delete(f"{path}/plan")).status_code == 409
+        await editor.post(f"{page}/withdraw", data={"reason": "Please"})
+        assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "rejected"
+        await admin.post(f"{page}/withdraw", data={"reason": "It is fine."})
+        assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "withdrawn"
+
+
 async def test_administrator_becomes_owner_of_a_console_key(site: Site) -> None:
     engine = site.engine
     await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)

@@ -1,7 +1,7 @@
 """Passkeys: registration, sign-in, second factor and what is refused, on both engines."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -14,6 +14,7 @@ from mailwright.access.roles import Role
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import ManualClock
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
@@ -231,6 +232,9 @@ async def test_users_rename_and_remove_their_own_passkeys(site: Site) -> None:
         assert "Phone &lt;b&gt;" in (await client.get("/account")).text
         assert (await site.post(client, f"{path}/drop", current="not this one")).status_code == 422
         assert (await site.user()).has_second_factor
+        without_password = replace(await site.user(), has_password=False)
+        with pytest.raises(NotPossibleNow):  # Nobody could sign in any more.
+            await site.engine.passkeys.remove(without_password, passkey.id, actor="ada")
         assert (await site.post(client, f"{path}/drop", current=PASSWORD)).status_code == 303
         assert not (await site.user()).has_second_factor
         assert (await site.enter(client)).headers["location"] == "/"

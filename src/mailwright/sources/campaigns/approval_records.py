@@ -51,6 +51,12 @@ async def find_newest(tx: Transaction, campaign_key: int) -> Approval | None:
     return approval_of_row(rows[0]) if rows else None
 
 
+async def list_rejections(tx: Transaction, campaign_key: int) -> list[Approval]:
+    """Return the rejected requests of a campaign, newest first."""
+    rejected = (_a.campaign_key == campaign_key, _a.status == ApprovalStatus.REJECTED)
+    return [approval_of_row(row) for row in await tx.execute(select(*COLUMNS).where(*rejected).order_by(_a.id.desc()))]
+
+
 def newest_of(campaign_key: Any) -> Any:
     """Return a query for the ID of the newest approval of a campaign."""
     return select(func.max(_a.id)).where(_a.campaign_key == campaign_key).scalar_subquery()

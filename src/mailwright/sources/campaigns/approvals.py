@@ -25,6 +25,7 @@ from mailwright.sources.campaigns.approval_records import (
     approval_of_row,
     change_status,
     find_newest,
+    list_rejections,
     load_plan,
 )
 from mailwright.sources.campaigns.digests import changed_parts
@@ -62,6 +63,7 @@ class PlanReport:
     approval: Approval | None
     refusal: str | None  # why the campaign cannot start or grow without a person's decision
     changes: tuple[PlanChange, ...] = ()  # since the approval was requested
+    rejected_by: str | None = None  # who rejected it last, if no administrator has lifted the rejection
 
     @property
     def is_required(self) -> bool:
@@ -92,11 +94,13 @@ class CampaignApprovals:
         async with self._database.read() as tx:
             gate = await load_gate(tx, campaign.tenant_id, campaign.key)
             newest = await find_newest(tx, campaign.key)
+            rejections = await list_rejections(tx, campaign.key)
             is_changed = newest is not None and newest.is_binding and newest.digest != plan.digest
             stored = await load_plan(tx, newest.id) if newest is not None and is_changed else None
         refusal = gate.refusal(plan.digests, plan.recipients)
         changes = () if stored is None else tuple(compare_plans(stored, plan))
-        return PlanReport(plan, gate.over, newest, refusal, changes)
+        rejected_by = rejections[0].decided_by if rejections else None
+        return PlanReport(plan, gate.over, newest, refusal, changes, rejected_by)
 
     async def request(self, actor: Actor, campaign_id: str, *, must_be_own: bool = False) -> PlanReport:
         """Store the plan of the campaign as it is now, and wait for a second person.
@@ -117,7 +121,9 @@ class CampaignApprovals:
             if must_be_own:
                 check_status(campaign, CampaignAction.EDIT)
                 await require_own_draft(tx, actor, campaign)
-            if (earlier := await find_newest(tx, campaign.key)) is not None and earlier.is_binding:
+            await _require_not_rejected(tx, campaign, plan)
+            earlier = await find_newest(tx, campaign.key)
+            if earlier is not None and earlier.is_binding and earlier.status is not ApprovalStatus.REJECTED:
                 await change_status(tx, earlier.id, ApprovalStatus.REPLACED)
             values = {
                 "tenant_id": campaign.tenant_id,
@@ -164,19 +170,32 @@ class CampaignApprovals:
             await self._decide(tx, actor, campaign, waiting, action=CampaignAction.REJECT, comment=comment)
             return await _newest(tx, campaign)
 
-    async def withdraw(self, actor: Actor, campaign_id: str) -> Approval:
-        """Take the request back. What the tenant requires now then decides whether the campaign may start."""
+    async def withdraw(self, actor: Actor, campaign_id: str, *, reason: str = "", may_lift: bool = False) -> Approval:
+        """Take the request back. What the tenant requires now then decides whether the campaign may start.
+
+        After a rejection, only an administrator can do so (`may_lift`), with a reason that the audit log records.
+        """
+        said = reason.strip()
+        if len(said) > MAX_COMMENT:
+            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="reason")
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.WITHDRAW_REQUEST)
             newest = await find_newest(tx, campaign.key)
             if newest is None or not newest.is_binding:
                 raise NotPossibleNow("Nobody has requested an approval of this campaign.")
-            if newest.status is ApprovalStatus.REJECTED:
-                raise NotPossibleNow(f"{newest.decided_by} rejected this campaign. Change it, and request again.")
-            await change_status(tx, newest.id, ApprovalStatus.WITHDRAWN)
+            rejections = await list_rejections(tx, campaign.key)
+            if rejections and not (may_lift and said):
+                raise NotPossibleNow(
+                    f"{rejections[0].decided_by} rejected this campaign, so it needs an approval. Change it, and "
+                    "request again, or ask an administrator to lift the rejection with a reason."
+                )
+            for each in (newest, *rejections):
+                await change_status(tx, each.id, ApprovalStatus.WITHDRAWN)
             if campaign.status not in (CampaignStatus.DRAFT, CampaignStatus.CANCELLED):
                 await defer.end_lane_deferral_for(tx, (await entry_of(tx, campaign)).lane, AWAITS_APPROVAL)
-            await self._changes.record(tx, actor, CampaignAction.WITHDRAW_REQUEST, campaign, was=newest.status)
+            lifted = {"rejectedBy": rejections[0].decided_by, "reason": said} if rejections else {}
+            detail = {"was": newest.status, **lifted}
+            await self._changes.record(tx, actor, CampaignAction.WITHDRAW_REQUEST, campaign, **detail)
             return await _newest(tx, campaign)
 
     async def list_waiting(self, tenant_id: int) -> list[WaitingApproval]:
@@ -232,6 +251,16 @@ def _require_same(before: Campaign, campaign: Campaign) -> None:
     same = (before.definition, before.attachments, before.status)
     if (campaign.definition, campaign.attachments, campaign.status) != same:
         raise NotPossibleNow("The campaign was changed at the same time. Check it, and try again.")
+
+
+async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: CampaignPlan) -> None:
+    """Raise if somebody rejected exactly this plan, so that nobody asks until somebody approves it."""
+    for rejected in await list_rejections(tx, campaign.key):
+        if not changed_parts(rejected.digests, plan.digests):
+            raise NotPossibleNow(
+                f"{rejected.decided_by} rejected exactly this: {rejected.comment} Change it, and request again, or ask "
+                "an administrator to lift the rejection."
+            )
 
 
 async def _waiting(tx: Transaction, campaign: Campaign, digest: str) -> Approval:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
-from mailwright.access.roles import Forbidden, Scope
+from mailwright.access.roles import Forbidden, Role, Scope
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import NotFound
@@ -75,12 +75,25 @@ async def request_approval(campaignId: str, engine: EngineDep, caller: CallerDep
     "/campaigns/{campaignId}/plan",
     responses=describe_responses({HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
-async def withdraw_request(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies."""
+async def withdraw_request(
+    campaignId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    reason: str = "",
+) -> Response:
+    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies.
+
+    If somebody rejected the campaign, only an administrator can, with a `reason`, which lifts the rejection.
+    """
     await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
-    await _person(engine, caller)
-    actor = Actor(actor_of(caller), caller.tenant_id)
-    return json_response(approval_response(await engine.campaign_approvals.withdraw(actor, campaignId)))
+    user = await _person(engine, caller)
+    withdrawn = await engine.campaign_approvals.withdraw(
+        Actor(actor_of(caller), caller.tenant_id),
+        campaignId,
+        reason=reason,
+        may_lift=user.role.allows(Role.ADMIN),
+    )
+    return json_response(approval_response(withdrawn))
 
 
 @router.post("/campaigns/{campaignId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_DECISION)

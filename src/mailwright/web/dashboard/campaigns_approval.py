@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
@@ -93,12 +94,15 @@ async def request_approval(request: Request, engine: EngineDep, visitor: EditorD
 
 @router.post("/campaigns/{campaign_id}/approval/withdraw")
 async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    to = f"/campaigns/{campaign_id}/approval"
+    """Take the request back. An administrator also lifts a rejection, with a reason."""
+    to, reason = f"/campaigns/{campaign_id}/approval", (await read_fields(request))["reason"]
+    may_lift = visitor.user.role.allows(Role.ADMIN)
     try:
-        await engine.campaign_approvals.withdraw(Actor(visitor.actor, visitor.tenant_id), campaign_id)
-    except NotPossibleNow as error:
+        actor = Actor(visitor.actor, visitor.tenant_id)
+        await engine.campaign_approvals.withdraw(actor, campaign_id, reason=reason, may_lift=may_lift)
+    except (NotPossibleNow, InvalidInput) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "Request withdrawn.")
+    return redirect(request, to, "Rejection lifted." if reason else "Request withdrawn.")
 
 
 @router.post("/campaigns/{campaign_id}/approval")
