@@ -63,9 +63,13 @@ def _resolver(servers: Sequence[tuple[str, int]]) -> "Resolver":
 
 
 def _text(record: Any) -> str:
-    """Return a record as text. Names are in lower case and without the final dot."""
+    """Return a record as text. Names are in lower case and without the final dot.
+
+    Text without control characters and the like can be shown in a terminal.
+    """
     if hasattr(record, "strings"):
-        return b"".join(record.strings).decode(errors="replace")
+        text = b"".join(record.strings).decode(errors="replace")
+        return "".join(each if each.isprintable() else " " if each in "\t\r\n" else "�" for each in text)
     if hasattr(record, "exchange"):
         return f"{record.preference} {_name(record.exchange)}"
     return str(record.address) if hasattr(record, "address") else _name(record.target)

@@ -132,6 +132,12 @@ class NamedProviders:
         """The providers that at least one route names."""
         return tuple(self.by_name[name] for name in sorted(self.routes.providers))
 
+    def settings_of(self, tenant_id: int, installation: Settings) -> list[Settings]:
+        """Return the settings of all providers that send what the tenant's sources ask for."""
+        used = {self.routes.provider_of(tenant_id, source) for source in Source}
+        named = [self.by_name[name].settings for name in sorted(name for name in used if name is not None)]
+        return [installation, *named] if None in used else named
+
     @classmethod
     def of(cls, found: StoredProviders, settings: Settings) -> "NamedProviders":
         """Return the providers of an installation. A dry run uses none: everything goes to the local mailbox."""

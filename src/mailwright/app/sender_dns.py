@@ -1,19 +1,17 @@
 """Check SPF, DKIM and DMARC of the sender's domain in DNS."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
 
-from pydantic import SecretStr
-
-from mailwright.app.dns_lookup import DnsUnavailable, look_up
+from mailwright.app.dkim_record import dns_tags, find_dkim_problem
+from mailwright.app.dmarc_record import dmarc_records, find_dmarc_problem
+from mailwright.app.dns_lookup import DnsUnavailable, Lookup
+from mailwright.app.dns_lookup import look_up as look_up_record
 from mailwright.app.findings import Finding, TxtRecord, ok, problem, warning
-from mailwright.app.providers import providers_of
+from mailwright.app.spf import find_spf_problem, spf_advice, spf_records
 from mailwright.domain import address
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.pipeline.senders import parse_mailbox
-from mailwright.providers.smtp import parse_smtp_url
-from mailwright.providers.smtp.settings import is_loopback
 
 # Returns the TXT records of a name, or raises `DnsUnavailable`.
 TxtLookup = Callable[[str], Awaitable[list[str]]]
@@ -22,7 +20,7 @@ LOCAL = ("localhost", ".localhost", ".local", ".test", ".invalid", ".example", "
 
 
 async def look_up_txt(name: str) -> list[str]:
-    return await look_up(name, "TXT")
+    return await look_up_record(name, "TXT")
 
 
 async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> AsyncIterator[Finding]:
@@ -44,45 +42,28 @@ async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> 
             yield warning(name, "unknown: DNS does not respond", "run the check on a machine with network access")
 
 
-# The part of an SPF record that allows the servers of a provider.
-# Postmark and Resend use their own return path, so they need none.
-SPF_MECHANISMS: Final = {
-    "ses": "include:amazonses.com",
-    "sendgrid": "include:sendgrid.net",
-    "mailgun": "include:mailgun.org",
-    "brevo": "include:spf.brevo.com",
-}
-
-
-def spf_record(settings: Settings) -> str:
-    """Return an SPF record that allows the configured providers. An SMTP server may send from other hosts too."""
-    parts = []
-    for name in providers_of(settings):
-        if name in SPF_MECHANISMS:
-            parts.append(SPF_MECHANISMS[name])
-        elif (
-            name == "smtp" and settings.smtp_url is not None and not is_loopback(host := _smtp_host(settings.smtp_url))
-        ):
-            parts.append(f"a:{host}")
-        elif name != "mailbox":
-            parts.append("include:YOUR-PROVIDER")
-    return f"v=spf1 {' '.join(parts or ['include:YOUR-PROVIDER'])} ~all"
-
-
-def _smtp_host(url: SecretStr) -> str:
-    return parse_smtp_url(url.get_secret_value()).host
-
-
 async def _spf(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
-    found = [text for text in await look_up(domain) if text.lower().split(" ")[0] == "v=spf1"]
-    if not found:
-        missing = TxtRecord(domain, spf_record(settings))
-        return problem("spf", f"{domain} has no SPF record", f'publish a TXT record "{missing.value}"', missing)
-    if len(found) > 1:
-        return problem(
-            "spf", f"{domain} has {len(found)} SPF records, so receivers ignore all of them", "keep one of them"
-        )
-    return ok("spf", f"{domain}: {found[0]}")
+    advice = spf_advice([settings], domain)
+    found = await look_up(domain)
+    records = spf_records(found)
+    if not records and not advice.is_needed:
+        return ok("spf", f"{domain} needs no SPF record: {', '.join(advice.own_return_path)} has its own return path")
+    if not records:
+        missing = TxtRecord(domain, advice.value) if advice.value else None
+        text = f'publish a TXT record "{missing.value}"' if missing else f"publish an SPF record. {advice.hint}"
+        return problem("spf", f"{domain} has no SPF record", text, missing)
+    wrong = await find_spf_problem(domain, advice.value, found, _by_kind(look_up))
+    if wrong is not None and (advice.is_needed or len(records) > 1):
+        text = f"the record must have {' '.join(advice.mechanisms)}" if advice.value else advice.hint or "correct it"
+        return problem("spf", wrong.rstrip("."), text)
+    return ok("spf", f"{domain}: {records[0]}")
+
+
+def _by_kind(look_up: TxtLookup) -> Lookup:
+    async def look_up_kind(name: str, kind: str) -> list[str]:
+        return await (look_up(name) if kind == "TXT" else look_up_record(name, kind))
+
+    return look_up_kind
 
 
 async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
@@ -100,25 +81,21 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
         )
     name, wanted = f"{key.selector}._domainkey.{key.domain}", key.record()
     found = await look_up(name)
-    if any(dns_tags(text).get("p") == dns_tags(wanted)["p"] for text in found):
+    wrong = find_dkim_problem(name, wanted, found) if found else f"{name} does not exist"
+    if wrong is None:
         return ok("dkim", f"{name} publishes the configured key ({key.algorithm})")
-    state = "publishes another key" if found else "does not exist"
-    summary = f"{name} {state}, so signatures fail verification"
+    summary = f"{wrong.rstrip('.')}, so signatures fail verification"
     return problem("dkim", summary, "publish the TXT record of the configured key", TxtRecord(name, wanted))
 
 
 async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
     name = f"_dmarc.{domain}"
-    found = [text for text in await look_up(name) if text.lower().replace(" ", "").startswith("v=dmarc1")]
+    found = await look_up(name)
     if not found:
         missing = TxtRecord(name, f"v=DMARC1; p=none; rua=mailto:dmarc@{domain}")
         advice = 'publish TXT "v=DMARC1; p=none; rua=mailto:…"'
         return problem("dmarc", f"{name} does not exist", advice, missing)
-    policy = dns_tags(found[0]).get("p", "none")
-    return ok("dmarc", f"{name}: policy {policy}")
-
-
-def dns_tags(record: str) -> dict[str, str]:
-    """Parse the tags of a record such as `k=rsa; p=…`, ignoring white space inside values."""
-    pairs = (part.partition("=") for part in record.split(";"))
-    return {name.strip().lower(): "".join(value.split()) for name, _, value in pairs if name.strip()}
+    if (wrong := find_dmarc_problem(name, found)) is not None:
+        return problem("dmarc", wrong.rstrip("."), "correct the record, for example v=DMARC1; p=none; rua=mailto:…")
+    [record] = dmarc_records(found)
+    return ok("dmarc", f"{name}: policy {(dns_tags(record) or {})['p']}")

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
+from mailwright.app.dkim_record import find_dkim_problem, is_testing
+from mailwright.app.dmarc_record import dmarc_advice, dmarc_records, find_dmarc_problem
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup
-from mailwright.app.sender_dns import LOCAL, dns_tags, spf_record
+from mailwright.app.sender_dns import LOCAL
+from mailwright.app.spf import SpfAdvice, find_spf_problem, spf_records
 from mailwright.domain import address
 from mailwright.domain.dkim_rotation import DomainKey, KeyState
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
@@ -19,6 +22,10 @@ from mailwright.outbox.sender_domains import SenderDomain, key_name
 CHECK_SECONDS: Final = 10.0
 RETURN_PATH_LABEL: Final = "bounce"
 TRACKING_LABEL: Final = "links"
+MX_HINT: Final = (
+    "The mail server that receives email for this domain. If the domain has mailboxes, keep the record that it has; "
+    "otherwise the provider of your mailboxes names it."
+)
 # How much of a foreign record a sentence quotes.
 _QUOTED: Final = 120
 
@@ -41,14 +48,15 @@ def dmarc_address(settings: Settings, domain: str) -> str:
     return bounces if bounces is not None and settings.bounce_mailbox is not None else f"dmarc@{domain}"
 
 
-def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | None = None) -> list[DnsRecord]:
+def records_of(
+    domain: SenderDomain, settings: Settings, spf: SpfAdvice, tracking_host: str | None = None
+) -> list[DnsRecord]:
     """Return the records to publish, the required ones first. A retired key needs its record for some days only."""
     dkim = [_dkim_record(key, domain) for key in domain.keys if key.state is not KeyState.RETIRED]
-    spf = spf_record(settings)
     reports = dmarc_address(settings, domain.domain)
     records = [
         *dkim,
-        DnsRecord(RecordPurpose.SPF, "TXT", domain.domain, spf),
+        *_spf_records(RecordPurpose.SPF, domain.domain, spf),
         DnsRecord(
             RecordPurpose.DMARC,
             "TXT",
@@ -56,11 +64,11 @@ def records_of(domain: SenderDomain, settings: Settings, tracking_host: str | No
             f"v=DMARC1; p=none; rua=mailto:{reports}",
         ),
         *_report_records(domain.domain, address.domain_of(reports)),
-        DnsRecord(RecordPurpose.REPLIES, "MX", domain.domain, "10 YOUR-MAIL-SERVER"),
+        DnsRecord(RecordPurpose.REPLIES, "MX", domain.domain, "", hint=MX_HINT),
     ]
     if (name := return_path_domain(settings, domain.domain)) is not None:
         records.append(DnsRecord(RecordPurpose.RETURN_PATH, "MX", name, f"10 {settings.return_path_host}"))
-        records.append(DnsRecord(RecordPurpose.RETURN_PATH, "TXT", name, spf))
+        records += _spf_records(RecordPurpose.RETURN_PATH, name, spf)
     if (target := _public_host(settings.public_url)) is not None:
         host = urlsplit(tracking_host or "").hostname or ""
         own = host if is_same_or_below(host, domain.domain) else f"{TRACKING_LABEL}.{domain.domain}"
@@ -87,6 +95,10 @@ def _dkim_record(key: DomainKey, domain: SenderDomain) -> DnsRecord:
     return DnsRecord(RecordPurpose.DKIM, "TXT", key_name(key, domain.domain), key.record, is_required=True)
 
 
+def _spf_records(purpose: RecordPurpose, name: str, spf: SpfAdvice) -> list[DnsRecord]:
+    return [DnsRecord(purpose, "TXT", name, spf.value, hint=spf.hint)] if spf.is_needed else []
+
+
 def _report_records(domain: str, receiver: str) -> list[DnsRecord]:
     """Return the record with which another domain agrees to receive reports (RFC 7489, section 7.1)."""
     if is_same_or_below(receiver, domain) or is_same_or_below(domain, receiver):
@@ -105,39 +117,34 @@ async def _check(record: DnsRecord, look_up: Lookup) -> DnsResult:
         if record.purpose is RecordPurpose.DMARC:
             return await _check_dmarc(record, look_up)
         found = await look_up(record.name, record.type)
+        if record.purpose in _CHECKS:
+            return _CHECKS[record.purpose](record, found)
+        return _check_target(record, found) if record.type != "TXT" else await _check_spf(record, found, look_up)
     except DnsUnavailable as error:
         return _unknown(record, str(error))
-    match record.purpose:
-        case RecordPurpose.DKIM:
-            check = _check_dkim
-        case RecordPurpose.DMARC_REPORTS:
-            check = _check_reports
-        case RecordPurpose.REPLIES:
-            check = _check_replies
-        case _:
-            check = _check_spf if record.type == "TXT" else _check_target
-    return check(record, found)
 
 
 def _check_dkim(record: DnsRecord, found: Sequence[str]) -> DnsResult:
-    wanted = dns_tags(record.value)["p"]
-    if any(dns_tags(text).get("p") == wanted for text in found):
-        return _ok(record, f"{record.name} publishes the key.")
-    if found:
-        return _wrong(record, f"The TXT record {record.name} has another value: {_shown(found)}")
-    return _missing(record)
+    if not found:
+        return _missing(record)
+    if (wrong := find_dkim_problem(record.name, record.value, found)) is not None:
+        return _wrong(record, wrong if wrong.endswith(".") else f"{wrong}: {_shown(found)}")
+    if is_testing(found[0]):
+        advice = "Its t=y says that you only test DKIM, so receivers may ignore the signatures. Remove t=y."
+        return _ok(record, f"{record.name} publishes the key. {advice}")
+    return _ok(record, f"{record.name} publishes the key.")
 
 
-def _check_spf(record: DnsRecord, found: Sequence[str]) -> DnsResult:
-    policies = [text for text in found if text.lower().split(" ")[0] == "v=spf1"]
+async def _check_spf(record: DnsRecord, found: Sequence[str], look_up: Lookup) -> DnsResult:
+    """Check the SPF record. Without a known value, only the owner of the domain can tell whether it is right."""
+    policies = spf_records(found)
     if not policies:
         return _missing(record, "SPF record")
-    if len(policies) > 1:
-        return _wrong(record, f"{record.name} has {len(policies)} SPF records, so receivers ignore all. Keep one.")
-    given = policies[0].lower().split()
-    absent = [part for part in record.value.lower().split()[1:-1] if part not in given and "YOUR-" not in part.upper()]
-    if absent:
-        return _wrong(record, f"The SPF record of {record.name} lacks {' '.join(absent)}: {_shown(policies)}")
+    wrong = await find_spf_problem(record.name, record.value, found, look_up)
+    if wrong is not None:
+        return _wrong(record, wrong if wrong.endswith(".") else f"{wrong}: {_shown(policies)}")
+    if record.hint:
+        return _unknown(record, f"Mailwright cannot know whether this allows all servers: {_shown(policies)}")
     return _ok(record, f"{record.name} allows the provider: {_shown(policies)}")
 
 
@@ -147,16 +154,19 @@ async def _check_dmarc(record: DnsRecord, look_up: Lookup) -> DnsResult:
     for start in range(min(len(labels) - 1, 4)):
         name = f"_dmarc.{'.'.join(labels[start:])}"
         texts = await look_up(name, "TXT")
-        policies = _dmarc_records(texts)
-        if len(policies) > 1:
-            return _wrong(record, f"{name} has {len(policies)} DMARC records, so receivers ignore all. Keep one.")
-        if policies:
-            return _ok(record, f"{name}: {_shown(policies)}")
+        # A wildcard record of a parent also answers for this name, and is no DMARC record then.
+        if not any("dmarc" in text.lower() for text in texts):
+            continue
+        if (wrong := find_dmarc_problem(name, texts)) is not None:
+            return _wrong(record, wrong if wrong.endswith(".") else f"{wrong}: {_shown(texts)}")
+        policies = dmarc_records(texts)
+        advice = dmarc_advice(policies[0], is_parent=start > 0)
+        return _ok(record, " ".join(filter(None, (f"{name}: {_shown(policies)}.", advice))))
     return _missing(record, "DMARC record")
 
 
 def _check_reports(record: DnsRecord, found: Sequence[str]) -> DnsResult:
-    if _dmarc_records(found):
+    if dmarc_records(found):
         return _ok(record, f"{record.name} allows the reports.")
     if found:
         return _wrong(record, f"The TXT record {record.name} has another value: {_shown(found)}")
@@ -166,6 +176,8 @@ def _check_reports(record: DnsRecord, found: Sequence[str]) -> DnsResult:
 def _check_replies(record: DnsRecord, found: Sequence[str]) -> DnsResult:
     """Check that the domain of From receives email: replies go there, and some receivers refuse a domain without."""
     servers = [text for text in found if text.split()[-1:] not in ([], ["."])]
+    if any("your-mail-server" in text for text in servers):
+        return _wrong(record, f"The MX record {record.name} has a placeholder: {_shown(servers)}")
     if servers:
         return _ok(record, f"{record.name} receives replies at {_shown(servers)}.")
     if found:  # The null MX of RFC 7505.
@@ -173,8 +185,11 @@ def _check_replies(record: DnsRecord, found: Sequence[str]) -> DnsResult:
     return _missing(record)
 
 
-def _dmarc_records(texts: Sequence[str]) -> list[str]:
-    return [text for text in texts if text.lower().replace(" ", "").startswith("v=dmarc1")]
+_CHECKS: Final = {
+    RecordPurpose.DKIM: _check_dkim,
+    RecordPurpose.DMARC_REPORTS: _check_reports,
+    RecordPurpose.REPLIES: _check_replies,
+}
 
 
 def _check_target(record: DnsRecord, found: Sequence[str]) -> DnsResult:

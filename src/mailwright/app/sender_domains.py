@@ -9,7 +9,9 @@ from typing import Final
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.app.dns_lookup import Lookup, make_lookup
+from mailwright.app.named_providers import NamedProviders
 from mailwright.app.sender_domain_records import check_records, records_of, return_path_domain
+from mailwright.app.spf import SpfAdvice, spf_advice
 from mailwright.app.turns import has_turn
 from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
@@ -31,6 +33,7 @@ from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import audit_log, tenants
 from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.provider_configurations import load_providers
 from mailwright.outbox.sender_domains import (
     DomainExists,
     SenderDirectory,
@@ -112,6 +115,10 @@ class SenderDomainService:
             found.get((record.type, record.name, record.value)) or DnsResult(record, *unchecked)
             for record in await self._records(domain)
         ]
+
+    async def notes(self, domain: SenderDomain) -> list[str]:
+        """Return sentences about records that the domain does not need."""
+        return [note] if (note := (await self.spf(domain)).note) else []
 
     async def check(self, tenant_id: int, name: str, *, actor: str) -> SenderDomain:
         """Look up the records and store what was found. New keys sign as soon as their records are visible."""
@@ -223,7 +230,12 @@ class SenderDomainService:
 
     async def _records(self, domain: SenderDomain) -> list[DnsRecord]:
         host = await tenants.find_tracking_host(self._database, domain.tenant_id)
-        return records_of(domain, self._settings, host)
+        return records_of(domain, self._settings, await self.spf(domain), host)
+
+    async def spf(self, domain: SenderDomain) -> SpfAdvice:
+        """Return what SPF needs for all providers to which email of the tenant is routed."""
+        named = NamedProviders.of(await load_providers(self._database), self._settings)
+        return spf_advice(named.settings_of(domain.tenant_id, self._settings), domain.domain)
 
     def _sender(self, domain: str, given: str | None) -> str:
         """Return the default sender of the domain: the given one, or the name before @ of the installation's."""
@@ -241,9 +253,13 @@ class SenderDomainService:
         return given
 
     def _return_path(self, domain: SenderDomain, results: Sequence[DnsResult]) -> str | None:
-        """Return the return path if its records are visible. An unknown record keeps what was known before."""
+        """Return the return path if its records are visible. An unknown record keeps what was known before.
+
+        An SPF record whose value only the owner can know does not decide; that of the mail server does.
+        """
         wanted = return_path_domain(self._settings, domain.domain)
-        states = {each.state for each in results if each.record.purpose is RecordPurpose.RETURN_PATH}
+        own = [each for each in results if each.record.purpose is RecordPurpose.RETURN_PATH]
+        states = {each.state for each in own if each.state is not DnsState.UNKNOWN or not each.record.hint}
         if wanted is None or states & {DnsState.MISSING, DnsState.WRONG}:
             return None
         return domain.return_path if DnsState.UNKNOWN in states else wanted

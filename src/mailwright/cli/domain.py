@@ -28,7 +28,7 @@ STATES: Final = {
     DnsState.WRONG: ("✗", "red"),
     DnsState.UNKNOWN: ("?", "yellow"),
 }
-Described = tuple[SenderDomain, Sequence[DnsResult]]
+Described = tuple[SenderDomain, Sequence[DnsResult], Sequence[str]]
 
 
 @app.command()
@@ -64,14 +64,14 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     async def work(at: Installation) -> tuple[list[Described], bool]:
         service, owner = _service(at), await find_tenant(at, tenant)
-        listed: list[Described] = [(each, await service.records(each)) for each in await service.list_all(owner.id)]
+        listed = [await _describe(service, each) for each in await service.list_all(owner.id)]
         return listed, await _sends_nothing(service, tenant)
 
     found, sends_nothing = run(work)
     if as_json:
         print_json([domain_response(*each).to_dict() for each in found])
         return
-    rows = ((each.domain, _state(each), clock_time(each.checked_at), each.sender) for each, _ in found)
+    rows = ((each.domain, _state(each), clock_time(each.checked_at), each.sender) for each, *_ in found)
     nothing = f"{tenant} has no sender domains. Add one with `mailwright domain add NAME`."
     print_rows(("Domain!", "State!", "Checked ({zone})", "Default sender"), rows, nothing=nothing)
     _warn(tenant, sends_nothing=sends_nothing)
@@ -141,23 +141,29 @@ def _work(
 ) -> Described:
     async def work(at: Installation) -> Described:
         service, owner = _service(at), await find_tenant(at, tenant)
-        changed = await change(service, owner.id)
-        return changed, await service.records(changed)
+        return await _describe(service, await change(service, owner.id))
 
     return run(work, creates=creates)
 
 
+async def _describe(service: SenderDomainService, domain: SenderDomain) -> Described:
+    return domain, await service.records(domain), await service.notes(domain)
+
+
 def _show(found: Described, *, as_json: bool) -> None:
-    domain, records = found
+    domain, records, notes = found
     if as_json:
-        print_json(domain_response(domain, records).to_dict())
+        print_json(domain_response(*found).to_dict())
         return
     aside.print(_state(domain), domain.domain, f"· default sender {domain.sender}", markup=False)
     for each in records:
         shape, colour = STATES[each.state]
         out.print(Text(f"{shape} {each.record.type} {each.record.name}", style=colour), soft_wrap=True)
-        out.print(f"  {each.record.value}", markup=False, soft_wrap=True, highlight=False)
+        for text in filter(None, (each.record.value, each.record.hint)):
+            out.print(f"  {text}", markup=False, soft_wrap=True, highlight=False)
         aside.print(f"  {each.detail}", markup=False, soft_wrap=True)
+    for note in notes:
+        aside.print(note, markup=False, soft_wrap=True)
     for key in keys_in(domain.keys, KeyState.RETIRED):
         until = clock_time(key.removable_at)
         aside.print(f"Keep the TXT record {key_name(key, domain.domain)} until {until}.", markup=False)

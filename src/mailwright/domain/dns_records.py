@@ -18,7 +18,7 @@ class DnsState(StrEnum):
     OK = "ok"
     MISSING = "missing"
     WRONG = "wrong"
-    UNKNOWN = "unknown"  # DNS gave no usable answer.
+    UNKNOWN = "unknown"  # DNS gave no usable answer, or only the owner of the domain can tell.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,9 @@ class DnsRecord:
     purpose: RecordPurpose
     type: str  # TXT, MX or CNAME
     name: str
-    value: str
+    value: str  # Empty if only the owner of the domain can know it: see `hint`.
     is_required: bool = False  # Whether the domain is verified only with this record.
+    hint: str = ""  # What to enter, as a sentence.
 
 
 @dataclass(frozen=True, slots=True)

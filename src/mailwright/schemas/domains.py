@@ -26,12 +26,16 @@ class DomainRotationRequest(RequestModel):
 
 
 class DomainRecordResponse(ResponseModel):
-    """A DNS record to publish, and what the last check found. `detail` is a sentence."""
+    """A DNS record to publish, and what the last check found. `detail` is a sentence.
+
+    `value` is empty if only the owner of the domain can know it; then `hint` says what to enter.
+    """
 
     purpose: Literal["dkim", "spf", "dmarc", "dmarc_reports", "replies", "return_path", "tracking"]
     type: Literal["TXT", "MX", "CNAME"]
     name: str
     value: str
+    hint: str
     is_required: bool
     state: Literal["ok", "missing", "wrong", "unknown"]
     detail: str
@@ -51,7 +55,10 @@ class DomainKeyResponse(ResponseModel):
 
 
 class DomainResponse(ResponseModel):
-    """`state`: `pending` until the DKIM records are visible, then `verified`."""
+    """`state`: `pending` until the DKIM records are visible, then `verified`.
+
+    `notes` are sentences about records that the domain does not need.
+    """
 
     name: str
     state: Literal["pending", "verified"]
@@ -62,6 +69,7 @@ class DomainResponse(ResponseModel):
     checked_at: Time | None
     created_at: Time
     records: list[DomainRecordResponse]
+    notes: list[str]
     keys: list[DomainKeyResponse]
 
 
@@ -81,7 +89,7 @@ class RestrictedTenantListResponse(ResponseModel):
     tenants: list[RestrictedTenantResponse]
 
 
-def domain_response(domain: SenderDomain, records: Sequence[DnsResult]) -> DomainResponse:
+def domain_response(domain: SenderDomain, records: Sequence[DnsResult], notes: Sequence[str]) -> DomainResponse:
     return DomainResponse(
         name=domain.domain,
         state=domain.state,
@@ -92,6 +100,7 @@ def domain_response(domain: SenderDomain, records: Sequence[DnsResult]) -> Domai
         checked_at=domain.checked_at,
         created_at=domain.created_at,
         records=[_record(each) for each in records],
+        notes=list(notes),
         keys=[_key(key, domain) for key in domain.keys],
     )
 
@@ -103,6 +112,7 @@ def _record(result: DnsResult) -> DomainRecordResponse:
         type=record.type,
         name=record.name,
         value=record.value,
+        hint=record.hint,
         is_required=record.is_required,
         state=result.state.value,
         detail=result.detail,

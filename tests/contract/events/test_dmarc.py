@@ -13,6 +13,7 @@ from mailwright.app.dmarc import require_reported_domain
 from mailwright.app.inbound import make_recorder
 from mailwright.app.retention import make_retention
 from mailwright.app.sender_domain_records import check_records, records_of
+from mailwright.app.spf import SpfAdvice
 from mailwright.content.dkim_key import new_private_key
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.dkim_rotation import DomainKey
@@ -254,7 +255,7 @@ async def test_dmarc_record_names_the_mailbox_that_is_read(
 ) -> None:
     domain = await receivers.bench.engine.sender_domains.find(receivers.acme, DOMAIN)
     changed = receivers.bench.engine.settings.model_copy(update=settings)
-    records = records_of(domain, changed)
+    records = records_of(domain, changed, SpfAdvice())
     [record] = [each for each in records if each.purpose is RecordPurpose.DMARC]
     assert record.value == f"v=DMARC1; p=none; rua=mailto:{address}"
     allowing = [each for each in records if each.purpose is RecordPurpose.DMARC_REPORTS]

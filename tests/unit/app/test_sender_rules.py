@@ -39,7 +39,8 @@ async def unmet(found: Settings, records: dict[str, list[str]] | None, *, recipi
 @pytest.mark.promise("sender-rules")
 async def test_many_recipients_need_every_rule(tmp_path: Path) -> None:
     assert await unmet(settings(tmp_path), GOOD) == ""
-    bare = settings(tmp_path, base_url="http://localhost:8000", postal_address=None)
+    relay = {"provider": "smtp", "smtp_url": SecretStr("smtp://relay.example.org:587")}
+    bare = settings(tmp_path, base_url="http://localhost:8000", postal_address=None, **relay)
     missing = await unmet(bare, {})
     for rule in ("SPF", "DMARC", "One-click unsubscribe", "postal address"):
         assert rule in missing

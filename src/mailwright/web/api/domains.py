@@ -92,4 +92,5 @@ async def rotate(request: Request, domainName: str, engine: EngineDep, caller: C
 
 
 async def _described(engine: Engine, domain: SenderDomain) -> DomainResponse:
-    return domain_response(domain, await engine.sender_domains.records(domain))
+    service = engine.sender_domains
+    return domain_response(domain, await service.records(domain), await service.notes(domain))

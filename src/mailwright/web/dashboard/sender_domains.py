@@ -61,6 +61,7 @@ async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str
         "domain",
         domain=found,
         records=await engine.sender_domains.records(found),
+        notes=await engine.sender_domains.notes(found),
         retired=keys_in(found.keys, KeyState.RETIRED),
         kept_days=KEPT_FOR // 86_400_000,
     )

@@ -1,0 +1,249 @@
+"""The SPF record of a domain: what it must allow so that the providers may send for it, and its check."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mailwright.app.dns_lookup import DnsUnavailable, Lookup
+from mailwright.app.providers import providers_of
+from mailwright.ops.settings import Settings
+from mailwright.providers.smtp import parse_smtp_url
+from mailwright.providers.smtp.settings import is_loopback
+
+# Receivers check SPF for the envelope sender. These services use one of their own domains there, or a subdomain that is
+# set up in their account, so the domain of From needs no record for them.
+_OWN_RETURN_PATH: Final = {
+    "ses": "Amazon SES",
+    "sendgrid": "SendGrid",
+    "mailgun": "Mailgun",
+    "postmark": "Postmark",
+    "resend": "Resend",
+    "brevo": "Brevo",
+}
+# The services behind SMTP hosts, by the end of their names.
+_RELAYS: Final = {
+    ".amazonaws.com": "ses",
+    ".sendgrid.net": "sendgrid",
+    ".mailgun.org": "mailgun",
+    ".postmarkapp.com": "postmark",
+    ".resend.com": "resend",
+    ".brevo.com": "brevo",
+    ".sendinblue.com": "brevo",
+}
+# SMTP services that send from the addresses of their customers.
+_MECHANISMS: Final = {
+    ".office365.com": "include:spf.protection.outlook.com",
+    ".outlook.com": "include:spf.protection.outlook.com",
+    ".gmail.com": "include:_spf.google.com",
+    ".googlemail.com": "include:_spf.google.com",
+    ".google.com": "include:_spf.google.com",
+}
+_MAILGUN: Final = "include:mailgun.org"
+
+# A receiver stops after this number of DNS lookups and ignores the record (RFC 7208, section 4.6.4).
+MAX_LOOKUPS: Final = 10
+_WITH_LOOKUP: Final = ("include", "a", "mx", "ptr", "exists", "redirect")
+
+
+@dataclass(frozen=True, slots=True)
+class SpfAdvice:
+    """The mechanisms to publish, what only the operator can find out, and the services that need no record here."""
+
+    mechanisms: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    own_return_path: tuple[str, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.mechanisms or self.hints)
+
+    @property
+    def value(self) -> str:
+        """The record; empty if no mechanism is known."""
+        return f"v=spf1 {' '.join(self.mechanisms)} ~all" if self.mechanisms else ""
+
+    @property
+    def hint(self) -> str:
+        return " ".join(self.hints)
+
+    @property
+    def note(self) -> str:
+        """A sentence about the services that need no record."""
+        if not self.own_return_path:
+            return ""
+        names = " and ".join(self.own_return_path)
+        return f"SPF: no record of this domain is needed for {names}, which sends with a return path of its own."
+
+
+def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
+    """Return what the SPF record of a domain needs for these providers. `providers` are settings with a provider."""
+    mechanisms, hints, own = dict[str, None](), dict[str, None](), dict[str, None]()
+    kinds = [(name, settings) for settings in providers for name in providers_of(settings)]
+    for name, settings in kinds:
+        host = _smtp_host(settings) if name == "smtp" else ""
+        service = name if name in _OWN_RETURN_PATH else _by_suffix(_RELAYS, host)
+        if service == "mailgun" and (settings.mailgun_domain or "").lower() == domain:
+            mechanisms[_MAILGUN] = None
+        elif service is not None:
+            own[_OWN_RETURN_PATH[service]] = None
+        elif name == "smtpbz":
+            hints["smtp.bz shows the servers to allow in its account, with the settings of the domain."] = None
+        elif name == "smtp" and (not host or is_loopback(host)):
+            hints["Your mail server runs on this machine. Allow its public address, such as ip4:192.0.2.1."] = None
+        elif name == "smtp":
+            mechanisms[_by_suffix(_MECHANISMS, host) or _of_host(host)] = None
+    if all(name == "mailbox" for name, _ in kinds):
+        hints["No provider is connected yet, which decides on the servers to allow."] = None
+    return SpfAdvice(tuple(mechanisms), tuple(hints), tuple(own))
+
+
+async def find_spf_problem(domain: str, value: str, found: Sequence[str], look_up: Lookup) -> str | None:
+    """Return what is wrong with the SPF records of a domain, as a sentence; None if they allow what `value` does.
+
+    `value` may be empty: then the record must only be valid and allow any server. Raises `DnsUnavailable` if a record
+    that decides about it cannot be read.
+    """
+    records = spf_records(found)
+    if len(records) > 1:
+        return f"{domain} has {len(records)} SPF records, so receivers ignore all. Keep one."
+    published = _Published(domain, look_up)
+    try:
+        await published.read(records[0], domain)
+    except _InvalidSpf as error:
+        return str(error)
+    wanted = value.lower().split()[1:-1]
+    missing = [each for each in wanted if not await published.allows(each)]
+    if missing or not published.allowed:
+        if published.unread:
+            raise DnsUnavailable(f"the SPF record of {published.unread[0]} cannot be read")
+        what = f"lacks {' '.join(missing)}" if missing else "allows no server"
+        return f"The SPF record of {domain} {what}"
+    return None
+
+
+def spf_records(found: Sequence[str]) -> list[str]:
+    return [text for text in found if text.lower().split(" ")[0] == "v=spf1"]
+
+
+class _InvalidSpf(Exception):
+    """Receivers ignore the record."""
+
+
+@dataclass(slots=True)
+class _Published:
+    """The mechanisms of a record and of those that it includes."""
+
+    domain: str
+    look_up: Lookup
+    lookups: int = 0
+    allowed: set[str] = field(default_factory=set)
+    receivers: list[str] = field(default_factory=list)  # The domains whose mail servers may send.
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    async def read(self, text: str, domain: str) -> None:
+        redirect = None
+        for term in text.lower().split()[1:]:
+            qualifier, mechanism = (term[0], term[1:]) if term[0] in "+-~?" else ("+", term)
+            if mechanism == "all":
+                if qualifier == "+":
+                    raise _InvalidSpf(f"The SPF record of {domain} ends with +all, so everyone may send as {domain}.")
+                return
+            name, target = _split(mechanism)
+            if "your-" in target or "<" in target:
+                raise _InvalidSpf(f"The SPF record of {domain} has a placeholder: {term[:80]}")
+            if name in _WITH_LOOKUP:
+                self._count()
+            if name == "redirect":
+                redirect = target
+            elif qualifier == "+":
+                await self._add(name, target or domain, mechanism)
+        if redirect:
+            await self._include(redirect)
+
+    async def _add(self, name: str, target: str, mechanism: str) -> None:
+        match name:
+            case "include":
+                self.allowed.add(mechanism)
+                await self._include(target)
+            case "a":
+                self.allowed.add(f"a:{target}")
+            case "mx":
+                self.allowed.add(mechanism)
+                self.receivers.append(target)
+            case "ip4" | "ip6":
+                try:
+                    self.networks.append(ipaddress.ip_network(target, strict=False))
+                except ValueError as error:
+                    raise _InvalidSpf(
+                        f"The SPF record of {self.domain} has an invalid part: {mechanism[:80]}"
+                    ) from error
+                self.allowed.add(mechanism)
+            case "exists" | "ptr":
+                self.allowed.add(mechanism)
+
+    async def _include(self, target: str) -> None:
+        """Read an included record. Macros depend on the message, so they are not followed."""
+        if "%" in target:
+            return
+        texts = await self._ask(target, "TXT")
+        records = spf_records(texts)
+        if len(records) == 1:
+            await self.read(records[0], target)
+        elif target not in self.unread:
+            raise _InvalidSpf(f"The SPF record of {self.domain} includes {target[:80]}, which has no valid SPF record.")
+
+    async def _ask(self, name: str, kind: str) -> list[str]:
+        try:
+            return await self.look_up(name, kind)
+        except DnsUnavailable:
+            self.unread.append(name)
+            return []
+
+    def _count(self) -> None:
+        self.lookups += 1
+        if self.lookups > MAX_LOOKUPS:
+            raise _InvalidSpf(
+                f"The SPF record of {self.domain} needs more than {MAX_LOOKUPS} DNS lookups, so receivers ignore it. "
+                "Remove services that you do not use."
+            )
+
+    async def allows(self, mechanism: str) -> bool:
+        """Return whether the record has the mechanism, or allows the addresses of the same host in another way."""
+        if mechanism in self.allowed:
+            return True
+        name, target = _split(mechanism)
+        if name not in ("a", "ip4", "ip6"):
+            return False
+        servers = [text.split()[-1:] for each in self.receivers for text in await self._ask(each, "MX")]
+        if [target] in servers or not self.networks:
+            return [target] in servers
+        texts = [target] if name != "a" else [*await self._ask(target, "A"), *await self._ask(target, "AAAA")]
+        return any(ipaddress.ip_address(text) in network for text in texts for network in self.networks)
+
+
+def _split(mechanism: str) -> tuple[str, str]:
+    """Return the name and the target of a mechanism or modifier: `include:a.example` or `redirect=a.example`."""
+    for mark in (":", "="):
+        name, found, target = mechanism.partition(mark)
+        if found:
+            return name, target if name in ("ip4", "ip6") else target.partition("/")[0].removesuffix(".")
+    return mechanism.partition("/")[0], ""
+
+
+def _smtp_host(settings: Settings) -> str:
+    if settings.smtp_url is None:
+        return ""
+    return parse_smtp_url(settings.smtp_url.get_secret_value()).host.lower().removesuffix(".")
+
+
+def _by_suffix(known: dict[str, str], host: str) -> str | None:
+    return next((found for suffix, found in known.items() if f".{host}".endswith(suffix)), None)
+
+
+def _of_host(host: str) -> str:
+    try:
+        return f"ip{ipaddress.ip_address(host).version}:{host}"
+    except ValueError:
+        return f"a:{host}"
