@@ -4,7 +4,7 @@ Reads only the database and this machine, so it is quick and can run every minut
 """
 
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,7 +88,7 @@ async def check_health(settings: Settings, database: Database, clock: Clock) -> 
 async def find_problems(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> list[Finding]:
     findings = [
         *_settings(facts),
-        *_delivery(settings),
+        *_delivery(settings, facts.named),
         *_hold(facts),
         *_workers(facts, now),
         *find_provider_problems(facts.named, facts.workers, await _quotas(database), now),
@@ -187,20 +187,25 @@ def _settings(facts: HealthFacts) -> Iterator[Finding]:
         yield Finding("settings", Verdict.WARNING, f"{worker} still uses earlier settings", advice)
 
 
-def _delivery(settings: Settings) -> Iterator[Finding]:
+def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
     """Report that nobody receives email, because a new installation would otherwise look ready."""
+    is_local = is_local_only([settings])
     if settings.demo:
         yield ok("delivery", f"this is a demo: {LOCAL_ONLY}")
     elif settings.dry_run:
         yield Finding("delivery", Verdict.WARNING, DRY_RUN_NOTICE, "unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send")
-    elif is_local_only(settings):
+    elif is_local and not is_local_only(each.settings for each in named.used):
+        summary = "email without a route to a provider goes to the local mailbox, and only the rest leaves this machine"
+        advice = "choose a provider for all other email in the dashboard under Settings, if it has to leave too"
+        yield Finding("delivery", Verdict.WARNING, summary, advice)
+    elif is_local:
         advice = "choose a provider in the dashboard under Settings, or run `mailwright setup`"
         yield Finding("delivery", Verdict.WARNING, LOCAL_ONLY, advice)
 
 
-def is_local_only(settings: Settings) -> bool:
-    """Return whether every message goes to the local mailbox."""
-    return set(providers_of(settings)) == {"mailbox"}
+def is_local_only(providers: Iterable[Settings]) -> bool:
+    """Return whether every message of these providers goes to the local mailbox."""
+    return all(set(providers_of(each)) == {"mailbox"} for each in providers)
 
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:

@@ -125,19 +125,24 @@ class ReporterComparison:
     def sentence(self) -> str:
         if self.sent is None:
             reason = _WHY_NOT[self.not_compared or NotCompared.RECEIVERS_UNKNOWN]
-            return f"{self.reporter} saw {self.aligned:,} aligned messages. They cannot be compared: {reason}."
+            text = f"{self.reporter} saw {self.aligned:,} aligned messages. They cannot be compared: {reason}."
+            return f"{text}{self._failing_text}"
         part = "" if self.compared == self.aligned else " in the reports that can be compared"
         seen = f"{self.reporter} saw {self.compared:,} aligned messages{part}, Mailwright sent {self.sent:,}"
         if self.compared == self.sent:
-            failing = self.messages - self.aligned
-            others = f" {failing:,} other messages were not aligned." if failing else ""
-            return f"{seen}: the numbers agree.{others}"
+            return f"{seen}: the numbers agree.{self._failing_text}"
         if self.compared < self.sent:
-            return f"{seen}: {self.sent - self.compared:,} are not in its reports."
+            where = "failed DMARC, or are not in its reports" if self._failing_text else "are not in its reports"
+            return f"{seen}: {self.sent - self.compared:,} {where}.{self._failing_text}"
         extra = f"{self.compared - self.sent:,} are not from Mailwright"
         if hosts_others(self.reporter):
             extra += f", or went to domains that {self.reporter} hosts"
-        return f"{seen}: {extra}.{self._unsigned_text}"
+        return f"{seen}: {extra}.{self._unsigned_text}{self._failing_text}"
+
+    @property
+    def _failing_text(self) -> str:
+        failing = self.messages - self.aligned
+        return f" {failing:,} other messages with your domain in From failed DMARC." if failing else ""
 
     @property
     def _unsigned_text(self) -> str:

@@ -44,10 +44,10 @@ async def state_of(record: DnsRecord, texts: list[str], **more: list[str]) -> tu
     ("provider", "host", "value"),
     [
         ("smtp", "smtp.office365.com", f"v=spf1 {OUTLOOK} ~all"),
-        ("smtp", "acme-example.mail.protection.outlook.com", f"v=spf1 {OUTLOOK} ~all"),
+        ("smtp", "mx1.protection.outlook.com", f"v=spf1 {OUTLOOK} ~all"),
         ("smtp", "smtp.gmail.com", f"v=spf1 {GOOGLE} ~all"),
         ("smtp", "smtp-relay.gmail.com", f"v=spf1 {GOOGLE} ~all"),
-        ("smtp", "Mail.Acme.example", "v=spf1 a:mail.acme.example ~all"),
+        ("smtp", "Out.Acme.example", "v=spf1 a:out.acme.example ~all"),
         ("smtp", "192.0.2.7", "v=spf1 ip4:192.0.2.7 ~all"),
     ],
 )

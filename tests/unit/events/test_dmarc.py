@@ -445,7 +445,9 @@ def test_comparison_names_what_is_not_ours() -> None:
     assert "domains that google.com hosts. 12 were not signed" in compared(10_212, 10_200, "google.com", 12)
     assert "the numbers agree" in compared(5, 5)
     failing = ReporterComparison("Outlook.com", 1, 1_000_000, 0, 0, 0, 0, 0, None).sentence
-    assert failing.endswith("the numbers agree. 1,000,000 other messages were not aligned.")
+    assert failing.endswith("the numbers agree. 1,000,000 other messages with your domain in From failed DMARC.")
+    fewer = ReporterComparison("Outlook.com", 1, 10, 3, 0, 5, 3, 0, None).sentence
+    assert "2 failed DMARC, or are not in its reports. 7 other messages" in fewer
     assert "2 are not in its reports" in compared(3, 5)
     assert "cannot be compared" in compared(3, None)
 

@@ -178,7 +178,7 @@ async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     return {
         "checklist": await load_checklist(used, engine.database, visitor.tenant_id) if is_admin else None,
         "is_demo": used.demo,
-        "is_local_only": is_local_only(used),
+        "is_local_only": is_local_only(effective.named.settings_of(visitor.tenant_id, used)),
         "is_dry_run": used.dry_run,
         "settings_problems": effective.problems if is_admin else (),
     }
