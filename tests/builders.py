@@ -298,7 +298,8 @@ class Bench:
         return Worker(worker.parts, replace(worker.settings, **quick | pace))
 
     async def drain(self, provider: Provider | Route | None = None, **pace: Any) -> None:
-        await (await self.worker(provider, **pace)).run(drain=True)
+        """Run a worker until nothing is due. The source duties run only whenever it is idle, so the order is fixed."""
+        await (await self.worker(provider, **{"runs_source_duties": False, **pace})).run(drain=True)
 
     async def record(self, outbox_id: str) -> MessageRecord:
         return await record_of(self.database, outbox_id)

@@ -146,9 +146,9 @@ async def test_forecast_error_is_small(engine: DatabaseAddress, clock: ManualClo
         sync = quota_sync(bench, kind, provider)
         if sync is not None:
             await sync.tick()
-        for number in range(kind.recipients):
-            zone = kind.zones[number % len(kind.zones)] if kind.zones else None
-            await join(desk.database, [address_of(number)], timezone=zone)
+        addresses = [address_of(number) for number in range(kind.recipients)]
+        for number, zone in enumerate(zones := kind.zones or (None,)):
+            await join(desk.database, addresses[number :: len(zones)], timezone=zone)
         schedule = {"scheduledAt": clock.now() + kind.starts_in} if kind.starts_in else {}
         began = clock.now()
         campaign_id = await desk.start(limits=kind.campaign, **schedule)
