@@ -61,6 +61,8 @@ PAGES: Final = {
     "sequence": "/sequences/{sequence Welcome series}",
     "sequence-branches": "/sequences/{sequence Thanks and review request}",
     "sequence-step": "/sequences/{sequence Welcome series}/steps/hello/edit",
+    "sequence-preview": "/sequences/{sequence Welcome series}/steps/hello/preview",
+    "sequence-trigger": "/sequences/{sequence Welcome series}/trigger?kind=event",
     "sequence-goal": "/sequences/{sequence Welcome series}/filters/goal",
     "sequence-publish": "/sequences/{sequence Thanks and review request}/publish",
     "sequence-simulation": "/sequences/{sequence Welcome series}/simulation?list=news",

@@ -38,6 +38,7 @@ WALKED = (
     "articles.md",
     "notifications.md",
     "outbox-table.md",
+    "sequences.md",
 )
 WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
@@ -50,6 +51,7 @@ LOOKS = (
     "mailwright check",
     "mailwright campaign show",
     "mailwright article runs",
+    "mailwright sequence explain",
     "curl -s http://127.0.0.1:8025/v1/email/$ID ",
 )
 SETTLE_SECONDS = 10.0

@@ -26,9 +26,7 @@ class Scope(StrEnum):
     SEND = "send"  # POST /v1/email/send and /v1/email/batch
     EVENTS = "events"  # POST /v1/events, and the API of Segment: events of contacts, and their attributes
     READ = "read"  # every request that changes nothing
-    PROPOSE = (
-        "propose"  # drafts of campaigns and new templates, which a person starts or uses, and every `read` request
-    )
+    PROPOSE = "propose"  # drafts of campaigns and sequences, new templates, and every `read` request
     MANAGE = "manage"  # every other change, and every `events`, `read` and `propose` request
 
     def allows(self, needed: "Scope") -> bool:

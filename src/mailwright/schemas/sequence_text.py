@@ -128,7 +128,9 @@ def _re_entry(rule: NotEntered, now: Instant, zone: tzinfo) -> str:
 
 
 def _value(value: Any) -> str:
-    return "not known" if value is None else f"“{as_text(value)}”"
+    if value is None:
+        return "not known"
+    return f"“{value}”" if isinstance(value, str) else as_text(value)
 
 
 _GROUPS: Final = {

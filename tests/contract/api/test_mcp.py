@@ -19,6 +19,7 @@ from mailwright.web.mcp.tools import TOOLS
 from tests.api import Api, an_api, on_a_socket
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import BODY, NEWS, a_list, join
+from tests.sequences import WELCOME, a_document, a_wait, an_email
 
 CAMPAIGN = {"name": "January", "content": {"subject": "News", "body": BODY}, "lists": [NEWS]}
 EMAIL = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
@@ -79,6 +80,26 @@ async def test_draft_is_created_checked_and_not_sent(agents: Agents, mode: str) 
         result = await client.call_tool("start_campaign", {"campaignId": draft["campaignId"]})
         assert "There is no tool 'start_campaign'" in error_of(result)
     assert (await agents.actions())[0] == ("api:drafter", "campaign.edit")
+
+
+@pytest.mark.promise("agent-proposes-only")
+async def test_sequence_is_drafted_rehearsed_and_not_published(agents: Agents) -> None:
+    document = a_document(an_email(), a_wait(), trigger={"joinsList": NEWS})
+    async with agents.agent(Scope.PROPOSE) as client:
+        await call(client, "create_template", templateId=WELCOME, subject="Welcome", html="<p>Hello</p>")
+        draft = await call(client, "create_sequence_draft", document=document)
+        named = {"sequenceId": draft["sequenceId"]}
+        rehearsal = await call(client, "rehearse_sequence", **named, list=NEWS)
+        assert (rehearsal["people"], rehearsal["emails"]) == (1, 1)
+        assert (await call(client, "show_sequence", **named))["status"] == "draft"
+        [run] = (await call(client, "explain_sequences", email="ada@example.com", **named))["runs"]
+        assert "nobody enters before it is published" in run["sentence"]
+        assert len((await call(client, "list_ready_sequences"))["sequences"]) == 6
+        refused = await client.call_tool("create_sequence_draft", {"ready": "birthday"})
+        assert "manage" in error_of(refused)
+        assert not any("publish" in tool.name for tool in (await client.list_tools()).tools)
+    [only] = await agents.api.engine.sequences.list_all(DEFAULT_TENANT)
+    assert (only.sequence_id, only.status) == (draft["sequenceId"], "draft")
 
 
 @pytest.mark.promise("second-person")

@@ -206,17 +206,37 @@ async def test_trigger_and_goal_are_edited_in_forms(
     await ada.open(f"{home}/filters/goal")
     await ada.press("Save", 422)
     assert "Enter the name of the event." in ada.words()
-    await ada.press("Save", event="order.placed")
+    await ada.press("Save", 422, event="order.placed", where="total 100")
+    assert "Line 1 is not a condition." in ada.words()
+    await ada.press("Save", where="total >= 100")
     await ada.open(f"{home}/filters/exit-0")
     await ada.press("Save", **{"for": "filter", "0.0.kind": "tag", "0.0.op": "yes", "0.0.value": "vip"})
     draft = await draft_of(web_engine, sequence_id)
+    goal = {"event": "order.placed", "where": {"total": {"atLeast": 100}}}
     assert draft["trigger"] == {"schedule": {"weekdays": ["mon"], "time": "09:00"}, "list": "news"}
-    assert (draft["reentry"], draft["goal"]) == ("each", {"event": "order.placed"})
+    assert (draft["reentry"], draft["goal"]) == ("each", goal)
     assert draft["exits"] == [{"all": [{"tag": "vip"}]}]
     assert "every Mon at 09:00, everyone on the list" in (await ada.open(home)).words()
     await ada.open(f"{home}/filters/exit-0")
     await ada.press("Remove")
     assert (await draft_of(web_engine, sequence_id))["exits"] == []
+
+
+async def test_email_of_a_step_is_previewed_and_tested(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    await sequences.people("grace@example.com", attributes='{"plan":"pro"}')
+    subject = "Order {{ event.number }} for {{ plan }}"
+    sequence_id = await sequences.start(an_email("hello", subject=subject), a_wait(), trigger={"event": "order.placed"})
+    at = f"/sequences/{sequence_id}/steps/hello"
+    assert "Order [number] for [plan]" in (await ada.open(f"{at}/preview")).words()
+    assert "Order [number] for pro" in (await ada.open(f"{at}/preview?as=grace@example.com")).words()
+    assert "Hello" in (await ada.client.get(f"{at}/mail")).text
+    await ada.press("Send test email", to="ada@example.com")
+    assert ada.flash == "Test email sent."
+    assert await sequences.recipients() == ["ada@example.com"]
+    assert await sequences.enrolments(sequence_id) == []
+    await ada.open(f"/sequences/{sequence_id}/steps/pause/preview", 404)
 
 
 async def test_simulation_and_contact_show_what_comes_next(

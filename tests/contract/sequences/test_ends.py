@@ -284,6 +284,17 @@ async def test_overdue_email_is_skipped_after_another_wait(sequences: SequenceBe
     ]
 
 
+async def test_skip_keeps_the_first_email_of_newcomers(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("one"), a_wait("a"))
+    await sequences.engine.sequences.pause(DEFAULT_TENANT, key, actor=ACTOR)
+    await sequences.enrol(key, ANN)
+    choice = OverdueChoice(Overdue.SKIP)
+    await sequences.engine.sequences.resume(DEFAULT_TENANT, key, overdue=choice, actor=ACTOR)
+    await sequences.run()
+    assert [outcome for _, _, outcome, _ in await sequences.history()] == ["sent"]
+
+
 @pytest.mark.promise("sequence-versions")
 async def test_shorter_wait_asks_about_the_overdue(sequences: SequenceBench) -> None:
     await sequences.people(ANN)

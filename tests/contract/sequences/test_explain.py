@@ -80,7 +80,7 @@ async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -
         "It arrived 2 days after it happened. Events that arrive more than 24 hours late are history and start nothing."
     )
     assert (await sentence(sequences, key, BOB)).endswith(
-        "Its total is “20”; the sequence starts only if total is at least 100."
+        "Its total is 20; the sequence starts only if total is at least 100."
     )
     [run] = await sequences.engine.sequences.explanations.of_others(DEFAULT_TENANT, BOB)
     assert run.not_entered is not None

@@ -77,7 +77,9 @@ async def apply_choice(tx: Transaction, choice: OverdueChoice, overdue: ColumnEl
         case Overdue.SEND:
             return
         case Overdue.SKIP:
-            await tx.execute(update(sequence_enrolments).where(overdue).values(skips_email=True))
+            # Who entered during a pause has no overdue email: their first one is new to them.
+            begun = overdue & e.node.is_not(None)
+            await tx.execute(update(sequence_enrolments).where(begun).values(skips_email=True))
         case Overdue.SPREAD:
             later = literal(now) + e.id * _SCATTER % (choice.hours * HOUR)
             await tx.execute(update(sequence_enrolments).where(overdue).values(due_at=later))

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.schemas.sequences import (
     EnrolmentListResponse,
     EnrolmentPage,
@@ -61,9 +62,14 @@ async def list_sequences(engine: EngineDep, caller: CallerDep) -> Response:
     responses=describe_responses({HTTPStatus.CREATED: SequenceResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Create a draft of a sequence, or of a ready-made one with its templates. Nobody enters before it is published."""
+    """Create a draft of a sequence, or of a ready-made one with its templates. Nobody enters before it is published.
+
+    The scope `propose` creates drafts from a document; a ready-made one, which brings templates and segments, needs
+    `manage`.
+    """
     wanted = parse(SequenceRequest, await read_json(request))
     if wanted.ready is not None:
+        caller.require(Scope.MANAGE)
         ready = ReadySequences(engine.database, engine.clock, engine.templates, engine.sequences)
         created = await ready.create(caller.tenant_id, wanted.ready, list_key=wanted.list, actor=actor_of(caller))
     else:

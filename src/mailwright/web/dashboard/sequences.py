@@ -61,7 +61,11 @@ _STATES: Final = {"": "All", "active": "In it now", "failed": "Failed", "ended":
 _OVERDUE_CHOICES: Final = (
     (Overdue.SPREAD.value, "Spread them over some hours", "The emails go out evenly, not all at once."),
     (Overdue.SEND.value, "Send now", "Everyone's next step runs within a minute, within your limits."),
-    (Overdue.SKIP.value, "Skip the overdue email", "People continue after it. They never get this email."),
+    (
+        Overdue.SKIP.value,
+        "Skip the overdue email",
+        "People continue after it and never get it. Those who entered during a pause still get their first email.",
+    ),
 )
 
 

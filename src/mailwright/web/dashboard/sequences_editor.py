@@ -23,6 +23,7 @@ from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.triggers import check_feed
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
+from mailwright.web.dashboard.property_conditions import conditions_text
 from mailwright.web.dashboard.segments import attribute_suggestions, filter_choices
 from mailwright.web.dashboard.segments_forms import FilterForm, apply_action, filter_form_from, filter_form_of
 from mailwright.web.dashboard.sequences import list_options, problems_of, segment_options, step_values
@@ -290,7 +291,7 @@ async def save_trigger(request: Request, engine: EngineDep, visitor: EditorDep, 
     form = await read_fields(request)
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     try:
-        trigger = trigger_from(form["kind"], form, sequence.draft["trigger"])
+        trigger = trigger_from(form["kind"], form)
         changed = {**sequence.draft, "trigger": trigger}
         if trigger.get("yearly") and changed.get("reentry", "never") == "never":
             changed["reentry"] = {"afterDays": 300}
@@ -328,8 +329,7 @@ async def save_filter(request: Request, engine: EngineDep, visitor: EditorDep, s
     if "do" in form:
         return await _filter_page(request, engine, visitor, sequence, name, filter_form=_acted(form), form=form)
     try:
-        before = _filter_at(sequence.draft, name)
-        condition = read_filter(form) if name == "entry" else stop_from(form, before)
+        condition = read_filter(form) if name == "entry" else stop_from(form)
         changed = _with_filter(sequence.draft, name, condition)
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
@@ -577,7 +577,8 @@ async def _condition_page(
     """Show one filter. A stored one that is too complex for the filter editor is edited as JSON."""
     form = form if form is not None else Fields({"for": "event"})
     if condition is not None and isinstance(condition.get("event"), str):
-        form["event"], condition = condition["event"], None
+        form["event"], form["where"] = condition["event"], conditions_text(condition.get("where"))
+        condition = None
     if filter_form is None:
         filter_form = FilterForm() if condition is None else filter_form_of(condition)
         if condition is not None:

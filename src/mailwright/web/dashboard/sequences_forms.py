@@ -13,6 +13,7 @@ from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
+from mailwright.web.dashboard.property_conditions import conditions_of, conditions_text
 from mailwright.web.dashboard.segments import filter_from
 from mailwright.web.dashboard.segments_forms import filter_form_from, missing
 
@@ -91,23 +92,26 @@ def _wait_until(form: Fields, _before: Any) -> dict[str, Any]:
     return {"weekdays": [day for day in WEEKDAYS if form[f"weekday.{day}"]], "time": form["time"]}
 
 
-def _wait_for(form: Fields, before: Any) -> dict[str, Any]:
-    # Conditions on the properties of an event are kept; they are edited as source.
-    kept = {name: value for name, value in (before or {}).items() if name not in ("event", "filter", "timeout")}
+def _wait_for(form: Fields, _before: Any) -> dict[str, Any]:
     timeout = {"timeout": _duration(form)}
     if form["for"] == "filter":
         return {"filter": read_filter(form), **timeout}
-    return {"event": form["event"], **kept, **timeout}
+    return {**event_from(form, "event"), **timeout}
 
 
-def stop_from(form: Fields, before: Any) -> Any:
+def event_from(form: Fields, name: str) -> dict[str, Any]:
+    """Return an event with the conditions on its properties. `name` is the field that holds its name."""
+    where = conditions_of(form["where"])
+    return {"event": form[name], **({"where": where} if where else {})}
+
+
+def stop_from(form: Fields) -> Any:
     """Return the goal or an exit: a filter, or an event that is reported after the person entered."""
     if form["for"] != "event":
         return read_filter(form)
     if not form["event"]:
         raise InvalidInput("Enter the name of the event.", field="event")
-    where = before.get("where") if isinstance(before, dict) and isinstance(before.get("event"), str) else None
-    return {"event": form["event"], **({"where": where} if where else {})}
+    return event_from(form, "event")
 
 
 def _webhook(form: Fields, _before: Any) -> dict[str, Any]:
@@ -160,7 +164,8 @@ _FROM_FIELDS: Final[Mapping[str, Callable[[Fields, Any], Any]]] = {
 
 
 def _wait_for_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"for": "event" if body.get("event") else "filter", "event": body.get("event"), **body["timeout"]}
+    event = {"event": body.get("event"), "where": conditions_text(body.get("where"))}
+    return {"for": "event" if body.get("event") else "filter", **event, **body["timeout"]}
 
 
 def _change_fields(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +202,8 @@ def trigger_fields(trigger: Mapping[str, Any]) -> Fields:
         before, after = trigger.get("daysBefore"), trigger.get("daysAfter")
         fields |= {"days": before or after or 0, "side": "after" if after else "before", "at": trigger.get("at")}
         fields["yearly"] = "yes" if trigger.get("yearly") else None
+    if kind == "event":
+        fields["where"] = conditions_text(trigger.get("where"))
     if kind in _GROUPED:
         fields |= {name: trigger.get(name) for name in ("list", "segment")}
     if kind == "schedule":
@@ -208,9 +215,7 @@ def trigger_fields(trigger: Mapping[str, Any]) -> Fields:
     return Fields({name: str(value) for name, value in fields.items() if value is not None})
 
 
-def trigger_from(  # noqa: PLR0911 - a table
-    kind: str, form: Fields, before: Mapping[str, Any]
-) -> dict[str, Any]:
+def trigger_from(kind: str, form: Fields) -> dict[str, Any]:  # noqa: PLR0911 - a table
     """Return a trigger from its form."""
     match kind:
         case "manual":
@@ -222,9 +227,7 @@ def trigger_from(  # noqa: PLR0911 - a table
         case "clicks" if form["url"]:
             return {"clicks": form["value"], "url": form["url"]}
         case "event":
-            # Conditions on the properties of the event are kept; they are edited as source.
-            kept = {name: value for name, value in before.items() if name != kind} if kind in before else {}
-            return {"event": form["value"], **kept}
+            return event_from(form, "value")
         case "schedule":
             return {kind: _schedule(form), **_group(form)}
         case "rss":

@@ -100,10 +100,17 @@ async def _call(app: FastAPI, caller: Caller, tool: AgentTool, values: dict[str,
     result = orjson.loads(response.content)
     if tool.scope is KeyScope.SEND:
         await _record_send(app.state.engine, caller, result)
-    if tool.scope is KeyScope.PROPOSE and "campaignId" in result:
-        where = f"{app.state.engine.public_url}/campaigns/{result['campaignId']}"
+    if tool.scope is KeyScope.PROPOSE and (page := _page_of(result)) is not None:
+        where = f"{app.state.engine.public_url}{page}"
         content.append(TextContent(text=f"A person can review this draft and start it at {where}"))
     return CallToolResult(content=list(content), structured_content=result)
+
+
+def _page_of(result: dict[str, Any]) -> str | None:
+    """Return the page of a draft in the dashboard."""
+    if "sequenceId" in result:
+        return f"/sequences/{result['sequenceId']}"
+    return f"/campaigns/{result['campaignId']}" if "campaignId" in result else None
 
 
 async def _record_send(engine: Engine, caller: Caller, accepted: dict[str, Any]) -> None:

@@ -64,6 +64,33 @@ TOOLS: Final = (
     AgentTool("count_segment", "POST", "/v1/segments/count", "Count the contacts that match a filter."),
     AgentTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
     AgentTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
+    AgentTool("list_sequences", "GET", "/v1/sequences", "List the sequences with their status, newest first."),
+    AgentTool(
+        "show_sequence",
+        "GET",
+        "/v1/sequences/{sequenceId}",
+        "Show a sequence with its draft and the number of people at each step.",
+    ),
+    AgentTool(
+        "explain_sequences",
+        "GET",
+        "/v1/contacts/{email}/sequences",
+        "Explain why a contact got the emails of sequences or not, what comes next and when. With `sequenceId`, also "
+        "which rule kept them out of that sequence.",
+    ),
+    AgentTool(
+        "rehearse_sequence",
+        "POST",
+        "/v1/sequences/{sequenceId}/rehearse",
+        "Run the draft of a sequence on a virtual clock: the emails of the next days by step, and the limits that hold "
+        "them. Nothing is sent or changed.",
+    ),
+    AgentTool(
+        "list_ready_sequences",
+        "GET",
+        "/v1/sequences/ready",
+        "List complete sequences with their documents, as examples for `create_sequence_draft`.",
+    ),
     AgentTool("list_templates", "GET", "/v1/templates", "List the templates."),
     AgentTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
     AgentTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
@@ -87,6 +114,13 @@ TOOLS: Final = (
         "POST",
         "/v1/campaigns/{campaignId}/plan",
         "Request that a person approves a draft as it is now. A later change makes the request void.",
+    ),
+    AgentTool(
+        "create_sequence_draft",
+        "POST",
+        "/v1/sequences",
+        "Create a draft of a sequence from a `document`. Nobody enters it until a person publishes it in the "
+        "dashboard. `ready` instead of a document requires the scope `manage`.",
     ),
     AgentTool(
         "create_template",
