@@ -32,7 +32,7 @@ class Agents:
 
     @asynccontextmanager
     async def agent(self, *scopes: Scope, mode: str = "auto") -> AsyncIterator[Client]:
-        key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes))
+        key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes), owner="grace")
         headers = {"Authorization": f"Bearer {key}"}
         async with (
             httpx2.AsyncClient(headers=headers, verify=False) as http,
