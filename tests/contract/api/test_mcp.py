@@ -12,13 +12,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 from sqlalchemy import text
 
-from mailwright.access.roles import Scope
+from mailwright.access.roles import Role, Scope
 from mailwright.domain.clock import ManualClock
 from mailwright.outbox import tenants
 from mailwright.web.mcp.tools import TOOLS
 from tests.api import Api, an_api, on_a_socket
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import BODY, NEWS, a_list, join
+from tests.pages import PASSWORD
 from tests.sequences import WELCOME, a_document, a_wait, an_email
 
 CAMPAIGN = {"name": "January", "content": {"subject": "News", "body": BODY}, "lists": [NEWS]}
@@ -31,8 +32,8 @@ class Agents:
     url: str
 
     @asynccontextmanager
-    async def agent(self, *scopes: Scope, mode: str = "auto") -> AsyncIterator[Client]:
-        key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes), owner="grace")
+    async def agent(self, *scopes: Scope, mode: str = "auto", owner: str | None = None) -> AsyncIterator[Client]:
+        key = await self.api.engine.keys.create(DEFAULT_TENANT, "drafter", frozenset(scopes), owner=owner)
         headers = {"Authorization": f"Bearer {key}"}
         async with (
             httpx2.AsyncClient(headers=headers, verify=False) as http,
@@ -105,7 +106,8 @@ async def test_sequence_is_drafted_rehearsed_and_not_published(agents: Agents) -
 @pytest.mark.promise("second-person")
 async def test_agent_requests_an_approval_and_never_gives_one(agents: Agents) -> None:
     await tenants.change(agents.api.engine.database, tenants.DEFAULT, approval_over=0)
-    async with agents.agent(Scope.PROPOSE) as client:
+    await agents.api.engine.users.create("grace", PASSWORD, Role.EDITOR, actor="test")
+    async with agents.agent(Scope.PROPOSE, owner="grace") as client:
         draft = await call(client, "create_campaign_draft", **CAMPAIGN)
         named = {"campaignId": draft["campaignId"]}
         assert (await call(client, "show_campaign_plan", **named))["isApprovalRequired"] is True
