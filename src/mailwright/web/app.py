@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from mailwright.app.wiring import Engine, make_switch_uploads
 from mailwright.checks.health_watch import HealthWatch
-from mailwright.web import api_reference, manual, public
+from mailwright.web import api_reference, manual
 from mailwright.web.api import (
     archive,
     articles,
@@ -60,6 +60,7 @@ from mailwright.web.errors import handle_problems
 from mailwright.web.live import LiveUpdates
 from mailwright.web.mcp import route as mcp
 from mailwright.web.methods import nearest_page_handler, undeclared_methods
+from mailwright.web.public.routers import ROUTERS as PUBLIC_ROUTERS
 from mailwright.web.reject_nul import RejectNul
 from mailwright.web.request_ids import RequestIds
 from mailwright.web.route_index import RouteIndex
@@ -111,7 +112,7 @@ ROUTERS = (
     mcp.router,
     manual.router,
     api_reference.router,
-    *public.ROUTERS,
+    *PUBLIC_ROUTERS,
     *dashboard_pages.ROUTERS,
 )
 

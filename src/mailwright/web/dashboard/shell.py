@@ -36,7 +36,6 @@ from mailwright.schemas.explanation_text import ExplanationText
 from mailwright.schemas.time_text import count_text, distance
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
-from mailwright.web import public
 from mailwright.web.catalogues import LANGUAGES, load_catalogue
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
@@ -47,6 +46,7 @@ from mailwright.web.dashboard.template_messages import Find, TranslatedEnvironme
 from mailwright.web.dashboard.variable_chips import with_chips
 from mailwright.web.errors import STATUSES, unavailable_detail
 from mailwright.web.languages import translated
+from mailwright.web.public.subscribers import page_not_found as public_page_not_found
 from mailwright.web.session import SecondFactorMissing, SecondFactorRequired, SignInRequired, Visitor, find_visitor
 from mailwright.web.state import engine_of
 
@@ -182,7 +182,7 @@ async def page_not_found(request: Request, error: Exception) -> Response:
     with translated(request):
         if "text/html" in request.headers.get("accept", "").lower() and await find_visitor(request) is not None:
             return await _error_page(request, NotFound("This page does not exist."))
-    return await public.page_not_found(request, error)
+    return await public_page_not_found(request, error)
 
 
 async def _error_page(request: Request, error: MailwrightError) -> Response:
