@@ -379,6 +379,21 @@ async def test_schedule_enters_people_in_a_rehearsal(prepared: SequenceBench) ->
     assert len(planned) >= 3 * 4
 
 
+async def test_schedule_does_not_rehearse_people_with_failed_steps(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    html = "<p>{{ plan }}</p>"
+    await prepared.engine.templates.put(DEFAULT_TENANT, "plan", subject="Your plan", html=html, text=None)
+    trigger = {"schedule": {"time": "09:00"}, "list": NEWS}
+    email = {"id": "plan", "send": {"template": "plan"}}
+    key = await prepared.start(email, list=NEWS, trigger=trigger, reentry="each")
+    prepared.clock.advance(DAY)
+    await prepared.watch()
+    await prepared.run()
+    assert [each.failure is None for each in await prepared.enrolments(key)].count(False) == 1
+    result = await prepared.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, days=2)
+    assert (result.people, result.emails, result.failed_steps) == (2, 4, ())
+
+
 async def test_dates_enter_people_in_a_rehearsal(prepared: SequenceBench) -> None:
     await reset(prepared)
     prepared.clock.advance(HOUR - prepared.clock.now() % HOUR)

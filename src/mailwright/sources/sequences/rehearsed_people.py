@@ -48,6 +48,7 @@ class PeopleLoader:
         self._now = now
         self._zone = zone
         self._columns = _columns(sequence.tenant_id, draft.program, model, now)
+        self._stuck: set[int] = set()  # The contacts whose step failed. They stay in the sequence.
         # What starts a run, and which variable its emails get from that.
         kind = draft.definition.trigger.kind
         self._start = {TriggerKind.EVENT: ("event",), TriggerKind.RSS: ("item",)}.get(kind, ())
@@ -79,6 +80,8 @@ class PeopleLoader:
                 point = StartingPoint(number, waits_since, max(due_at, self._now))
                 start = [name for name, is_it in (("event", event_key), ("item", item_key)) if is_it is not None]
                 found.append(self._simulated(about, point, start, frozenset(received)))
+            else:
+                self._stuck.add(about[0])
         return found
 
     async def entering(self, people: People) -> list[Simulated]:
@@ -92,7 +95,10 @@ class PeopleLoader:
         return [self._simulated(row, point, self._start) for row in rows]
 
     async def expected(self, until: Instant) -> list[Entrant]:
-        """Return whom a schedule or a date enters until a time. What people do starts nothing in a rehearsal."""
+        """Return whom a schedule or a date enters until a time. What people do starts nothing in a rehearsal.
+
+        Read the people in the sequence first: those whose step failed do not enter again.
+        """
         trigger, tenant_id = self._draft.definition.trigger, self._sequence.tenant_id
         part: ColumnElement[str] = literal("")
         match trigger.kind:
@@ -116,6 +122,7 @@ class PeopleLoader:
         return [
             Entrant(self._simulated(about, point, ()), times[key], last, needs_eligibility)
             for key, last, about in ((row[0], row[1], row[2:]) for row in rows)
+            if about[0] not in self._stuck
         ]
 
     def _simulated(
