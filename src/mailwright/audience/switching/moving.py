@@ -184,7 +184,7 @@ class SwitchOvers:
     async def _import(self, wanted: SwitchOver, file: _ImportFile, actor: str) -> dict[tuple[int, int], str]:
         """Import a file and return the rows that were refused, by file and line, with the reason."""
         imports = Imports(self._database, self._clock, largest=self._largest)
-        name = f"{wanted.vendor}: {file.path.name}"
+        name = f"{wanted.vendor}: {wanted.files[file.number].path.name}"
         options = _options(wanted, file.list_key)
         begun = await imports.begin(wanted.tenant_id, file.path, options, file_name=name, actor=actor)
         report = file.path.with_suffix(".report")
