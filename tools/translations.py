@@ -5,6 +5,7 @@ translated. `--check` writes nothing and fails if a file is outdated or a transl
 """
 
 import argparse
+import ast
 import json
 import re
 import sys
@@ -18,7 +19,8 @@ from mailwright.web.catalogues import LANGUAGES, Entry, read_entries
 from mailwright.web.dashboard.shell import make_environment
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
-DASHBOARD: Final = CHECKOUT / "src/mailwright/web/dashboard"
+PACKAGE: Final = CHECKOUT / "src/mailwright"
+DASHBOARD: Final = PACKAGE / "web/dashboard"
 TEMPLATES: Final = DASHBOARD / "templates"
 LOCALE: Final = DASHBOARD / "locale"
 # The file of each folder of templates. A message of several files is in common.po, once.
@@ -33,6 +35,7 @@ AREAS: Final = {
     "notifications": "delivery",
     "overview": "delivery",
     "search": "delivery",
+    "schemas": "explanations",
     "sender_domains": "settings",
     "sequences": "sequences",
     "set_up": "settings",
@@ -90,7 +93,7 @@ def problems() -> Iterator[str]:
 
 
 def messages() -> dict[tuple[str, str | None], Message]:
-    """Return every message of the templates, in the order of their paths."""
+    """Return every message of the templates and modules, in the order of their paths."""
     found: dict[tuple[str, str | None], Message] = {}
 
     def note(place: str, text: str, plural: str | None = None) -> None:
@@ -105,17 +108,38 @@ def messages() -> dict[tuple[str, str | None], Message]:
             lambda one, many, place=place: note(place, one, many),  # type: ignore[misc]
         )
         environment.compile(file.read_text(encoding="utf-8"), place)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for text, plural in called(ast.parse(file.read_text(encoding="utf-8"))):
+            note(file.relative_to(PACKAGE).as_posix(), text, plural)
     return found
 
 
+def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
+    """Yield the messages of the calls of `gettext` and its relatives."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            continue
+        texts = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        match node.func.id, texts:
+            case (("gettext" | "lazy_gettext"), [text]):
+                yield text, None
+            case (("ngettext" | "marked_plural"), [one, many]):
+                yield one, many
+            case "count_text", [word, *words]:
+                yield f"{{count}} {word}", f"{{count}} {words[0] if words else f'{word}s'}"
+
+
 def area_of(message: Message) -> str:
-    areas = {AREAS.get(place.partition("/")[0], "common") for place in message.places}
+    folders = {place.partition("/")[0]: "modules" if place.endswith(".py") else "common" for place in message.places}
+    areas = {AREAS.get(folder, default) for folder, default in folders.items()}
     return areas.pop() if len(areas) == 1 else "common"
 
 
 def catalogues(language: str, known: dict[tuple[str, str | None], Entry]) -> Iterator[tuple[Path, str]]:
     """Yield each file of a language with its new text. Messages keep their translations when they move."""
-    by_area: dict[str, list[str]] = {area: [_header(language)] for area in ("common", *sorted({*AREAS.values()}))}
+    by_area: dict[str, list[str]] = {
+        area: [_header(language)] for area in ("common", "modules", *sorted({*AREAS.values()}))
+    }
     for (text, plural), message in messages().items():
         entry = known.get((text, plural)) or Entry(text, plural)
         entry.references = message.places

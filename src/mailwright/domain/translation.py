@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from html import escape
 from typing import Final
 
 
@@ -59,9 +60,44 @@ def plural_message(one: str, many: str, count: int) -> str:
     return forms[plural_form(catalogue.language, count)] if forms else one if count == 1 else many
 
 
-def marked(message: str) -> str:
-    """Mark a message of a module for the catalogue; `gettext` translates it when it is shown."""
-    return message
+def lazy_gettext(message: str) -> str:
+    """Return a message of a module or class, which is translated each time it is shown."""
+    return _LazyText(message)
+
+
+class _LazyText(str):
+    """Compares and hashes as its English text, so that it can be a key."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return gettext(str.__str__(self))
+
+    def __html__(self) -> str:
+        return escape(str(self), quote=False)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __add__(self, other: str) -> str:
+        return str(self) + other
+
+    def __radd__(self, other: str) -> str:
+        return other + str(self)
+
+    def format(self, *values: object, **named: object) -> str:
+        return str(self).format(*values, **named)
+
+    def lower(self) -> str:
+        return str(self).lower()
+
+    def capitalize(self) -> str:
+        return str(self).capitalize()
+
+
+def marked_plural(one: str, many: str) -> tuple[str, str]:
+    """Mark the forms of a message for the catalogue; `ngettext` translates them when they are shown."""
+    return one, many
 
 
 def plural_form(language: str, count: int) -> int:

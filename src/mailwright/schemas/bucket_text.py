@@ -4,47 +4,50 @@ from collections.abc import Iterator
 from typing import Final
 
 from mailwright.domain.buckets import Bucket
+from mailwright.domain.translation import gettext, lazy_gettext, ngettext, number_text
 from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.progress import CampaignMessageCounts
 
 BUCKET_LABELS: Final = {
-    Bucket.SENT: "Sent",
-    Bucket.BOUNCED: "Bounced",
-    Bucket.FAILED: "Failed",
-    Bucket.SUPPRESSED: "Suppressed",
-    Bucket.IN_DOUBT: "Unconfirmed",
-    Bucket.CLOSED_UNKNOWN: "Unknown",
-    Bucket.CANCELLED: "Cancelled",
-    Bucket.EXCLUDED: "Left the audience",
-    Bucket.SENDING: "Sending",
-    Bucket.WAITING: "Queued",
-    Bucket.NOT_ENQUEUED: "Not started",
+    Bucket.SENT: lazy_gettext("Sent"),
+    Bucket.BOUNCED: lazy_gettext("Bounced"),
+    Bucket.FAILED: lazy_gettext("Failed"),
+    Bucket.SUPPRESSED: lazy_gettext("Suppressed"),
+    Bucket.IN_DOUBT: lazy_gettext("Unconfirmed"),
+    Bucket.CLOSED_UNKNOWN: lazy_gettext("Unknown"),
+    Bucket.CANCELLED: lazy_gettext("Cancelled"),
+    Bucket.EXCLUDED: lazy_gettext("Left the audience"),
+    Bucket.SENDING: lazy_gettext("Sending"),
+    Bucket.WAITING: lazy_gettext("Queued"),
+    Bucket.NOT_ENQUEUED: lazy_gettext("Not started"),
 }
 
 BUCKET_NOTES: Final = {
-    Bucket.SENT: "accepted by the provider",
-    Bucket.BOUNCED: "accepted by the provider, bounced later",
-    Bucket.FAILED: "rejected, or out of attempts",
-    Bucket.SUPPRESSED: "unsubscribed, suppressed, paused, capped or deleted before sending",
-    Bucket.IN_DOUBT: "no definite provider response",
-    Bucket.CLOSED_UNKNOWN: "closed without a provider response",
-    Bucket.CANCELLED: "cancelled before sending",
-    Bucket.EXCLUDED: "left the audience before enqueueing",
-    Bucket.SENDING: "claimed by a worker",
-    Bucket.WAITING: "waiting in the queue",
-    Bucket.NOT_ENQUEUED: "wait for their turn",
+    Bucket.SENT: lazy_gettext("accepted by the provider"),
+    Bucket.BOUNCED: lazy_gettext("accepted by the provider, bounced later"),
+    Bucket.FAILED: lazy_gettext("rejected, or out of attempts"),
+    Bucket.SUPPRESSED: lazy_gettext("unsubscribed, suppressed, paused, capped or deleted before sending"),
+    Bucket.IN_DOUBT: lazy_gettext("no definite provider response"),
+    Bucket.CLOSED_UNKNOWN: lazy_gettext("closed without a provider response"),
+    Bucket.CANCELLED: lazy_gettext("cancelled before sending"),
+    Bucket.EXCLUDED: lazy_gettext("left the audience before enqueueing"),
+    Bucket.SENDING: lazy_gettext("claimed by a worker"),
+    Bucket.WAITING: lazy_gettext("waiting in the queue"),
+    Bucket.NOT_ENQUEUED: lazy_gettext("wait for their turn"),
 }
 
 
 def retry_text(found: RetriedMessages) -> str:
     """Describe how many recipients are retried, how many are not, and why."""
-    people = f"{found.retried:,} recipient{'' if found.retried == 1 else 's'} queued for retry."
+    people = ngettext("{count} recipient queued for retry.", "{count} recipients queued for retry.", found.retried)
     reasons = []
     if found.bounced:
-        reasons.append(f"{found.bounced:,} because the address bounced")
+        reasons.append(gettext("{bounced} because the address bounced", bounced=number_text(found.bounced)))
     if found.suppressed:
-        reasons.append(f"{found.suppressed:,} because the address is suppressed")
-    return f"{people} Not retried: {', '.join(reasons)}." if reasons else people
+        reasons.append(
+            gettext("{suppressed} because the address is suppressed", suppressed=number_text(found.suppressed))
+        )
+    return gettext("{people} Not retried: {reasons}.", people=people, reasons=", ".join(reasons)) if reasons else people
 
 
 def bucket_parts(counts: CampaignMessageCounts) -> Iterator[str]:

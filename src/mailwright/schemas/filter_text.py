@@ -12,21 +12,22 @@ from mailwright.audience.filters import (
     MessageActivity,
     ValueComparison,
 )
-from mailwright.domain.clock import isoformat
+from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.translation import gettext, lazy_gettext
 
 # The wording of a comparison for numbers and for dates, and the opposite comparison.
 _ORDER: Final[Mapping[str, tuple[str, str, str]]] = {
-    "greater_than": ("more than", "after", "at_most"),
-    "less_than": ("less than", "before", "at_least"),
-    "at_least": ("at least", "on or after", "less_than"),
-    "at_most": ("at most", "on or before", "greater_than"),
+    "greater_than": (lazy_gettext("more than"), lazy_gettext("after"), "at_most"),
+    "less_than": (lazy_gettext("less than"), lazy_gettext("before"), "at_least"),
+    "at_least": (lazy_gettext("at least"), lazy_gettext("on or after"), "less_than"),
+    "at_most": (lazy_gettext("at most"), lazy_gettext("on or before"), "greater_than"),
 }
 
 
 def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
     """Return, for example, `Contacts who are on the list news and whose plan is “pro”.`"""
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
-    return f"Contacts {_describe(condition, yes=True, inner=False)}."
+    return gettext("Contacts {condition}.", condition=_describe(condition, yes=True, inner=False))
 
 
 def describe_property(name: str, condition: ValueComparison) -> str:
@@ -37,67 +38,87 @@ def describe_property(name: str, condition: ValueComparison) -> str:
 def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
     match condition:
         case filters.AllOf(all=parts):
-            return _join_conditions(parts, "and" if yes else "or", yes=yes, inner=inner)
+            return _join_conditions(parts, gettext("and") if yes else gettext("or"), yes=yes, inner=inner)
         case filters.AnyOf(any=parts):
-            return _join_conditions(parts, "or" if yes else "and", yes=yes, inner=inner)
+            return _join_conditions(parts, gettext("or") if yes else gettext("and"), yes=yes, inner=inner)
         case filters.Not(not_=part):
             return _describe(part, yes=not yes, inner=inner)
         case AttributeCondition():
             return _comparison(condition.attribute, condition, yes=yes)
         case filters.HasTag(tag=tag):
-            return f"who {_are(yes)} tagged {tag}"
+            return gettext("who {yes} tagged {tag}", yes=_are(yes), tag=tag)
         case filters.OnList(list=list_key):
-            return f"who {_are(yes)} on the list {list_key}"
+            return gettext("who {yes} on the list {list_key}", yes=_are(yes), list_key=list_key)
         case filters.HasStatus(status=status):
-            return f"who {_are(yes)} {status}"
+            return gettext("who {yes} {status}", yes=_are(yes), status=status)
         case filters.HasLocale(locale=locale):
-            return f"whose language is {locale}" if yes else f"whose language is not {locale}"
-        case filters.InTimezone(timezone=timezone):
-            return f"whose time zone is {timezone}" if yes else f"whose time zone is not {timezone}"
-        case filters.AtDomain(domain=domain):
-            return f"whose address {'is' if yes else 'is not'} at {domain}"
-        case filters.CreatedSince(created_since=time):
-            return f"who were added {'since' if yes else 'before'} {(isoformat(time) or '')[:16]} UTC"
-        case filters.CreatedBefore(created_before=time):
-            return f"who were added {'before' if yes else 'since'} {(isoformat(time) or '')[:16]} UTC"
-        case filters.WasSent(sent=activity):
-            return _describe_activity("were sent", "were not sent", activity, yes=yes)
-        case filters.HasOpened(opened=activity):
-            return _describe_activity("opened", "did not open", activity, yes=yes)
-        case filters.HasClicked(clicked=activity):
-            return _describe_activity("clicked in", "did not click in", activity, yes=yes)
-        case filters.HasBounced(bounced=activity):
-            return _describe_activity("bounced", "did not bounce", activity, yes=yes)
-        case filters.HasComplained(complained=activity):
-            return _describe_activity("complained about", "did not complain about", activity, yes=yes)
-        case filters.HasUnsubscribed(unsubscribed=activity):
-            return _describe_activity("unsubscribed through", "did not unsubscribe through", activity, yes=yes)
-        case filters.DidNotOpen(did_not_open=reference):
-            which = f"the campaign {reference.campaign}"
             return (
-                f"who received {which} and did not open it"
+                gettext("whose language is {locale}", locale=locale)
                 if yes
-                else f"who may have opened {which} or did not receive it"
+                else gettext("whose language is not {locale}", locale=locale)
+            )
+        case filters.InTimezone(timezone=timezone):
+            return (
+                gettext("whose time zone is {timezone}", timezone=timezone)
+                if yes
+                else gettext("whose time zone is not {timezone}", timezone=timezone)
+            )
+        case filters.AtDomain(domain=domain):
+            text = gettext("whose address is at {domain}") if yes else gettext("whose address is not at {domain}")
+            return text.format(domain=domain)
+        case filters.CreatedSince(created_since=time):
+            return _describe_creation(time, since=yes)
+        case filters.CreatedBefore(created_before=time):
+            return _describe_creation(time, since=not yes)
+        case filters.WasSent(sent=activity):
+            return _describe_activity(gettext("were sent"), gettext("were not sent"), activity, yes=yes)
+        case filters.HasOpened(opened=activity):
+            return _describe_activity(gettext("opened"), gettext("did not open"), activity, yes=yes)
+        case filters.HasClicked(clicked=activity):
+            return _describe_activity(gettext("clicked in"), gettext("did not click in"), activity, yes=yes)
+        case filters.HasBounced(bounced=activity):
+            return _describe_activity(gettext("bounced"), gettext("did not bounce"), activity, yes=yes)
+        case filters.HasComplained(complained=activity):
+            return _describe_activity(gettext("complained about"), gettext("did not complain about"), activity, yes=yes)
+        case filters.HasUnsubscribed(unsubscribed=activity):
+            return _describe_activity(
+                gettext("unsubscribed through"), gettext("did not unsubscribe through"), activity, yes=yes
+            )
+        case filters.DidNotOpen(did_not_open=reference):
+            which = gettext("the campaign {campaign}", campaign=reference.campaign)
+            return (
+                gettext("who received {which} and did not open it", which=which)
+                if yes
+                else gettext("who may have opened {which} or did not receive it", which=which)
             )
         case filters.HasEvent(event=activity):
             return _describe_events(activity, yes=yes)
     raise AssertionError(condition)
 
 
+def _describe_creation(time: Instant, *, since: bool) -> str:
+    text = gettext("who were added since {time} UTC") if since else gettext("who were added before {time} UTC")
+    return text.format(time=(isoformat(time) or "")[:16])
+
+
 def _describe_events(activity: EventActivity, *, yes: bool) -> str:
-    event = f"the event “{activity.name}”"
+    event = gettext("the event “{name}”", name=activity.name)
     match yes, activity.at_least:
         case True, 1:
-            what = f"who have {event}"
+            what = gettext("who have {event}", event=event)
         case False, 1:
-            what = f"who do not have {event}"
+            what = gettext("who do not have {event}", event=event)
         case True, times:
-            what = f"who have {event} at least {times} times"
+            what = gettext("who have {event} at least {times} times", event=event, times=times)
         case False, times:
-            what = f"who have {event} fewer than {times} times"
-    within = f" within the last {activity.within_days} days" if activity.within_days else ""
+            what = gettext("who have {event} fewer than {times} times", event=event, times=times)
+    within = (
+        (" " + gettext("within the last {within_days} days", within_days=activity.within_days))
+        if activity.within_days
+        else ""
+    )
     properties = [describe_property(name, condition) for name, condition in (activity.where or {}).items()]
-    return f"{what}{within}" + (f" ({' and '.join(properties)})" if properties else "")
+    return f"{what}{within}" + (f" ({_and().join(properties)})" if properties else "")
 
 
 def _join_conditions(parts: tuple[FilterCondition, ...], word: str, *, yes: bool, inner: bool) -> str:
@@ -107,26 +128,35 @@ def _join_conditions(parts: tuple[FilterCondition, ...], word: str, *, yes: bool
     return f"({text})" if inner else text
 
 
+def _and() -> str:
+    return f" {gettext('and')} "
+
+
 def _are(yes: bool) -> str:
-    return "are" if yes else "are not"
+    return gettext("are") if yes else gettext("are not")
 
 
 def _comparison(name_: str, condition: ValueComparison, *, yes: bool) -> str:
-    whose = f"whose {name_}"
+    whose = gettext("whose {name}", name=name_)
     match condition.comparison:
         case "exists", wanted:
-            return f"{whose} is known" if wanted == yes else f"{whose} is not known"
+            return (
+                gettext("{whose} is known", whose=whose)
+                if wanted == yes
+                else gettext("{whose} is not known", whose=whose)
+            )
         case ("is_" | "is_not") as name, value:
-            return f"{whose} {'is' if (name == 'is_') == yes else 'is not'} {_quoted(value)}"
+            return f"{whose} {gettext('is') if (name == 'is_') == yes else gettext('is not')} {_quoted(value)}"
         case "in_", values:
-            return f"{whose} is {'one' if yes else 'none'} of {', '.join(map(_quoted, values))}"
+            text = gettext("{whose} is one of {values}") if yes else gettext("{whose} is none of {values}")
+            return text.format(whose=whose, values=", ".join(map(_quoted, values)))
         case "contains", words:
-            return f"{whose} {'contains' if yes else 'does not contain'} {_quoted(words)}"
+            return f"{whose} {gettext('contains') if yes else gettext('does not contain')} {_quoted(words)}"
         case name, bound:
             if not yes:
                 # A contact without the attribute matches no comparison, and therefore every negated comparison.
-                return f"{whose} is unknown or {_ordered(_ORDER[name][2], bound)}"
-            return f"{whose} is {_ordered(name, bound)}"
+                return gettext("{whose} is unknown or {order}", whose=whose, order=_ordered(_ORDER[name][2], bound))
+            return gettext("{whose} is {name}", whose=whose, name=_ordered(name, bound))
 
 
 def _ordered(name: str, bound: Any) -> str:
@@ -141,21 +171,25 @@ def _quoted(value: Any) -> str:
 def _describe_activity(done: str, not_done: str, activity: MessageActivity, *, yes: bool) -> str:
     match yes, activity.at_least:
         case True, 1:
-            what = f"who {done} an email"
+            what = gettext("who {done} an email", done=done)
         case False, 1:
-            what = f"who {not_done} an email"
+            what = gettext("who {not_done} an email", not_done=not_done)
         case True, times:
-            what = f"who {done} at least {times} emails"
+            what = gettext("who {done} at least {times} emails", done=done, times=times)
         case False, times:
-            what = f"who {done} fewer than {times} emails"
-    campaign = f" of the campaign {activity.campaign}" if activity.campaign else ""
-    within = f" within the last {activity.within_days} days" if activity.within_days else ""
+            what = gettext("who {done} fewer than {times} emails", done=done, times=times)
+    campaign = (" " + gettext("of the campaign {campaign}", campaign=activity.campaign)) if activity.campaign else ""
+    within = (
+        (" " + gettext("within the last {within_days} days", within_days=activity.within_days))
+        if activity.within_days
+        else ""
+    )
     return f"{what}{_describe_link(activity)}{campaign}{within}{_describe_delay(activity)}"
 
 
 def _describe_link(activity: MessageActivity) -> str:
     url = activity.url if isinstance(activity, filters.ClickActivity) else None
-    return f" with a click on {url}" if url else ""
+    return (" " + gettext("with a click on {url}", url=url)) if url else ""
 
 
 def _describe_delay(activity: MessageActivity) -> str:
@@ -165,8 +199,8 @@ def _describe_delay(activity: MessageActivity) -> str:
         case None, None:
             return ""
         case ((None | 0), before):
-            return f" less than {before} minutes after it was sent"
+            return " " + gettext("less than {before} minutes after it was sent", before=before)
         case after, None:
-            return f" at least {after} minutes after it was sent"
+            return " " + gettext("at least {after} minutes after it was sent", after=after)
         case after, before:
-            return f" {after} to {before} minutes after it was sent"
+            return " " + gettext("{after} to {before} minutes after it was sent", after=after, before=before)

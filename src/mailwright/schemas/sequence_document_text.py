@@ -10,37 +10,52 @@ from typing import Any, Final
 
 from mailwright.audience.filters import InvalidFilter
 from mailwright.domain.recurrence import WEEKDAYS
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.filter_text import describe
 from mailwright.schemas.time_text import count_text
 
 # The name of each kind of step, and of its icon in the dashboard.
 STEP_TITLES: Final = {
-    "send": ("Send email", "messages"),
-    "wait": ("Wait", "clock"),
-    "waitUntil": ("Wait until", "clock"),
-    "waitFor": ("Wait for", "clock"),
-    "branch": ("Branch", "branch"),
-    "split": ("Split", "split"),
-    "change": ("Change contact", "contacts"),
-    "webhook": ("Call webhook", "webhooks"),
-    "notify": ("Notify team", "notifications"),
-    "goTo": ("Go to step", "loop"),
-    "end": ("End", "slash"),
+    "send": (lazy_gettext("Send email"), "messages"),
+    "wait": (lazy_gettext("Wait"), "clock"),
+    "waitUntil": (lazy_gettext("Wait until"), "clock"),
+    "waitFor": (lazy_gettext("Wait for"), "clock"),
+    "branch": (lazy_gettext("Branch"), "branch"),
+    "split": (lazy_gettext("Split"), "split"),
+    "change": (lazy_gettext("Change contact"), "contacts"),
+    "webhook": (lazy_gettext("Call webhook"), "webhooks"),
+    "notify": (lazy_gettext("Notify team"), "notifications"),
+    "goTo": (lazy_gettext("Go to step"), "loop"),
+    "end": (lazy_gettext("End"), "slash"),
 }
 TRIGGER_TITLES: Final = {
-    "manual": "Only when enrolled by hand or API",
-    "joinsList": "Joins a list",
-    "entersSegment": "Enters a segment",
-    "leavesSegment": "Leaves a segment",
-    "event": "Event",
-    "dateAttribute": "Date of the contact",
-    "opens": "Opens a campaign",
-    "clicks": "Clicks in a campaign",
-    "rss": "New feed item",
-    "schedule": "Schedule",
+    "manual": lazy_gettext("Only when enrolled by hand or API"),
+    "joinsList": lazy_gettext("Joins a list"),
+    "entersSegment": lazy_gettext("Enters a segment"),
+    "leavesSegment": lazy_gettext("Leaves a segment"),
+    "event": lazy_gettext("Event"),
+    "dateAttribute": lazy_gettext("Date of the contact"),
+    "opens": lazy_gettext("Opens a campaign"),
+    "clicks": lazy_gettext("Clicks in a campaign"),
+    "rss": lazy_gettext("New feed item"),
+    "schedule": lazy_gettext("Schedule"),
 }
 _ALWAYS_NESTED: Final = {"waitFor": ("then", "else"), "branch": ("else",)}
-_DAYS: Final = dict(zip(WEEKDAYS, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), strict=True))
+_DAYS: Final = dict(
+    zip(
+        WEEKDAYS,
+        (
+            lazy_gettext("Mon"),
+            lazy_gettext("Tue"),
+            lazy_gettext("Wed"),
+            lazy_gettext("Thu"),
+            lazy_gettext("Fri"),
+            lazy_gettext("Sat"),
+            lazy_gettext("Sun"),
+        ),
+        strict=True,
+    )
+)
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -99,12 +114,19 @@ def describe_trigger(trigger: Mapping[str, Any], names: Mapping[str, str] | None
         case "manual":
             return TRIGGER_TITLES[kind]
         case "joinsList":
-            return f"Joins the list {name}"
+            return gettext("Joins the list {name}", name=name)
         case "entersSegment" | "leavesSegment":
-            return f"{'Enters' if kind == 'entersSegment' else 'Leaves'} the segment {name}"
+            return gettext(
+                "{value} the segment {name}", value="Enters" if kind == "entersSegment" else "Leaves", name=name
+            )
         case "opens" | "clicks":
             url = f" ({trigger['url']})" if trigger.get("url") else ""
-            return f"{'Opens' if kind == 'opens' else 'Clicks in'} the campaign {name}{url}"
+            return gettext(
+                "{value} the campaign {name}{url}",
+                value="Opens" if kind == "opens" else "Clicks in",
+                name=name,
+                url=url,
+            )
         case "dateAttribute":
             return _date_text(trigger)
         case "event":
@@ -112,7 +134,7 @@ def describe_trigger(trigger: Mapping[str, Any], names: Mapping[str, str] | None
         case "schedule":
             return f"{_schedule_text(trigger[kind])}, {_group_text(trigger, names)}"
         case "rss":
-            return f"New item in {value}, {_group_text(trigger, names)}"
+            return gettext("New item in {value}, {trigger}", value=value, trigger=_group_text(trigger, names))
         case _:
             return ": ".join([TRIGGER_TITLES.get(kind, _words(kind).capitalize()), *_rest(trigger)])
 
@@ -123,16 +145,16 @@ def trigger_kind(trigger: Mapping[str, Any]) -> str:
 
 def describe_reentry(reentry: Any) -> str:
     if reentry == "each":
-        return "Each time the trigger applies"
+        return gettext("Each time the trigger applies")
     if isinstance(reentry, dict):
-        return f"Again after {count_text(reentry.get('afterDays', 0), 'day')}"
-    return "Once per person"
+        return gettext("Again after {get}", get=count_text(reentry.get("afterDays", 0), "day"))
+    return gettext("Once per person")
 
 
 def describe_condition(condition: Any) -> str:
     """Return a filter as a sentence; an event that ends the sequence, and what is not valid, as its fields."""
     if isinstance(condition, dict) and isinstance(condition.get("event"), str):
-        return f"{_event_text(condition)} after they entered."
+        return gettext("{condition} after they entered.", condition=_event_text(condition))
     try:
         return describe(condition)
     except InvalidFilter:
@@ -146,31 +168,49 @@ def duration_text(duration: Mapping[str, Any]) -> str:
 
 def _event_text(part: Mapping[str, Any]) -> str:
     where = part.get("where")
-    return f"Event {part['event']}" + (f" where {', '.join(_rest(where))}" if where else "")
+    return gettext("Event {part}", part=part["event"]) + (
+        (" " + gettext("where {where}", where=", ".join(_rest(where)))) if where else ""
+    )
 
 
 def _schedule_text(schedule: Mapping[str, Any]) -> str:
     if schedule.get("monthDays"):
-        days = f"On day {', '.join(str(day) for day in schedule['monthDays'])} of each month"
+        days = gettext("On day {schedule} of each month", schedule=", ".join(str(day) for day in schedule["monthDays"]))
     else:
         wanted = schedule.get("weekdays", WEEKDAYS)
         named = ", ".join(_DAYS[each] for each in WEEKDAYS if each in wanted)
-        days = "Every day" if len(wanted) == len(WEEKDAYS) else f"Every {named}"
+        days = gettext("Every day") if len(wanted) == len(WEEKDAYS) else gettext("Every {named}", named=named)
     zone = f" {schedule['timezone']}" if schedule.get("timezone") else ""
-    return f"{days} at {schedule['time']}{zone}"
+    return gettext("{days} at {schedule}{zone}", days=days, schedule=schedule["time"], zone=zone)
 
 
 def _group_text(trigger: Mapping[str, Any], names: Mapping[str, str] | None) -> str:
     kind = "segment" if trigger.get("segment") else "list"
     key = str(trigger.get(kind))
-    return f"everyone {'in the segment' if kind == 'segment' else 'on the list'} {(names or {}).get(key, key)}"
+    return gettext(
+        "everyone {value} {key}",
+        value="in the segment" if kind == "segment" else "on the list",
+        key=(names or {}).get(key, key),
+    )
 
 
 def _date_text(trigger: Mapping[str, Any]) -> str:
     before, after = trigger.get("daysBefore"), trigger.get("daysAfter")
-    offset = f"{count_text(before, 'day')} before" if before else f"{count_text(after, 'day')} after" if after else "On"
+    offset = (
+        gettext("{before} before", before=count_text(before, "day"))
+        if before
+        else gettext("{after} after", after=count_text(after, "day"))
+        if after
+        else gettext("On")
+    )
     yearly = " every year" if trigger.get("yearly") else ""
-    return f"{offset} the date {trigger['dateAttribute']}{yearly} at {trigger.get('at', '09:00')}"
+    return gettext(
+        "{offset} the date {trigger}{yearly} at {get}",
+        offset=offset,
+        trigger=trigger["dateAttribute"],
+        yearly=yearly,
+        get=trigger.get("at", "09:00"),
+    )
 
 
 def _describe_step(step: Mapping[str, Any]) -> StepText:
@@ -187,33 +227,37 @@ def _describe_step(step: Mapping[str, Any]) -> StepText:
 
 
 def _send_text(body: Mapping[str, Any]) -> str:
-    subject = f" with the subject “{body['subject']}”" if body.get("subject") else ""
-    return f"Template {body['template']}{subject}"
+    subject = (" " + gettext("with the subject “{body}”", body=body["subject"])) if body.get("subject") else ""
+    return gettext("Template {body}{subject}", body=body["template"], subject=subject)
 
 
 def _wait_until_text(body: Mapping[str, Any]) -> str:
     days = [each for each in WEEKDAYS if each in body.get("weekdays", WEEKDAYS)]
     if len(days) == len(WEEKDAYS):
-        named = "The next day"
+        named = gettext("The next day")
     elif days == list(WEEKDAYS[:5]):
-        named = "The next working day, Mon–Fri,"
+        named = gettext("The next working day, Mon–Fri,")
     else:
-        named = f"The next {' or '.join(_DAYS[each] for each in days)}"
-    return f"{named} at {body['time']} in the contact's time zone"
+        named = gettext("The next {days}", days=" or ".join(_DAYS[each] for each in days))
+    return gettext("{named} at {body} in the contact's time zone", named=named, body=body["time"])
 
 
 def _wait_for_text(body: Mapping[str, Any]) -> str:
     wanted = _event_text(body) if body.get("event") else describe_condition(body.get("filter")).rstrip(".")
-    return f"{wanted}, at most {duration_text(body['timeout'])}"
+    return gettext("{wanted}, at most {body}", wanted=wanted, body=duration_text(body["timeout"]))
 
 
 def _change_text(body: Mapping[str, Any]) -> str:
     parts = []
-    for name, words in (("addTags", "Add the tag"), ("removeTags", "Remove the tag")):
+    for name, words in (("addTags", gettext("Add the tag")), ("removeTags", gettext("Remove the tag"))):
         parts += [f"{words} {tag}" for tag in body.get(name, ())]
     for name, value in body.get("attributes", {}).items():
-        parts.append(f"Remove {name}" if value is None else f"Set {name} to {value}")
-    for name, words in (("subscribe", "Subscribe to"), ("unsubscribe", "Unsubscribe from")):
+        parts.append(
+            gettext("Remove {name}", name=name)
+            if value is None
+            else gettext("Set {name} to {value}", name=name, value=value)
+        )
+    for name, words in (("subscribe", gettext("Subscribe to")), ("unsubscribe", gettext("Unsubscribe from"))):
         parts += [f"{words} {key}" for key in body.get(name, ())]
     return ". ".join(parts)
 
@@ -223,24 +267,32 @@ _SUMMARIES: Final[Mapping[str, Callable[[Any], str]]] = {
     "wait": duration_text,
     "waitUntil": _wait_until_text,
     "waitFor": _wait_for_text,
-    "branch": lambda body: f"The first of {count_text(len(body), 'case')} that matches, otherwise the last path",
-    "split": lambda body: "At random: " + ", ".join(f"{part['percent']} %" for part in body),
+    "branch": lambda body: gettext(
+        "The first of {body} that matches, otherwise the last path", body=count_text(len(body), "case")
+    ),
+    "split": lambda body: (gettext("At random:") + " ") + ", ".join(f"{part['percent']} %" for part in body),
     "change": _change_text,
     "notify": lambda body: f"{body['to']}: {body['subject']}",
-    "goTo": lambda body: f"Continues at {body}",
-    "end": lambda _: "The sequence ends for this person",
+    "goTo": lambda body: gettext("Continues at {body}", body=body),
+    "end": lambda _: gettext("The sequence ends for this person"),
 }
 
 
 def _path_label(kind: str, body: Any, key: str) -> str:
     name, _, number = key.partition(".")
     if kind == "waitFor":
-        return "It happened" if name == "then" else "Time is over"
+        return gettext("It happened") if name == "then" else gettext("Time is over")
     if kind == "branch" and number:
         return describe_condition(body[int(number)].get("if")).rstrip(".")
     if kind == "split":
-        return f"{body[int(number)].get('percent')} % of people"
-    return "Everyone else" if name == "else" else f"{_words(name).capitalize()} {int(number) + 1}" if number else name
+        return gettext("{get} % of people", get=body[int(number)].get("percent"))
+    return (
+        gettext("Everyone else")
+        if name == "else"
+        else f"{_words(name).capitalize()} {int(number) + 1}"
+        if number
+        else name
+    )
 
 
 def _outcome(kind: str, key: str) -> str:

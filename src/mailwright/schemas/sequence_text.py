@@ -6,6 +6,7 @@ from typing import Any, Final
 from mailwright.audience.contact_events import LATE_AFTER
 from mailwright.audience.contact_fields import as_text
 from mailwright.domain.clock import Instant
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.explanation_text import limit_name, message_text
 from mailwright.schemas.filter_text import describe, describe_property
 from mailwright.schemas.time_text import count_text, duration, time_text
@@ -16,46 +17,46 @@ from mailwright.sources.sequences.records import SequenceStatus
 from mailwright.sources.sequences.rehearsal import DeferredEmails, Rehearsal
 
 _END_REASONS: Final = {
-    "finished": "they reached its end",
-    "goal": "they reached its goal",
-    "exit": "they matched an exit condition or had its event",
-    "entry": "they did not match its entry filter",
-    "unsubscribed": "they unsubscribed",
-    "not_eligible": "they may not receive its emails (no subscription, or suppressed)",
-    "bounced": "their address bounced",
-    "complaint": "they complained",
-    "suppressed": "their address was suppressed",
-    "erased": "their data was erased",
-    "removed": "they, their step or the sequence was removed",
+    "finished": lazy_gettext("they reached its end"),
+    "goal": lazy_gettext("they reached its goal"),
+    "exit": lazy_gettext("they matched an exit condition or had its event"),
+    "entry": lazy_gettext("they did not match its entry filter"),
+    "unsubscribed": lazy_gettext("they unsubscribed"),
+    "not_eligible": lazy_gettext("they may not receive its emails (no subscription, or suppressed)"),
+    "bounced": lazy_gettext("their address bounced"),
+    "complaint": lazy_gettext("they complained"),
+    "suppressed": lazy_gettext("their address was suppressed"),
+    "erased": lazy_gettext("their data was erased"),
+    "removed": lazy_gettext("they, their step or the sequence was removed"),
 }
 _EXCLUSIONS: Final = {
-    "bounced": "their address bounced",
-    "unsubscribed": "they unsubscribed",
-    "suppressed": "their address is suppressed",
-    "unconfirmed": "they have not confirmed their subscription",
-    "not_subscribed": "they are not subscribed to its list",
-    "confirmation_required": "this list requires confirmation",
+    "bounced": lazy_gettext("their address bounced"),
+    "unsubscribed": lazy_gettext("they unsubscribed"),
+    "suppressed": lazy_gettext("their address is suppressed"),
+    "unconfirmed": lazy_gettext("they have not confirmed their subscription"),
+    "not_subscribed": lazy_gettext("they are not subscribed to its list"),
+    "confirmation_required": lazy_gettext("this list requires confirmation"),
 }
 _NEXT: Final = {
-    "send": "The email {step} is next.",
-    "wait": "The wait {step} is next.",
-    "waitUntil": "The wait {step} is next.",
-    "waitFor": "The wait {step} is next.",
-    "branch": "The branch {step} decides what is next.",
-    "split": "The split {step} decides what is next.",
-    "change": "The change {step} is next.",
-    "notify": "The notification {step} is next.",
-    "webhook": "The webhook request {step} is next.",
-    "goTo": "It continues as the step {step} says.",
-    "end": "Then the sequence ends.",
+    "send": lazy_gettext("The email {step} is next."),
+    "wait": lazy_gettext("The wait {step} is next."),
+    "waitUntil": lazy_gettext("The wait {step} is next."),
+    "waitFor": lazy_gettext("The wait {step} is next."),
+    "branch": lazy_gettext("The branch {step} decides what is next."),
+    "split": lazy_gettext("The split {step} decides what is next."),
+    "change": lazy_gettext("The change {step} is next."),
+    "notify": lazy_gettext("The notification {step} is next."),
+    "webhook": lazy_gettext("The webhook request {step} is next."),
+    "goTo": lazy_gettext("It continues as the step {step} says."),
+    "end": lazy_gettext("Then the sequence ends."),
 }
 _OUTCOMES: Final = {
-    "sent": "email written",
-    "skipped": "email left out",
-    "already_received": "email left out, already received",
-    "changed": "contact changed",
-    "notified": "team notified",
-    "posted": "webhook requested",
+    "sent": lazy_gettext("email written"),
+    "skipped": lazy_gettext("email left out"),
+    "already_received": lazy_gettext("email left out, already received"),
+    "changed": lazy_gettext("contact changed"),
+    "notified": lazy_gettext("team notified"),
+    "posted": lazy_gettext("webhook requested"),
 }
 
 
@@ -63,15 +64,31 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
     """Return why a person is where they are, what comes next and when, or which rule keeps them out."""
     if run.state is RunState.NEVER_ENTERED:
         return _never_entered(run, now, zone)
-    entered = "" if run.entered_at is None else f"Entered at {time_text(run.entered_at, now, zone)}"
-    sentences = [f"{entered} because of: {run.entered_because}.", _state(run, now, zone)]
-    unsent = [f"The email {each.node}: {message_text(each.email, zone).sentence}" for each in run.steps if each.email]
+    entered = (
+        ""
+        if run.entered_at is None
+        else gettext("Entered at {entered_at}", entered_at=time_text(run.entered_at, now, zone))
+    )
+    sentences = [
+        gettext("{entered} because of: {entered_because}.", entered=entered, entered_because=run.entered_because),
+        _state(run, now, zone),
+    ]
+    unsent = [
+        gettext("The email {node}: {sentence}", node=each.node, sentence=message_text(each.email, zone).sentence)
+        for each in run.steps
+        if each.email
+    ]
     sentences += unsent[-1:]
     if run.ignored:
         last = time_text(run.ignored[0].received_at, now, zone)
         sentences.append(
-            f"{count_text(len(run.ignored), 'more event')} {run.ignored[0].name} came while they were in it, the last "
-            f"at {last}. Nobody is in a sequence twice at the same time, so this started nothing."
+            gettext(
+                "{ignored} {name} came while they were in it, the last at {last}. Nobody is in a "
+                "sequence twice at the same time, so this started nothing.",
+                ignored=count_text(len(run.ignored), "more event"),
+                name=run.ignored[0].name,
+                last=last,
+            )
         )
     if run.not_entered is not None:
         sentences.append(entry_rule_text(run.not_entered, now, zone))
@@ -84,7 +101,9 @@ def step_text(step: StepRecord, zone: tzinfo = UTC) -> str:
     outcome = _OUTCOMES.get(done, done)
     for each in left_out:  # Lists to which a change did not subscribe the person, with the reasons.
         list_key, reason = each.split(": ")
-        outcome += f", not subscribed to {list_key}: {_EXCLUSIONS[reason]}"
+        outcome += gettext(
+            ", not subscribed to {list_key}: {exclusions}", list_key=list_key, exclusions=_EXCLUSIONS[reason]
+        )
     if step.email is not None:
         return f"{outcome}, {step.message_status}: {message_text(step.email, zone).sentence}"
     return outcome if step.message_status is None else f"{outcome}, {step.message_status}"
@@ -92,9 +111,14 @@ def step_text(step: StepRecord, zone: tzinfo = UTC) -> str:
 
 def entry_rule_text(rule: NotEntered, now: Instant, zone: tzinfo = UTC) -> str:
     """Return which rule keeps a person out of a sequence, or what makes them enter it."""
-    at = "an unknown time" if rule.at is None else time_text(rule.at, now, zone)
+    at = gettext("an unknown time") if rule.at is None else time_text(rule.at, now, zone)
     if rule.reported_at is not None:
-        return f"Their latest event {rule.subject} is of {at}. {_event_rule(rule, now, zone)}"
+        return gettext(
+            "Their latest event {subject} is of {at}. {rule}",
+            subject=rule.subject,
+            at=at,
+            rule=_event_rule(rule, now, zone),
+        )
     if rule.rule is EntryRule.RE_ENTRY:
         return _re_entry(rule, now, zone)
     return _ENTRY_RULES[rule.rule].format(
@@ -106,67 +130,84 @@ def _event_rule(rule: NotEntered, now: Instant, zone: tzinfo) -> str:
     match rule.rule:
         case EntryRule.LATE_EVENT:
             late = duration((rule.reported_at or 0) - (rule.at or 0))
-            return (
-                f"It arrived {late} after it happened. Events that arrive more than {duration(LATE_AFTER)} late are "
-                "history and start nothing."
+            return gettext(
+                "It arrived {late} after it happened. Events that arrive more than {late_after} late "
+                "are history and start nothing.",
+                late=late,
+                late_after=duration(LATE_AFTER),
             )
         case EntryRule.OTHER_PROPERTY if rule.property is not None and rule.wanted is not None:
             wanted = describe_property(rule.property, rule.wanted)
-            return f"Its {rule.property} is {_value(rule.value)}; the sequence starts only if {wanted}."
+            return gettext(
+                "Its {property} is {value}; the sequence starts only if {wanted}.",
+                property=rule.property,
+                value=_value(rule.value),
+                wanted=wanted,
+            )
         case EntryRule.ALREADY_IN:
-            return f"They were in the sequence then, so it started nothing. {_re_entry(rule, now, zone)}"
+            return gettext(
+                "They were in the sequence then, so it started nothing. {rule}", rule=_re_entry(rule, now, zone)
+            )
         case EntryRule.RE_ENTRY:
-            return f"It started nothing. {_re_entry(rule, now, zone)}"
+            return gettext("It started nothing. {rule}", rule=_re_entry(rule, now, zone))
         case _:
-            return _ENTRY_RULES[rule.rule].format(at="that time")
+            return _ENTRY_RULES[rule.rule].format(at=gettext("that time"))
 
 
 def _re_entry(rule: NotEntered, now: Instant, zone: tzinfo) -> str:
     if rule.again_at is None:
-        return "Nobody enters this sequence twice; its re-entry rule is never."
-    return f"Its re-entry rule lets them enter again from {time_text(rule.again_at, now, zone)}."
+        return gettext("Nobody enters this sequence twice; its re-entry rule is never.")
+    return gettext(
+        "Its re-entry rule lets them enter again from {again_at}.", again_at=time_text(rule.again_at, now, zone)
+    )
 
 
 def _value(value: Any) -> str:
     if value is None:
-        return "not known"
+        return gettext("not known")
     return f"“{value}”" if isinstance(value, str) else as_text(value)
 
 
 _GROUPS: Final = {
-    TriggerKind.ENTERS_SEGMENT: "are in the segment",
-    TriggerKind.LEAVES_SEGMENT: "left the segment",
-    TriggerKind.OPENS: "opened the campaign",
-    TriggerKind.CLICKS: "clicked in the campaign",
+    TriggerKind.ENTERS_SEGMENT: lazy_gettext("are in the segment"),
+    TriggerKind.LEAVES_SEGMENT: lazy_gettext("left the segment"),
+    TriggerKind.OPENS: lazy_gettext("opened the campaign"),
+    TriggerKind.CLICKS: lazy_gettext("clicked in the campaign"),
 }
 _ENTRY_RULES: Final = {
-    EntryRule.MANUAL_ONLY: "Only people who are enrolled by hand or through the API enter it.",
-    EntryRule.NOT_READ_YET: "A worker applies the trigger within a minute if one runs.",
-    EntryRule.NOT_RUNNING: "The sequence did not run then.",
-    EntryRule.BEFORE_PUBLICATION: "That was before the trigger was published, and starts nothing.",
-    EntryRule.NO_EVENT: "They do not have the event {subject}, which starts it.",
-    EntryRule.NOT_A_CONTACT: "They were not a contact then.",
-    EntryRule.NOT_ON_LIST: "They have not joined the list {subject}, which starts it.",
-    EntryRule.LEFT_LIST: "They left the list {subject}, which starts it, at {at}.",
-    EntryRule.NOT_CONFIRMED: "They have not confirmed their subscription to the list {subject} of {at}.",
+    EntryRule.MANUAL_ONLY: lazy_gettext("Only people who are enrolled by hand or through the API enter it."),
+    EntryRule.NOT_READ_YET: lazy_gettext("A worker applies the trigger within a minute if one runs."),
+    EntryRule.NOT_RUNNING: lazy_gettext("The sequence did not run then."),
+    EntryRule.BEFORE_PUBLICATION: lazy_gettext("That was before the trigger was published, and starts nothing."),
+    EntryRule.NO_EVENT: lazy_gettext("They do not have the event {subject}, which starts it."),
+    EntryRule.NOT_A_CONTACT: lazy_gettext("They were not a contact then."),
+    EntryRule.NOT_ON_LIST: lazy_gettext("They have not joined the list {subject}, which starts it."),
+    EntryRule.LEFT_LIST: lazy_gettext("They left the list {subject}, which starts it, at {at}."),
+    EntryRule.NOT_CONFIRMED: lazy_gettext("They have not confirmed their subscription to the list {subject} of {at}."),
     EntryRule.JOINED_BEFORE: (
-        "They joined the list {subject} at {at}, before it was published. It starts for people who join later."
+        lazy_gettext(
+            "They joined the list {subject} at {at}, before it was published. It starts for people who join later."
+        )
     ),
-    EntryRule.JOINED_BY_IMPORT: "They joined the list {subject} at {at} without starting sequences, as imports do.",
-    EntryRule.NO_MATCH: "It starts for people who {group} {subject}, and they do not match that now.",
+    EntryRule.JOINED_BY_IMPORT: lazy_gettext(
+        "They joined the list {subject} at {at} without starting sequences, as imports do."
+    ),
+    EntryRule.NO_MATCH: lazy_gettext("It starts for people who {group} {subject}, and they do not match that now."),
     EntryRule.MATCHED_BEFORE: (
-        "They matched its trigger already when it was published at {at}. It starts for people who match later."
+        lazy_gettext(
+            "They matched its trigger already when it was published at {at}. It starts for people who match later."
+        )
     ),
-    EntryRule.STILL_IN_SEGMENT: "They are still in the segment {subject}, and enter when they leave it.",
+    EntryRule.STILL_IN_SEGMENT: lazy_gettext("They are still in the segment {subject}, and enter when they leave it."),
     EntryRule.NEVER_IN_SEGMENT: (
-        "They were not in the segment {subject} since it was published, so they cannot leave it."
+        lazy_gettext("They were not in the segment {subject} since it was published, so they cannot leave it.")
     ),
-    EntryRule.NO_DATE: "Their attribute {subject} is {value}, which is not a date such as 2027-01-20.",
-    EntryRule.DATE_AHEAD: "Their date {subject} is {value}. They enter at {at}.",
-    EntryRule.DATE_OVER: "Their date {subject} is {value}, so they would have entered at {at}.",
-    EntryRule.NOT_IN_GROUP: "They do not belong to {subject}, whose members enter.",
-    EntryRule.NEXT_SCHEDULE: "They enter with the next scheduled time, {at}.",
-    EntryRule.NEXT_ITEM: "They enter with the next new item of the feed.",
+    EntryRule.NO_DATE: lazy_gettext("Their attribute {subject} is {value}, which is not a date such as 2027-01-20."),
+    EntryRule.DATE_AHEAD: lazy_gettext("Their date {subject} is {value}. They enter at {at}."),
+    EntryRule.DATE_OVER: lazy_gettext("Their date {subject} is {value}, so they would have entered at {at}."),
+    EntryRule.NOT_IN_GROUP: lazy_gettext("They do not belong to {subject}, whose members enter."),
+    EntryRule.NEXT_SCHEDULE: lazy_gettext("They enter with the next scheduled time, {at}."),
+    EntryRule.NEXT_ITEM: lazy_gettext("They enter with the next new item of the feed."),
 }
 
 
@@ -176,56 +217,75 @@ def end_reason_text(reason: str | None) -> str:
 
 
 def _never_entered(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
-    sentences = ["They have not entered this sequence."]
+    sentences = [gettext("They have not entered this sequence.")]
     if run.status is SequenceStatus.DRAFT:
-        sentences.append("It is a draft; nobody enters before it is published.")
+        sentences.append(gettext("It is a draft; nobody enters before it is published."))
     elif run.status is SequenceStatus.ARCHIVED:
-        sentences.append("It is archived; nobody enters it any more.")
+        sentences.append(gettext("It is archived; nobody enters it any more."))
     elif run.not_entered is not None:
         sentences.append(entry_rule_text(run.not_entered, now, zone))
     if run.excluded_because is not None:
-        sentences.append(f"They could not receive its emails: {_EXCLUSIONS[run.excluded_because]}.")
+        sentences.append(
+            gettext("They could not receive its emails: {exclusions}.", exclusions=_EXCLUSIONS[run.excluded_because])
+        )
     return " ".join(sentences)
 
 
 def _why_ended(run: RunExplanation) -> str:
     if run.excluded_because is not None:
-        return f"they may not receive its emails: {_EXCLUSIONS[run.excluded_because]}"
+        return gettext("they may not receive its emails: {exclusions}", exclusions=_EXCLUSIONS[run.excluded_because])
     reason = end_reason_text(run.end_reason)
     if not run.unmatched:
         return reason
-    return f"{reason}, which is for {'; '.join(_unmatched(each) for each in run.unmatched)}"
+    return gettext(
+        "{reason}, which is for {unmatched}",
+        reason=reason,
+        unmatched="; ".join(_unmatched(each) for each in run.unmatched),
+    )
 
 
 def _unmatched(part: UnmatchedCondition) -> str:
     wanted = describe(part.condition).rstrip(".").removeprefix("Contacts ")
     attribute = part.condition.get("attribute")
-    return f"contacts {wanted}" + (f" (theirs is {_value(part.value)})" if attribute is not None else "")
+    return gettext("contacts {wanted}", wanted=wanted) + (
+        (" " + gettext("(theirs is {value})", value=_value(part.value))) if attribute is not None else ""
+    )
 
 
 def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
     step = run.node or "(start)"
     following = "" if run.next_kind is None else " " + _NEXT[run.next_kind].format(step=run.next_node)
-    until = "an unknown time" if run.next_at is None else time_text(run.next_at, now, zone)
+    until = gettext("an unknown time") if run.next_at is None else time_text(run.next_at, now, zone)
     match run.state:
         case RunState.ENDED:
-            at = "an unknown time" if run.ended_at is None else time_text(run.ended_at, now, zone)
-            return f"It ended at {at} because {_why_ended(run)}."
+            at = gettext("an unknown time") if run.ended_at is None else time_text(run.ended_at, now, zone)
+            return gettext("It ended at {at} because {run}.", at=at, run=_why_ended(run))
         case RunState.FAILED:
-            return f"The step {step} failed: {run.failure} Retry or skip it."
+            return gettext("The step {step} failed: {failure} Retry or skip it.", step=step, failure=run.failure)
         case RunState.PAUSED:
-            return f"The sequence is paused; they keep their place at {step}, due at {until}.{following}"
+            return gettext(
+                "The sequence is paused; they keep their place at {step}, due at {until}.{following}",
+                step=step,
+                until=until,
+                following=following,
+            )
         case RunState.WAITS_FOR_FILTER:
-            return f"They wait at {step} for its filter or event, at the latest until {until}."
+            return gettext(
+                "They wait at {step} for its filter or event, at the latest until {until}.", step=step, until=until
+            )
         case RunState.WAITS:
-            return f"They wait at {step} until {until}.{following}"
+            return gettext("They wait at {step} until {until}.{following}", step=step, until=until, following=following)
         case _:
-            return f"The step {step} is due now and runs within seconds if a worker runs.{following}"
+            return gettext(
+                "The step {step} is due now and runs within seconds if a worker runs.{following}",
+                step=step,
+                following=following,
+            )
 
 
 def deferred_text(deferred: DeferredEmails) -> str:
     """Return how many emails of a step a limit holds: `working hours: hello 3`."""
-    failed = f", {deferred.failed} fail" if deferred.failed else ""
+    failed = gettext(", {failed} fail", failed=deferred.failed) if deferred.failed else ""
     return f"{limit_name(deferred.reason)}: {deferred.step} {deferred.emails}{failed}"
 
 
@@ -233,20 +293,30 @@ def unsent_texts(rehearsal: Rehearsal) -> list[str]:
     """Return sentences about the steps of a rehearsal that fail and the emails that are not sent."""
     found = []
     for each in rehearsal.failed_steps:
-        people = f"{each.people:,} {'person' if each.people == 1 else 'people'}"
-        found.append(f"The step {each.step} would fail for {people}. {each.reason}")
+        people = count_text(each.people, "person", "people")
+        found.append(
+            gettext(
+                "The step {step} would fail for {people}. {reason}", step=each.step, people=people, reason=each.reason
+            )
+        )
     if rehearsal.failed:
         found.append(
-            f"{_emails(rehearsal.failed)} would never be sent: the frequency cap or a pause by the recipient would "
-            "hold them until after their lifetime. Use longer waits or raise the cap."
+            gettext(
+                "{failed} would never be sent: the frequency cap or a pause by the recipient would "
+                "hold them until after their lifetime. Use longer waits or raise the cap.",
+                failed=_emails(rehearsal.failed),
+            )
         )
     if rehearsal.cancelled:
         found.append(
-            f"{_emails(rehearsal.cancelled)} would be cancelled: the person would leave the sequence before a limit "
-            "lets the email pass."
+            gettext(
+                "{cancelled} would be cancelled: the person would leave the sequence before a limit "
+                "lets the email pass.",
+                cancelled=_emails(rehearsal.cancelled),
+            )
         )
     if rehearsal.waiting:
-        found.append(f"{_emails(rehearsal.waiting)} would still wait at the end.")
+        found.append(gettext("{waiting} would still wait at the end.", waiting=_emails(rehearsal.waiting)))
     return found
 
 

@@ -3,39 +3,61 @@
 from datetime import UTC, datetime, tzinfo
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
-from mailwright.domain.translation import ngettext
+from mailwright.domain.translation import gettext, lazy_gettext, marked_plural, ngettext
 
+# In every language the short form that follows the day of the month.
+MONTHS = (
+    lazy_gettext("Jan"),
+    lazy_gettext("Feb"),
+    lazy_gettext("Mar"),
+    lazy_gettext("Apr"),
+    lazy_gettext("May"),
+    lazy_gettext("Jun"),
+    lazy_gettext("Jul"),
+    lazy_gettext("Aug"),
+    lazy_gettext("Sep"),
+    lazy_gettext("Oct"),
+    lazy_gettext("Nov"),
+    lazy_gettext("Dec"),
+)
 # Each unit with the shortest duration that is shown in it.
 _UNITS = (
-    (365 * DAY, 730 * DAY, "year"),
-    (DAY, 2 * DAY, "day"),
-    (HOUR, 2 * HOUR, "hour"),
-    (MINUTE, 90 * SECOND, "minute"),
-    (SECOND, SECOND, "second"),
+    (365 * DAY, 730 * DAY, marked_plural("{count} year", "{count} years")),
+    (DAY, 2 * DAY, marked_plural("{count} day", "{count} days")),
+    (HOUR, 2 * HOUR, marked_plural("{count} hour", "{count} hours")),
+    (MINUTE, 90 * SECOND, marked_plural("{count} minute", "{count} minutes")),
+    (SECOND, SECOND, marked_plural("{count} second", "{count} seconds")),
 )
 
 
 def time_text(instant: Instant, now: Instant, zone: tzinfo = UTC) -> str:
     """Return `15:00 Europe/Lisbon (in 12 minutes)`, with the date if it is not today."""
     then, today = (datetime.fromtimestamp(each / 1000, zone) for each in (instant, now))
-    date = "" if then.date() == today.date() else f"{then.day} {then:%b %Y}, "
+    date = "" if then.date() == today.date() else f"{day_text(then)}, "
     time = f"{then:%H:%M:%S}" if then.second else f"{then:%H:%M}"
     return f"{date}{time} {zone} ({distance(instant, now)})"
+
+
+def day_text(day: datetime) -> str:
+    """Return `3 Mar 2027`."""
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 def distance(instant: Instant, now: Instant) -> str:
     """Return `in 12 minutes`, `3 days ago` or `now`."""
     if instant == now:
-        return "now"
-    return f"in {duration(instant - now)}" if instant > now else f"{duration(now - instant)} ago"
+        return gettext("now")
+    if instant > now:
+        return gettext("in {duration}", duration=duration(instant - now))
+    return gettext("{duration} ago", duration=duration(now - instant))
 
 
 def duration(length: Instant) -> str:
     """Return the duration in the largest unit that gives at least two: `90 minutes`, `2 hours`."""
-    for unit, shortest, name in _UNITS:
+    for unit, shortest, (one, many) in _UNITS:
         if length >= shortest:
-            return count_text(round(length / unit), name)
-    return "less than a second"
+            return ngettext(one, many, round(length / unit))
+    return gettext("less than a second")
 
 
 def count_text(number: int, word: str, words: str | None = None) -> str:

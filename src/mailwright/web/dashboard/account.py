@@ -13,6 +13,7 @@ from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.translation import gettext
 from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
@@ -56,7 +57,7 @@ async def change_password(request: Request, engine: EngineDep, visitor: ViewerDe
         )
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error)
-    return redirect(request, "/account", "Password changed. All other sessions were signed out.")
+    return redirect(request, "/account", gettext("Password changed. All other sessions were signed out."))
 
 
 @router.post("/email")
@@ -72,7 +73,11 @@ async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) 
             await engine.users.change_email(visitor.user.login, "", actor=visitor.actor, origin=origin)
     except (InvalidInput, TooManyFailedSignIns) as error:
         return await account_page(request, engine, visitor, error, place="email", email=form["email"])
-    words = "Open the link in the email to the new address to confirm it." if form["email"] else "Address removed."
+    words = (
+        gettext("Open the link in the email to the new address to confirm it.")
+        if form["email"]
+        else gettext("Address removed.")
+    )
     return redirect(request, "/account", words)
 
 
@@ -89,13 +94,13 @@ async def show_confirmation(request: Request, engine: EngineDep, visitor: Viewer
 async def confirm_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     form, origin = await read_fields(request), origin_of(request, engine)
     email = await engine.account_links.confirm_address(visitor.user, form["token"], origin=origin)
-    return redirect(request, "/account", f"Your address is now {email}.")
+    return redirect(request, "/account", gettext("Your address is now {email}.", email=email))
 
 
 @router.post("/email/cancel")
 async def cancel_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     await engine.account_links.cancel_address(visitor.user)
-    return redirect(request, "/account", "The new address is discarded.")
+    return redirect(request, "/account", gettext("The new address is discarded."))
 
 
 @router.post("/language")
@@ -118,7 +123,7 @@ async def confirm_second_factor(request: Request, engine: EngineDep, visitor: Vi
     form = await read_fields(request)
     codes = await engine.second_factors.confirm(visitor.user, form["code"], keep_session=visitor.session.digest)
     if codes is None:
-        error = InvalidInput("Wrong code. Check that the clock of your phone is correct.", field="code")
+        error = InvalidInput(gettext("Wrong code. Check that the clock of your phone is correct."), field="code")
         return await account_page(request, engine, visitor, error)
     return await page(request, visitor, "recovery_codes.html", codes=codes)
 
@@ -132,7 +137,7 @@ async def remove_second_factor(request: Request, engine: EngineDep, visitor: Vie
         return await account_page(request, engine, visitor, error, place="drop")
     origin = origin_of(request, engine)
     await engine.second_factors.remove(visitor.user, actor=visitor.actor, with_passkeys=False, origin=origin)
-    return redirect(request, "/account", "Authenticator app removed.")
+    return redirect(request, "/account", gettext("Authenticator app removed."))
 
 
 @router.post("/identities")
@@ -140,7 +145,7 @@ async def connect_identity(request: Request, engine: EngineDep, visitor: ViewerD
     """Confirm the user, then let them continue to the identity provider."""
     form = await read_fields(request)
     if engine.identities is None:
-        raise NotFound("No identity provider is configured.")
+        raise NotFound(gettext("No identity provider is configured."))
     try:
         await require_password(request, engine, visitor, form["current"])
     except (InvalidInput, TooManyFailedSignIns) as error:
@@ -153,21 +158,21 @@ async def connect_identity(request: Request, engine: EngineDep, visitor: ViewerD
 @router.post("/identities/{identity_id}/drop")
 async def disconnect_identity(request: Request, engine: EngineDep, visitor: ViewerDep, identity_id: int) -> Response:
     if engine.identities is None:
-        raise NotFound("No identity provider is configured.")
+        raise NotFound(gettext("No identity provider is configured."))
     await engine.identities.disconnect(visitor.user, identity_id, actor=visitor.actor)
-    return redirect(request, "/account", f"{engine.settings.oidc_label} disconnected.")
+    return redirect(request, "/account", gettext("{oidc_label} disconnected.", oidc_label=engine.settings.oidc_label))
 
 
 @router.post("/sessions/end-others")
 async def end_other_sessions(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
     ended = await engine.sessions.end_others(visitor.session)
-    return redirect(request, "/account", f"{count_text(ended, 'other session')} signed out.")
+    return redirect(request, "/account", gettext("{ended} signed out.", ended=count_text(ended, "other session")))
 
 
 @router.post("/sessions/{session_id}/end")
 async def end_session(request: Request, engine: EngineDep, visitor: ViewerDep, session_id: int) -> Response:
     await engine.sessions.end(visitor.session, session_id)
-    return redirect(request, "/account", "Session signed out.")
+    return redirect(request, "/account", gettext("Session signed out."))
 
 
 async def require_password(request: Request, engine: Engine, visitor: Visitor, password: str) -> None:
@@ -177,7 +182,7 @@ async def require_password(request: Request, engine: Engine, visitor: Visitor, p
     """
     if not visitor.user.has_password:
         if engine.clock.now() - visitor.session.created_at > RECENT_SIGN_IN:
-            raise WrongPassword("Sign out, sign in again and repeat this within 15 minutes.", field="current")
+            raise WrongPassword(gettext("Sign out, sign in again and repeat this within 15 minutes."), field="current")
         return
     if not await engine.users.confirm_password(visitor.user, password, host_of(request)):
         raise WrongPassword(field="current")

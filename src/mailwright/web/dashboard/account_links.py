@@ -13,6 +13,7 @@ from mailwright.access.roles import Forbidden
 from mailwright.access.users import is_login
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
@@ -113,4 +114,4 @@ async def reset_password(request: Request, engine: EngineDep) -> Response:
         login, errors = await engine.account_links.find_reset(form["token"]), field_errors(error)
         values: dict[str, Any] = {"login": login, "token": form["token"], "errors": errors}
         return await page(request, None, "password_reset.html", status=_INVALID, **values)
-    return redirect(request, "/sign-in", "Password changed. Sign in with the new one.")
+    return redirect(request, "/sign-in", gettext("Password changed. Sign in with the new one."))

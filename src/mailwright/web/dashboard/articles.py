@@ -15,6 +15,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import gettext
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Inclusion, Slice, SliceSet, decide_inclusion
 from mailwright.sources.articles.files import FileProblem, FilesRefused
@@ -79,7 +80,12 @@ async def import_files(request: Request, engine: EngineDep, visitor: EditorDep) 
         errors = field_errors(error, {"path": "files"})
     else:
         keys = {each.slice.article_key for each in found}
-        words = f"{put.added} added, {put.changed} changed, {put.unchanged} unchanged."
+        words = gettext(
+            "{added} added, {changed} changed, {unchanged} unchanged.",
+            added=put.added,
+            changed=put.changed,
+            unchanged=put.unchanged,
+        )
         return redirect(request, f"/articles/{keys.pop()}" if len(keys) == 1 else "/articles", words)
     shown: dict[str, Any] = {"errors": errors, "problems": problems[: files.MAX_PROBLEMS]}
     more = max(0, len(problems) - files.MAX_PROBLEMS)
@@ -160,7 +166,7 @@ async def show_mail(
     """Render the email for the preview frame."""
     seen = await _preview_for(engine, visitor, article_key, email, divisions)
     if seen.rendered is None:
-        return email_frame(previews.notice("No slice matches this recipient, so they get no email."))
+        return email_frame(previews.notice(gettext("No slice matches this recipient, so they get no email.")))
     return email_frame(previews.preview_html(seen.rendered, is_dark=scheme == "dark"))
 
 
@@ -202,10 +208,10 @@ async def show_coverage_results(
 def article_values(article_key: str) -> dict[str, Any]:
     to = f"/articles/{article_key}"
     tabs = (
-        (to, "Slices"),
-        (f"{to}/preview", "Preview"),
-        (f"{to}/coverage", "Coverage"),
-        (f"{to}/runs", "Runs"),
+        (to, gettext("Slices")),
+        (f"{to}/preview", gettext("Preview")),
+        (f"{to}/coverage", gettext("Coverage")),
+        (f"{to}/runs", gettext("Runs")),
     )
     return {"key": article_key, "to": to, "tabs": tabs}
 
@@ -213,7 +219,7 @@ def article_values(article_key: str) -> dict[str, Any]:
 async def slices_of(engine: Engine, visitor: Visitor, article_key: str) -> SliceSet:
     found = await engine.slices.list_slices(visitor.tenant_id, article_key)
     if not found:
-        raise NotFound(f"There is no article {article_key}.")
+        raise NotFound(gettext("There is no article {article_key}.", article_key=article_key))
     return SliceSet(found)
 
 
@@ -239,7 +245,10 @@ def filter_of(text: str) -> dict[str, str]:
         for word in filter(None, words):
             name, sign, value = word.partition("=")
             if not sign or not name.strip() or not value.strip():
-                raise InvalidInput(f"“{word[:60]}” is not a condition. Use the form state=OH.", field="audience_filter")
+                raise InvalidInput(
+                    gettext("“{word}” is not a condition. Use the form state=OH.", word=word[:60]),
+                    field="audience_filter",
+                )
             found[name.strip()] = value.strip()
     return found
 
@@ -275,14 +284,20 @@ async def _uploaded(request: Request) -> list[tuple[str, str]]:
             room -= each.size or 0
             if room < 0:
                 raise InvalidInput(
-                    f"The files are larger than {files.MAX_FILE_BYTES // 1024**2} MB in total", field="files"
+                    gettext(
+                        "The files are larger than {MAX_FILE_BYTES} MB in total",
+                        MAX_FILE_BYTES=files.MAX_FILE_BYTES // 1024**2,
+                    ),
+                    field="files",
                 )
             try:
                 texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
             except UnicodeDecodeError as error:
-                raise InvalidInput(f"{each.filename[:80]} is not encoded in UTF-8", field="files") from error
+                raise InvalidInput(
+                    gettext("{filename} is not encoded in UTF-8", filename=each.filename[:80]), field="files"
+                ) from error
     if not texts:
-        raise InvalidInput("Choose one .csv file or several .md files.", field="files")
+        raise InvalidInput(gettext("Choose one .csv file or several .md files."), field="files")
     return texts
 
 

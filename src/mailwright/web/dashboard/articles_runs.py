@@ -11,6 +11,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
+from mailwright.domain.translation import gettext
 from mailwright.schemas.articles import ArticleSendRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
@@ -65,7 +66,7 @@ async def send(request: Request, engine: EngineDep, visitor: EditorDep, article_
         )
     except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
         return await _form_page(request, engine, visitor, article_key, form, error)
-    words = "This batch was already sent." if is_replay else "Run started."
+    words = gettext("This batch was already sent.") if is_replay else gettext("Run started.")
     return redirect(request, f"/articles/~runs/{run.run_id}", words)
 
 

@@ -13,6 +13,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue, run_
 from mailwright.content.template import InvalidTemplate, RenderedEmail, Template
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
@@ -31,7 +32,7 @@ _VERBATIM: Final = ("body_md",)
 _TIME_FIELDS: Final = ("publish_at", "expires_at")
 _SUGGESTED_CONTACTS: Final = 20
 # A slice is identified by its position, so saving a new one there would silently replace the existing one.
-_TAKEN: Final = "Another slice has this position. Choose another section, scope or order."
+_TAKEN: Final = lazy_gettext("Another slice has this position. Choose another section, scope or order.")
 # The layout adds these to every email, so warnings about them are left out.
 _ADDED_BY_LAYOUT: Final = ("NO_UNSUBSCRIBE_LINK", "NO_UNSUBSCRIBE_LINK_IN_TEXT", "NO_POSTAL_ADDRESS")
 
@@ -52,7 +53,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         await engine.slices.put(visitor.actor, visitor.tenant_id, [wanted])
     except MailwrightError as error:
         return await _page(request, engine, visitor, form, error=error)
-    return redirect(request, f"/articles/{wanted.article_key}", "Slice saved.")
+    return redirect(request, f"/articles/{wanted.article_key}", gettext("Slice saved."))
 
 
 @router.get("/~slices/{slice_id}")
@@ -70,7 +71,9 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, slice_
         await engine.slices.change(visitor.actor, visitor.tenant_id, slice_id, wanted)
     except MailwrightError as error:
         return await _page(request, engine, visitor, form, found, error)
-    return redirect(request, f"/articles/{wanted.article_key}", "Slice saved. Started runs keep the previous content.")
+    return redirect(
+        request, f"/articles/{wanted.article_key}", gettext("Slice saved. Started runs keep the previous content.")
+    )
 
 
 @router.post("/~slices/{slice_id}/remove")
@@ -78,7 +81,7 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep, slice_
     found = await engine.slices.find(visitor.tenant_id, slice_id)
     await engine.slices.remove(visitor.actor, visitor.tenant_id, slice_id)
     rest = await engine.slices.list_slices(visitor.tenant_id, found.article_key)
-    return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", "Slice deleted.")
+    return redirect(request, f"/articles/{found.article_key}" if rest else "/articles", gettext("Slice deleted."))
 
 
 @router.post("/~preview")

@@ -7,16 +7,42 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.translation import lazy_gettext
 
 # The length of the axis, in SVG units.
 WIDTH: Final = 1000
 
 # Candidate tick labels, the roundest first. An axis shows the labels that fit.
 _TICK_LABELS: Final = (
-    (("1 min", MINUTE), ("10 min", 10 * MINUTE), ("1 h", HOUR), ("6 h", 6 * HOUR), ("1 day", DAY), ("7 days", 7 * DAY)),
-    (("5 min", 5 * MINUTE), ("30 min", 30 * MINUTE), ("3 h", 3 * HOUR), ("12 h", 12 * HOUR), ("30 days", 30 * DAY)),
-    (("2 min", 2 * MINUTE), ("2 h", 2 * HOUR), ("3 days", 3 * DAY), ("14 days", 14 * DAY), ("60 days", 60 * DAY)),
-    (("20 min", 20 * MINUTE), ("4 h", 4 * HOUR), ("8 h", 8 * HOUR), ("2 days", 2 * DAY), ("5 days", 5 * DAY)),
+    (
+        (lazy_gettext("1 min"), MINUTE),
+        (lazy_gettext("10 min"), 10 * MINUTE),
+        ("1 h", HOUR),
+        ("6 h", 6 * HOUR),
+        (lazy_gettext("1 day"), DAY),
+        (lazy_gettext("7 days"), 7 * DAY),
+    ),
+    (
+        (lazy_gettext("5 min"), 5 * MINUTE),
+        (lazy_gettext("30 min"), 30 * MINUTE),
+        ("3 h", 3 * HOUR),
+        ("12 h", 12 * HOUR),
+        (lazy_gettext("30 days"), 30 * DAY),
+    ),
+    (
+        (lazy_gettext("2 min"), 2 * MINUTE),
+        ("2 h", 2 * HOUR),
+        (lazy_gettext("3 days"), 3 * DAY),
+        (lazy_gettext("14 days"), 14 * DAY),
+        (lazy_gettext("60 days"), 60 * DAY),
+    ),
+    (
+        (lazy_gettext("20 min"), 20 * MINUTE),
+        ("4 h", 4 * HOUR),
+        ("8 h", 8 * HOUR),
+        (lazy_gettext("2 days"), 2 * DAY),
+        (lazy_gettext("5 days"), 5 * DAY),
+    ),
 )
 # The width of a label and its margins, on a phone.
 _LABEL_WIDTH: Final = 150

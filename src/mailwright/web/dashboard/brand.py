@@ -21,6 +21,7 @@ from mailwright.content.images import FILE_NAME
 from mailwright.content.template import Template
 from mailwright.content.variables import standard_values
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors
 from mailwright.web.dashboard.previews import notice, preview_html
@@ -34,22 +35,22 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/settings/brand", route_class=PageRoute, include_in_schema=False)
 
 COLORS: Final = (
-    ("primary", "Primary", "Buttons and links"),
-    ("text", "Text", "Headings and paragraphs"),
-    ("background", "Background", "Around the content"),
-    ("accent", "Accent", "Highlights and quotes"),
+    ("primary", lazy_gettext("Primary"), lazy_gettext("Buttons and links")),
+    ("text", lazy_gettext("Text"), lazy_gettext("Headings and paragraphs")),
+    ("background", lazy_gettext("Background"), lazy_gettext("Around the content")),
+    ("accent", lazy_gettext("Accent"), lazy_gettext("Highlights and quotes")),
 )
 FONTS: Final = (
-    (Font.SYSTEM, "System (each device)"),
+    (Font.SYSTEM, lazy_gettext("System (each device)")),
     (Font.ARIAL, "Arial"),
     (Font.HELVETICA, "Helvetica"),
     (Font.VERDANA, "Verdana"),
     (Font.TAHOMA, "Tahoma"),
     (Font.TREBUCHET, "Trebuchet"),
-    (Font.GEORGIA, "Georgia (serif)"),
-    (Font.TIMES, "Times (serif)"),
-    (Font.PALATINO, "Palatino (serif)"),
-    (Font.COURIER, "Courier (typewriter)"),
+    (Font.GEORGIA, lazy_gettext("Georgia (serif)")),
+    (Font.TIMES, lazy_gettext("Times (serif)")),
+    (Font.PALATINO, lazy_gettext("Palatino (serif)")),
+    (Font.COURIER, lazy_gettext("Courier (typewriter)")),
 )
 NETWORKS: Final = {
     Network.FACEBOOK: "Facebook",
@@ -63,7 +64,7 @@ NETWORKS: Final = {
     Network.GITHUB: "GitHub",
     Network.MASTODON: "Mastodon",
     Network.BLUESKY: "Bluesky",
-    Network.WEB: "Website",
+    Network.WEB: lazy_gettext("Website"),
 }
 # The fields of the form that are fields of the brand kit.
 _TEXTS: Final = tuple(name for name in Brand.model_fields if name != "social")
@@ -103,7 +104,9 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
     finally:
         await form.close()
     await engine.brands.save(visitor.tenant_id, brand, actor=visitor.actor)
-    words = "Brand kit saved. New emails and your public pages use it. Publish templates again to use it in them."
+    words = gettext(
+        "Brand kit saved. New emails and your public pages use it. Publish templates again to use it in them."
+    )
     return redirect(request, "/settings/brand", words)
 
 
@@ -118,8 +121,8 @@ async def preview(request: Request, engine: EngineDep, _visitor: AdminDep) -> Re
     links = [each.model_dump(mode="json") for each in brand.social]
     social = [{"id": "social", "type": "social", "links": links}] if links else []
     document = {"version": 1, "blocks": [*_SAMPLE, *social, {"id": "footer", "type": "footer"}]}
-    html = compile_document(parse_document(orjson.dumps(document)), brand, title="Preview").html
-    rendered = Template(subject="Preview", html=html, text=None).render(standard_values(engine.postal_address))
+    html = compile_document(parse_document(orjson.dumps(document)), brand, title=gettext("Preview")).html
+    rendered = Template(subject=gettext("Preview"), html=html, text=None).render(standard_values(engine.postal_address))
     return email_frame(preview_html(rendered, is_dark=request.query_params.get("scheme") == "dark"))
 
 
@@ -140,9 +143,14 @@ async def _upload_logo(form: FormData, engine: Engine, visitor: Visitor) -> str 
         return None
     content = await file.read(MAX_UPLOAD_BYTES + 1)
     if len(content) > MAX_UPLOAD_BYTES:
-        raise BodyTooLarge(f"The logo is larger than {MAX_UPLOAD_BYTES // 1024**2} MB.", field="logo")
+        raise BodyTooLarge(
+            gettext("The logo is larger than {max_upload_bytes} MB.", max_upload_bytes=MAX_UPLOAD_BYTES // 1024**2),
+            field="logo",
+        )
     try:
-        image = await engine.images.add(visitor.tenant_id, file.filename, content, alt="Logo", actor=visitor.actor)
+        image = await engine.images.add(
+            visitor.tenant_id, file.filename, content, alt=gettext("Logo"), actor=visitor.actor
+        )
     except InvalidInput as error:
         raise InvalidInput(str(error), field="logo") from error
     return engine.images.url(image, engine.public_url)

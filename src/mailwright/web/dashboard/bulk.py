@@ -10,6 +10,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, erasure, lists, suppressions
 from mailwright.audience.contacts import ContactChange
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext
 from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard.forms import Fields, read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, redirect
@@ -45,9 +46,9 @@ async def change_messages(request: Request, engine: EngineDep, visitor: EditorDe
     async def retry(outbox_id: str) -> None:
         await operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
 
-    works: dict[str, tuple[Work, str]] = {"cancel": (cancel, "cancelled"), "retry": (retry, "queued again")}
+    works: dict[str, tuple[Work, str]] = {"cancel": (cancel, "cancelled"), "retry": (retry, gettext("queued again"))}
     if form["action"] not in works:
-        return redirect(request, _back(form, "/messages"), "Choose one of the actions.", tone="bad")
+        return redirect(request, _back(form, "/messages"), gettext("Choose one of the actions."), tone="bad")
     work, done = works[form["action"]]
     return await _run(request, form, "/messages", work, ("email", done))
 
@@ -89,24 +90,29 @@ async def _contact_work(engine: Engine, visitor: Visitor, form: Fields) -> tuple
     match form["action"]:
         case "tag":
             if not form["tag"] or "," in form["tag"] or len(form["tag"]) > _MAX_TAG:
-                raise InvalidInput(f"Enter one tag of at most {_MAX_TAG} characters, without a comma.", field="tag")
-            return add_tag, f"tagged {form['tag']}"
+                raise InvalidInput(
+                    gettext("Enter one tag of at most {max_tag} characters, without a comma.", max_tag=_MAX_TAG),
+                    field="tag",
+                )
+            return add_tag, gettext("tagged {form}", form=form["tag"])
         case "list":
             await lists.find(database, tenant_id, form["list"])
-            return add_to_list, "added to the list. If the list uses double opt-in, confirmation emails were sent"
+            return add_to_list, gettext(
+                "added to the list. If the list uses double opt-in, confirmation emails were sent"
+            )
         case "suppress":
             return suppress, "suppressed"
         case "erase":
             return erase, "erased"
         case _:
-            raise InvalidInput("Choose one of the actions.", field="action")
+            raise InvalidInput(gettext("Choose one of the actions."), field="action")
 
 
 async def _run(request: Request, form: Fields, home: str, work: Work, words: tuple[str, str]) -> Response:
     noun, result = words
     selected = list(dict.fromkeys(await read_values(request, "selected")))[:MAX_SELECTED]
     if not selected:
-        return redirect(request, _back(form, home), f"Select at least one {noun}.", tone="bad")
+        return redirect(request, _back(form, home), gettext("Select at least one {noun}.", noun=noun), tone="bad")
     failures: list[str] = []
     for each in selected:
         try:
@@ -116,7 +122,12 @@ async def _run(request: Request, form: Fields, home: str, work: Work, words: tup
     done = f"{count_text(len(selected) - len(failures), noun)} {result}."
     if not failures:
         return redirect(request, _back(form, home), done)
-    text = f"{done} {count_text(len(failures), noun)} not changed: {failures[0]}"
+    text = gettext(
+        "{done} {failures} not changed: {failures2}",
+        done=done,
+        failures=count_text(len(failures), noun),
+        failures2=failures[0],
+    )
     return redirect(request, _back(form, home), text, tone="bad")
 
 

@@ -21,6 +21,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleN
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import parse_time
 from mailwright.domain.states import EventType, Resolution
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.workers import sending_rate
 from mailwright.schemas.bucket_text import BUCKET_LABELS, retry_text
@@ -75,9 +76,9 @@ _ACTIVITY_SHOWN: Final = 20
 # The parts of the page of a started campaign that change with it, by the ids of their elements.
 _LIVE_PARTS: Final = ("header", "progress", "action-cards", "status-cards")
 _RESOLVED: Final = {
-    Resolution.SENT: "Unconfirmed emails marked as sent.",
-    Resolution.RESEND: "Unconfirmed emails queued to be sent again.",
-    Resolution.CLOSE: "Unconfirmed emails closed as unknown.",
+    Resolution.SENT: lazy_gettext("Unconfirmed emails marked as sent."),
+    Resolution.RESEND: lazy_gettext("Unconfirmed emails queued to be sent again."),
+    Resolution.CLOSE: lazy_gettext("Unconfirmed emails closed as unknown."),
 }
 
 # The form fields that fix the warnings of the pre-send check, and fields that are focused through another one.
@@ -299,8 +300,10 @@ def _fix(visitor: Visitor, campaign: Campaign, field: str, code: str, locale: st
     if content.template_id and (is_in_template or (field == TEMPLATE_FIELD and code != UNKNOWN_TEMPLATE)):
         # The composer leads to the source editor if the template is source code.
         query = {"campaign": campaign.campaign_id, **({"locale": locale} if locale else {})}
-        return FixPage(f"/templates/{content.template_id}/compose?{urlencode(query)}", "Fix this")
-    return FixPage(f"/campaigns/{campaign.campaign_id}/edit/{step_of(field)}#{_FOCUSED.get(field, field)}", "Fix this")
+        return FixPage(f"/templates/{content.template_id}/compose?{urlencode(query)}", gettext("Fix this"))
+    return FixPage(
+        f"/campaigns/{campaign.campaign_id}/edit/{step_of(field)}#{_FOCUSED.get(field, field)}", gettext("Fix this")
+    )
 
 
 @router.get("/{campaign_id}/mail")
@@ -397,13 +400,15 @@ async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaig
     except (InvalidInput, RequestInvalid, CampaignNotStartable, NotPossibleNow) as error:
         campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
-    words = "Campaign scheduled." if started.definition.scheduled_at is not None else "Campaign started."
+    words = (
+        gettext("Campaign scheduled.") if started.definition.scheduled_at is not None else gettext("Campaign started.")
+    )
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
 @router.post("/{campaign_id}/override-sender-rules")
 async def override_sender_rules(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    words = "Sender rules overridden. The audit log records it."
+    words = gettext("Sender rules overridden. The audit log records it.")
     return await _act(request, campaign_id, engine.campaigns.override_rules(_acting(visitor), campaign_id), words)
 
 
@@ -419,7 +424,7 @@ async def reschedule(request: Request, engine: EngineDep, visitor: EditorDep, ca
         return await _page(
             request, engine, visitor, await find_visible(engine, visitor, campaign_id), error=error, form=form
         )
-    words = "The campaign will be sent now." if is_now else "Send time changed."
+    words = gettext("The campaign will be sent now.") if is_now else gettext("Send time changed.")
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -444,12 +449,12 @@ async def confirm_send_now(
 async def move(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     form = await read_fields(request)
     action = engine.campaigns.move(_acting(visitor), campaign_id, form.number("position") or 1)
-    return await _act(request, campaign_id, action, "Position in the queue changed.")
+    return await _act(request, campaign_id, action, gettext("Position in the queue changed."))
 
 
 @router.post("/{campaign_id}/pause")
 async def pause(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    words = "Campaign paused. It keeps its position in the queue."
+    words = gettext("Campaign paused. It keeps its position in the queue.")
     return await _act(request, campaign_id, engine.campaigns.pause(_acting(visitor), campaign_id), words)
 
 
@@ -457,12 +462,12 @@ async def pause(request: Request, engine: EngineDep, visitor: EditorDep, campaig
 async def resume(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     reviewed = (await read_fields(request))["reviewed"]
     action = engine.campaigns.resume(_acting(visitor), campaign_id, reviewed=reviewed)
-    return await _act(request, campaign_id, action, "Campaign resumed.")
+    return await _act(request, campaign_id, action, gettext("Campaign resumed."))
 
 
 @router.post("/{campaign_id}/cancel")
 async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    words = "Campaign cancelled."
+    words = gettext("Campaign cancelled.")
     return await _act(request, campaign_id, engine.campaigns.cancel(_acting(visitor), campaign_id), words)
 
 
@@ -485,7 +490,7 @@ async def resolve_in_doubt(request: Request, engine: EngineDep, visitor: EditorD
 
 @router.post("/{campaign_id}/accept")
 async def accept_failures(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    words = "Failures accepted. The campaign is finished."
+    words = gettext("Failures accepted. The campaign is finished.")
     return await _act(
         request, campaign_id, engine.campaign_failures.accept_failures(_acting(visitor), campaign_id), words
     )
@@ -494,7 +499,7 @@ async def accept_failures(request: Request, engine: EngineDep, visitor: EditorDe
 @router.post("/{campaign_id}/accept-incidents")
 async def accept_incidents(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     action = engine.campaign_guard.accept_incidents(_acting(visitor), campaign_id)
-    return await _act(request, campaign_id, action, "Accepted. Only emails sent from now on count.")
+    return await _act(request, campaign_id, action, gettext("Accepted. Only emails sent from now on count."))
 
 
 @router.post("/{campaign_id}/open-wave")
@@ -504,7 +509,7 @@ async def open_wave(request: Request, engine: EngineDep, visitor: EditorDep, cam
     action = engine.campaign_guard.open_next_wave(
         _acting(visitor), campaign_id, wave=form.number("wave") or 0, reviewed=form["reviewed"]
     )
-    return await _act(request, campaign_id, action, "The next wave is open.")
+    return await _act(request, campaign_id, action, gettext("The next wave is open."))
 
 
 @router.post("/{campaign_id}/extend")
@@ -512,7 +517,7 @@ async def extend(request: Request, engine: EngineDep, visitor: EditorDep, campai
     form = await read_fields(request)
     segment, reviewed = form["segment"] or None, form["reviewed"]
     action = engine.campaigns.extend(_acting(visitor), campaign_id, segment=segment, reviewed=reviewed)
-    return await _act(request, campaign_id, action, "Campaign extended to new recipients.")
+    return await _act(request, campaign_id, action, gettext("Campaign extended to new recipients."))
 
 
 @router.get("/{campaign_id}/new-recipients")
@@ -536,14 +541,14 @@ async def choose_winner(request: Request, engine: EngineDep, visitor: EditorDep,
     form = await read_fields(request)
     version, reviewed = form["version"], form["reviewed"]
     action = engine.campaigns.choose_winner(_acting(visitor), campaign_id, version, reviewed=reviewed)
-    words = f"Variant {version[:100]} is sent to all remaining recipients."
+    words = gettext("Variant {version} is sent to all remaining recipients.", version=version[:100])
     return await _act(request, campaign_id, action, words, back=f"/campaigns/{campaign_id}/report")
 
 
 @router.post("/{campaign_id}/duplicate")
 async def duplicate(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     made = await engine.campaigns.duplicate(_acting(visitor), campaign_id)
-    return redirect(request, f"/campaigns/{made.campaign_id}/edit/content", "Campaign duplicated as a draft.")
+    return redirect(request, f"/campaigns/{made.campaign_id}/edit/content", gettext("Campaign duplicated as a draft."))
 
 
 @router.post("/{campaign_id}/test")
@@ -558,7 +563,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, cam
         campaign = await find_visible(engine, visitor, campaign_id)
         return await _page(request, engine, visitor, campaign, error=error, form=form)
     await engine.users.remember_test_addresses(visitor.user, form["addresses"])
-    words = "1 test email sent." if len(sent) == 1 else f"{len(sent)} test emails sent."
+    words = gettext("1 test email sent.") if len(sent) == 1 else gettext("{sent} test emails sent.", sent=len(sent))
     return redirect(request, f"/campaigns/{campaign_id}", words)
 
 
@@ -580,7 +585,7 @@ async def edit_limits(request: Request, engine: EngineDep, visitor: EditorDep, c
         }
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return await page(request, visitor, "campaigns/content.html", status=status, **values)
-    words = "Limits saved. They apply from the next batch."
+    words = gettext("Limits saved. They apply from the next batch.")
     return redirect(request, f"/campaigns/{campaign_id}/content", words)
 
 
@@ -600,7 +605,7 @@ def _send_time(form: Fields, visitor: Visitor) -> Instant:
     try:
         return parse_time(form["scheduledAt"], visitor.zone)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput("Choose a date and time.", field="scheduledAt") from error
+        raise InvalidInput(gettext("Choose a date and time."), field="scheduledAt") from error
 
 
 # Values for the templates.
@@ -695,15 +700,23 @@ def tabs_of(line: CampaignRow) -> list[tuple[str, str]]:
     if line.campaign.status is CampaignStatus.DRAFT:
         return []
     path = f"/campaigns/{line.campaign.campaign_id}"
-    places = ((path, "Progress"), (f"{path}/recipients", "Recipients"), (f"{path}/report", "Report"))
-    return [*places, (f"{path}/content", "Content and limits")] if line.place else [(f"{path}/content", "Content")]
+    places = (
+        (path, gettext("Progress")),
+        (f"{path}/recipients", gettext("Recipients")),
+        (f"{path}/report", gettext("Report")),
+    )
+    return (
+        [*places, (f"{path}/content", gettext("Content and limits"))]
+        if line.place
+        else [(f"{path}/content", gettext("Content"))]
+    )
 
 
 def _recipient_filters(line: CampaignRow, reported: Mapping[str, int]) -> list[tuple[str, str, int | None]]:
     """Return each filter with its label and number. Filters without recipients are left out, except failures."""
     counts = line.counts
     if counts is None:
-        return [("all", "All", 0)]
+        return [("all", gettext("All"), 0)]
     shown: list[tuple[str, str, int | None]] = [
         (bucket.value, label, counts.buckets[bucket])
         for bucket, label in BUCKET_LABELS.items()
@@ -714,11 +727,11 @@ def _recipient_filters(line: CampaignRow, reported: Mapping[str, int]) -> list[t
     responses: list[tuple[str, str, int | None]] = []
     if opened or clicked or reported.get(EventType.SENT):  # Of SENT, only emails that are tracked are counted.
         responses = [
-            ("opened", "Opened", opened),
-            ("clicked", "Clicked", clicked),
-            ("did_not_open", "Did not open", None),
+            ("opened", gettext("Opened"), opened),
+            ("clicked", gettext("Clicked"), clicked),
+            ("did_not_open", gettext("Did not open"), None),
         ]
-    return [("all", "All", counts.recipients), *shown, *responses]
+    return [("all", gettext("All"), counts.recipients), *shown, *responses]
 
 
 async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:

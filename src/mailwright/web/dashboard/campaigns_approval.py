@@ -10,6 +10,7 @@ from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.domain.approval import TOLERANCE_PERCENT, ApprovalStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import describe_actor
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
@@ -73,7 +74,7 @@ async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, a
         return await _send_page(request, engine, visitor, approval_id, error=error, comment=form["comment"])
     except (NotPossibleNow, SecondPersonRequired) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "Approved. It can be sent now." if approves else "Rejected.")
+    return redirect(request, to, gettext("Approved. It can be sent now.") if approves else gettext("Rejected."))
 
 
 @router.get("/campaigns/{campaign_id}/approval")
@@ -89,7 +90,7 @@ async def request_approval(request: Request, engine: EngineDep, visitor: EditorD
         await engine.campaign_approvals.request(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (NotPossibleNow, CampaignNotStartable) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "Approval requested. People who can approve it get an email.")
+    return redirect(request, to, gettext("Approval requested. People who can approve it get an email."))
 
 
 @router.post("/campaigns/{campaign_id}/approval/withdraw")
@@ -102,7 +103,7 @@ async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, camp
         await engine.campaign_approvals.withdraw(actor, campaign_id, reason=reason, may_lift=may_lift)
     except (NotPossibleNow, InvalidInput) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "Rejection lifted." if reason else "Request withdrawn.")
+    return redirect(request, to, gettext("Rejection lifted.") if reason else gettext("Request withdrawn."))
 
 
 @router.post("/campaigns/{campaign_id}/approval")
@@ -117,13 +118,13 @@ async def decide(request: Request, engine: EngineDep, visitor: EditorDep, campai
         return await _page(request, engine, visitor, campaign_id, error=error, comment=form["comment"])
     except (NotPossibleNow, SecondPersonRequired) as error:
         return redirect(request, f"/campaigns/{campaign_id}/approval", str(error), tone="bad")
-    words = "Campaign approved. It can start now." if approves else "Campaign rejected."
+    words = gettext("Campaign approved. It can start now.") if approves else gettext("Campaign rejected.")
     return redirect(request, f"/campaigns/{campaign_id}/approval", words)
 
 
 def _approves(decision: str) -> bool:
     if decision not in ("approve", "reject"):
-        raise InvalidInput("choose whether to approve or to reject", field="decision")
+        raise InvalidInput(gettext("choose whether to approve or to reject"), field="decision")
     return decision == "approve"
 
 

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.attachments import read_content
@@ -35,7 +36,11 @@ async def attach(request: Request, engine: EngineDep, visitor: EditorDep, campai
         return redirect(request, to, words, tone="bad")
     except (InvalidInput, NotPossibleNow) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "File attached." if len(added) == 1 else f"{len(added)} files attached.")
+    return redirect(
+        request,
+        to,
+        gettext("File attached.") if len(added) == 1 else gettext("{added} files attached.", added=len(added)),
+    )
 
 
 @router.post("/{campaign_id}/{attachment_id}/remove")
@@ -47,7 +52,7 @@ async def detach(
         await engine.campaigns.detach(_acting(visitor), campaign_id, attachment_id)
     except NotPossibleNow as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "File removed.")
+    return redirect(request, to, gettext("File removed."))
 
 
 @router.get("/{campaign_id}/{attachment_id}")
@@ -60,7 +65,7 @@ async def download_file(engine: EngineDep, visitor: ViewerDep, campaign_id: str,
 async def _read_files(request: Request) -> list[EmailAttachment]:
     files = [file for file in (await request.form()).getlist("files") if isinstance(file, UploadFile) and file.filename]
     if not files:
-        raise InvalidInput("Choose a file.", field="files")
+        raise InvalidInput(gettext("Choose a file."), field="files")
     try:
         return [parse_file(file.filename or "", file.content_type, await file.read()) for file in files]
     finally:

@@ -19,6 +19,7 @@ from mailwright.content.variables import STANDARD_VARIABLES
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.schedule import is_past
+from mailwright.domain.translation import gettext
 from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.campaigns.checks import (
@@ -115,7 +116,9 @@ async def show_step(
 ) -> Response:
     campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
-        words = "A started campaign cannot be edited, except for its limits. Withdraw or duplicate it to change it."
+        words = gettext(
+            "A started campaign cannot be edited, except for its limits. Withdraw or duplicate it to change it."
+        )
         return redirect(request, f"/campaigns/{campaign_id}", words, tone="bad")
     form = fields_from(campaign.definition, visitor.zone)
     if step is DraftStep.CONTENT and not campaign.definition.content.is_written:
@@ -186,9 +189,9 @@ def _preview_definition(form: Fields, zone: tzinfo) -> CampaignDefinition:
     if form["way"] != _ContentKind.DESIGN:  # The page shows no preview before someone chose a design.
         form = _chosen(form)
     shown = Fields({name: value for name, value in form.items() if name.startswith(_SHOWN)})
-    shown["name"] = form["name"] or "Preview"
+    shown["name"] = form["name"] or gettext("Preview")
     if not shown["content.templateId"]:
-        shown["content.subject"] = shown["content.subject"] or "(no subject)"
+        shown["content.subject"] = shown["content.subject"] or gettext("(no subject)")
     return definition_of(shown, zone)
 
 
@@ -238,7 +241,7 @@ async def _save(
         definition = saved_step(step, shared, visitor.zone, campaign.definition if campaign else None)
         await require_existing(engine.database, visitor.tenant_id, definition)
         if step is DraftStep.AUDIENCE and go != "later" and not _has_audience(definition):
-            raise InvalidInput("Choose a list or a segment.", field="lists")
+            raise InvalidInput(gettext("Choose a list or a segment."), field="lists")
         if go.startswith(_DESIGN):
             design = go.removeprefix(_DESIGN)
             template_id = await create_design(engine, visitor, definition.name, definition.content.subject, design)
@@ -254,9 +257,13 @@ async def _save(
         template_id = saved.definition.content.template_id or ""
         return redirect(request, f"/templates/{template_id}/compose?campaign={saved.campaign_id}")
     if go == "later":
-        words = f"Saved {saved.name} as a draft. Nothing is sent until you start it."
+        words = gettext("Saved {name} as a draft. Nothing is sent until you start it.", name=saved.name)
         return redirect(request, "/campaigns", _with_warning(words, saved))
-    words = f"Draft saved. {LINKS_REPLACED}" if shared != form else "Draft saved."
+    words = (
+        gettext("Draft saved. {links_replaced}", links_replaced=LINKS_REPLACED)
+        if shared != form
+        else gettext("Draft saved.")
+    )
     return redirect(request, f"{path}{_NEXT[step]}", _with_warning(words, saved))
 
 
@@ -335,14 +342,14 @@ def steps_of(campaign: Campaign | None) -> list[tuple[str, str, str | None, bool
         DraftStep.SCHEDULE: has_audience,
     }
     labels = {
-        DraftStep.CONTENT: "Content",
-        DraftStep.AUDIENCE: "Audience and sender",
-        DraftStep.SCHEDULE: "Schedule and limits",
+        DraftStep.CONTENT: gettext("Content"),
+        DraftStep.AUDIENCE: gettext("Audience and sender"),
+        DraftStep.SCHEDULE: gettext("Schedule and limits"),
     }
     found: list[tuple[str, str, str | None, bool]] = [
         (step.value, labels[step], f"{path}/edit/{step}" if path else None, is_done[step]) for step in DraftStep
     ]
-    return [*found, ("review", "Review", path, False)]
+    return [*found, ("review", gettext("Review"), path, False)]
 
 
 def _has_audience(definition: CampaignDefinition) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mailwright.app.wiring import Engine
 from mailwright.content.blocks.starters import Starter, list_starters
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.templates_new import BLANK, create_from_starter, template_id_for
 from mailwright.web.session import Visitor
 
@@ -17,5 +18,5 @@ def list_designs() -> Sequence[Starter]:
 async def create_design(engine: Engine, visitor: Visitor, name: str, subject: str | None, design: str) -> str:
     """Store a new template of blocks with an ID like the campaign's name, and return the ID."""
     if design != BLANK and design not in {each.name for each in list_designs()}:
-        raise InvalidInput("Choose a design from the list.", field="content.templateId")
+        raise InvalidInput(gettext("Choose a design from the list."), field="content.templateId")
     return await create_from_starter(engine, visitor, template_id_for(name), design, name=name, subject=subject)

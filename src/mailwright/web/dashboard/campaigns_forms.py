@@ -15,6 +15,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.guard_rails import GuardRailSettings
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.campaigns import CampaignDraftRequest, CampaignRefused
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
@@ -58,36 +59,36 @@ _PREFIXES: Final[Mapping[DraftStep, tuple[str, ...]]] = {
     DraftStep.SCHEDULE: ("when", "scheduledAt", "limits", "hours", "waves"),
 }
 FIELD_LABELS: Final[Mapping[str, str]] = {
-    "name": "Name",
-    "content.subject": "Subject",
-    "content.preheader": "Preview text",
-    "content.templateId": "Template",
-    "content.body": "Body",
-    "content.text": "Plain text",
-    "variables": "Variables",
-    "lists": "Lists",
-    "segment": "Segment",
-    "excludeLists": "Leave out lists",
-    "excludeSegments": "Leave out segments",
-    "from": "Sender address",
-    "from.name": "Sender name",
-    "replyTo": "Reply-to",
-    "scheduledAt": "Date and time",
-    "hours.days": "Sending hours",
-    "limits.workingHours": "Sending hours",
-    "limits.timezone": "Time zone",
-    "limits.ratePerSecond": "Emails per second",
-    "limits.ratePerHour": "Emails per hour",
-    "limits.dailyLimit": "Emails per day",
-    "limits.intervalMs": "Interval",
-    "limits.ignoreFrequencyCap": "Frequency cap",
-    "waves.percents": "Waves",
-    "waves.waitMinutes": "Wait between waves",
-    "experiment.testPercent": "Test group",
-    "experiment.waitMinutes": "Test duration",
-    "experiment.minConfidence": "Confidence",
-    "experiment.ifUndecided": "Without a clear result",
-    "addresses": "Test email",
+    "name": lazy_gettext("Name"),
+    "content.subject": lazy_gettext("Subject"),
+    "content.preheader": lazy_gettext("Preview text"),
+    "content.templateId": lazy_gettext("Template"),
+    "content.body": lazy_gettext("Body"),
+    "content.text": lazy_gettext("Plain text"),
+    "variables": lazy_gettext("Variables"),
+    "lists": lazy_gettext("Lists"),
+    "segment": lazy_gettext("Segment"),
+    "excludeLists": lazy_gettext("Leave out lists"),
+    "excludeSegments": lazy_gettext("Leave out segments"),
+    "from": lazy_gettext("Sender address"),
+    "from.name": lazy_gettext("Sender name"),
+    "replyTo": lazy_gettext("Reply-to"),
+    "scheduledAt": lazy_gettext("Date and time"),
+    "hours.days": lazy_gettext("Sending hours"),
+    "limits.workingHours": lazy_gettext("Sending hours"),
+    "limits.timezone": lazy_gettext("Time zone"),
+    "limits.ratePerSecond": lazy_gettext("Emails per second"),
+    "limits.ratePerHour": lazy_gettext("Emails per hour"),
+    "limits.dailyLimit": lazy_gettext("Emails per day"),
+    "limits.intervalMs": lazy_gettext("Interval"),
+    "limits.ignoreFrequencyCap": lazy_gettext("Frequency cap"),
+    "waves.percents": lazy_gettext("Waves"),
+    "waves.waitMinutes": lazy_gettext("Wait between waves"),
+    "experiment.testPercent": lazy_gettext("Test group"),
+    "experiment.waitMinutes": lazy_gettext("Test duration"),
+    "experiment.minConfidence": lazy_gettext("Confidence"),
+    "experiment.ifUndecided": lazy_gettext("Without a clear result"),
+    "addresses": lazy_gettext("Test email"),
 }
 
 UTM: Final = ("source", "medium", "campaign", "term", "content")
@@ -231,7 +232,9 @@ def error_links(errors: Errors, path: str, shown: DraftStep | None) -> list[tupl
 def _readable(name: str) -> str:
     """Return the label of a field that is repeated: `Variant 1 subject`."""
     number, _, last = name.partition("[")[2].partition("].")
-    return f"Variant {int(number) + 1} {last}" if number.isdecimal() else last_word(name)
+    return (
+        gettext("Variant {number} {last}", number=int(number) + 1, last=last) if number.isdecimal() else last_word(name)
+    )
 
 
 def last_word(name: str) -> str:
@@ -246,7 +249,9 @@ def variables_of(text: str) -> dict[str, Any]:
             continue
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
-            raise InvalidInput(f"Line {number} must have the form name = value.", field="variables")
+            raise InvalidInput(
+                gettext("Line {number} must have the form name = value.", number=number), field="variables"
+            )
         try:
             found[name.strip()] = orjson.loads(value)
         except ValueError:
@@ -290,7 +295,7 @@ def _send_time(form: Fields, zone: tzinfo) -> str | None:
     if form["when"] == "now":
         return None
     if form["when"] == "later" and not form["scheduledAt"]:
-        raise InvalidInput("Choose a date and time.", field="scheduledAt")
+        raise InvalidInput(gettext("Choose a date and time."), field="scheduledAt")
     return utc_text(form["scheduledAt"], zone)
 
 

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.sources.campaigns.records import Actor
 from mailwright.web.dashboard.shell import PageRoute, redirect
 from mailwright.web.session import EditorDep
@@ -20,7 +21,7 @@ async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, camp
         await engine.campaign_removal.withdraw(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "Withdrawn. The campaign is a draft again, and nothing is sent.")
+    return redirect(request, to, gettext("Withdrawn. The campaign is a draft again, and nothing is sent."))
 
 
 @router.post("/{campaign_id}/archive")
@@ -29,7 +30,9 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, campa
         archived = await engine.campaign_removal.archive(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
         return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
-    return redirect(request, "/campaigns", f"Archived {archived.name}.", undo=f"/campaigns/{campaign_id}/restore")
+    return redirect(
+        request, "/campaigns", gettext("Archived {name}.", name=archived.name), undo=f"/campaigns/{campaign_id}/restore"
+    )
 
 
 @router.post("/{campaign_id}/delete")
@@ -39,7 +42,9 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, campai
         deleted = await engine.campaign_removal.delete(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
         return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
-    return redirect(request, "/campaigns", f"Deleted {deleted.name}.", undo=f"/campaigns/{campaign_id}/restore")
+    return redirect(
+        request, "/campaigns", gettext("Deleted {name}.", name=deleted.name), undo=f"/campaigns/{campaign_id}/restore"
+    )
 
 
 @router.post("/{campaign_id}/restore")
@@ -49,4 +54,4 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, campa
         await engine.campaign_removal.restore(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (InvalidInput, NotPossibleNow) as error:
         return redirect(request, "/campaigns?show=deleted", str(error), tone="bad")
-    return redirect(request, f"/campaigns/{campaign_id}", "Campaign restored.")
+    return redirect(request, f"/campaigns/{campaign_id}", gettext("Campaign restored."))

@@ -10,6 +10,7 @@ from mailwright.app.wiring import Engine, make_campaign_repeats
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.recurrence import WEEKDAYS
+from mailwright.domain.translation import gettext
 from mailwright.schemas.campaign_repeats import CampaignRepeatRequest
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.campaigns.records import Actor, Campaign
@@ -31,7 +32,9 @@ _MONTHLY: Final = "monthly"
 async def show_repeat(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
     campaign = await engine.campaigns.find(campaign_id, tenant_id=visitor.tenant_id)
     if campaign.status is not CampaignStatus.DRAFT:
-        return redirect(request, f"/campaigns/{campaign_id}", "Only a draft can repeat. Duplicate it.", tone="bad")
+        return redirect(
+            request, f"/campaigns/{campaign_id}", gettext("Only a draft can repeat. Duplicate it."), tone="bad"
+        )
     return await _page(request, engine, visitor, campaign)
 
 
@@ -52,9 +55,13 @@ async def set_repeat(request: Request, engine: EngineDep, visitor: EditorDep, ca
         )
     except (InvalidInput, RequestInvalid, NotPossibleNow, CampaignNotStartable) as error:
         return await _page(request, engine, visitor, campaign, form=form, error=error)
-    words = "Schedule saved. The email is sent at its next time." if saved.feed is None else "Schedule saved."
+    words = (
+        gettext("Schedule saved. The email is sent at its next time.")
+        if saved.feed is None
+        else gettext("Schedule saved.")
+    )
     if saved.followed is not None and saved.followed.error is not None:
-        words = f"{words} The feed cannot be reached now; Mailwright tries again every 15 minutes."
+        words = gettext("{words} The feed cannot be reached now; Mailwright tries again every 15 minutes.", words=words)
     return redirect(request, f"/campaigns/{campaign_id}/repeat", words)
 
 
@@ -65,7 +72,7 @@ async def stop_repeat(request: Request, engine: EngineDep, visitor: EditorDep, c
         await make_campaign_repeats(engine).stop(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (NotFound, NotPossibleNow) as error:
         return redirect(request, to, str(error), tone="bad")
-    return redirect(request, to, "The campaign no longer repeats.")
+    return redirect(request, to, gettext("The campaign no longer repeats."))
 
 
 async def find_repeat(engine: Engine, campaign: Campaign) -> CampaignRepeat | None:
@@ -84,11 +91,11 @@ def _request(form: Fields) -> dict[str, Any]:
             wanted[name] = form[name]
     if form["every"] != _MONTHLY:
         if not form["weekdays"]:
-            raise InvalidInput("Choose at least one weekday.", field="weekdays")
+            raise InvalidInput(gettext("Choose at least one weekday."), field="weekdays")
         return {**wanted, "weekdays": form["weekdays"].split(",")}
     days = form["monthDays"].replace(",", " ").split()
     if not days or not all(day.isdecimal() and 1 <= int(day[:3]) <= 31 for day in days):
-        raise InvalidInput("Enter days of the month from 1 to 31, separated by commas.", field="monthDays")
+        raise InvalidInput(gettext("Enter days of the month from 1 to 31, separated by commas."), field="monthDays")
     return {**wanted, "monthDays": [int(day) for day in days]}
 
 
@@ -138,5 +145,7 @@ async def _page(
 def _errors(error: MailwrightError | None) -> Errors:
     """Return the errors by field. The list of the pre-send check shows its own."""
     if isinstance(error, CampaignNotStartable):
-        return Errors({FORM: "The campaign cannot repeat yet: correct the errors of the pre-send check first."})
+        return Errors(
+            {FORM: gettext("The campaign cannot repeat yet: correct the errors of the pre-send check first.")}
+        )
     return Errors() if error is None else field_errors(error)

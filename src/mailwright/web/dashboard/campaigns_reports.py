@@ -13,6 +13,7 @@ from mailwright.domain.campaign import ALLOWED_STATUSES, CampaignAction
 from mailwright.domain.clock import HOUR, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotPossibleNow
 from mailwright.domain.states import EventType
+from mailwright.domain.translation import gettext
 from mailwright.pipeline.tracking import OWN_PATHS
 from mailwright.schemas.campaign_reports import (
     CampaignResendRequest,
@@ -117,7 +118,7 @@ async def show_click_map(
         return email_frame(previews.notice(str(error)))
     rendered = versions.get(version) or next(iter(versions.values()))
     if rendered.html is None:
-        return email_frame(previews.notice("This email has no HTML, so its links are not tracked."))
+        return email_frame(previews.notice(gettext("This email has no HTML, so its links are not tracked.")))
     async with engine.database.read() as tx:
         results = await count_results(tx, campaign.key)
         engagement = await load_engagement(tx, campaign.key, results)
@@ -157,7 +158,7 @@ async def make_segment(request: Request, engine: EngineDep, visitor: EditorDep, 
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
         return redirect(request, f"/campaigns/{campaign_id}/report", str(error), tone="bad")
     return redirect(
-        request, f"/segments/{made.segment_key}", "Segment created. It always contains the contacts who match."
+        request, f"/segments/{made.segment_key}", gettext("Segment created. It always contains the contacts who match.")
     )
 
 
@@ -171,7 +172,7 @@ async def resend(request: Request, engine: EngineDep, visitor: EditorDep, campai
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
         campaign = await find_visible(engine, visitor, campaign_id)
         return await _opens(request, engine, visitor, campaign, form=form, error=error)
-    return redirect(request, f"/campaigns/{made.campaign_id}", "Draft created. Check it and start it.")
+    return redirect(request, f"/campaigns/{made.campaign_id}", gettext("Draft created. Check it and start it."))
 
 
 async def _opens(

@@ -5,6 +5,7 @@ from typing import Final
 
 from mailwright.content.tracked_links import add_parameters, insert_in_links, is_trackable
 from mailwright.content.variables import STANDARD_VARIABLES
+from mailwright.domain.translation import gettext
 from mailwright.events.sanitize import link_without_query
 from mailwright.outbox.tallies import MAX_URL_CHARACTERS
 from mailwright.sources.campaigns.definition import CampaignDefinition
@@ -47,7 +48,7 @@ def click_map_html(
         number = _clicks(link, is_anonymous=is_anonymous) if link else 0
         share = f" · {100 * number / total:.0f} %" if total and number else ""
         style = _STYLE if number else _UNCLICKED
-        shown = f"{number:,}{share}" if is_tracked else "– not tracked"
+        shown = f"{number:,}{share}" if is_tracked else gettext("– not tracked")
         return f'<span style="{escape(style)}" title="{escape(url)}">{shown}</span>'
 
     return insert_in_links(html, badge)

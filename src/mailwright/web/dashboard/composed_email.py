@@ -19,6 +19,7 @@ from mailwright.content.template_store import StoredTemplate
 from mailwright.content.variables import Variable, optional_but_required, used_variables
 from mailwright.content.work_thread import run_in_thread
 from mailwright.domain.errors import NotFound
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.sample_values import preview_values
 
 
@@ -46,7 +47,7 @@ async def render_document(
     locale: str = "",
 ) -> ComposedRendering:
     """Render for a contact, or with the samples of the template that is edited."""
-    draft = await _compiled(engine, tenant_id, document, subject or "(no subject)", locale)
+    draft = await _compiled(engine, tenant_id, document, subject or gettext("(no subject)"), locale)
     published = await _published(engine, tenant_id, template_id, locale)
     declared = published.variables if published is not None else ()
     draft = replace(draft, variables=with_undeclared(draft.compiled(), declared))

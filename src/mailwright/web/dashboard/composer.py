@@ -15,6 +15,7 @@ from mailwright.content.blocks.document import is_variable
 from mailwright.content.presend_checks import IssueLevel, PresendIssue
 from mailwright.content.template import InvalidTemplate
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext
 from mailwright.schemas.composer import PreviewedEmail, TestedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import parse
@@ -83,7 +84,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep) -> 
     made = await _render(engine, visitor, asked)
     body: dict[str, Any] = {
         "to": asked.to.strip(),
-        "subject": SUBJECT_PREFIX + (made.email.subject if asked.subject else "(no subject)"),
+        "subject": SUBJECT_PREFIX + (made.email.subject if asked.subject else gettext("(no subject)")),
         "html": made.email.html,
         "text": made.email.text,
     }
@@ -99,11 +100,11 @@ async def show_frame(request: Request, engine: EngineDep, visitor: EditorDep) ->
     try:
         document = orjson.loads(form["document"])
         if not isinstance(document, dict):
-            raise InvalidInput("The document must be a JSON object.", field="document")
+            raise InvalidInput(gettext("The document must be a JSON object."), field="document")
         places = {"contact": form["contact"], "template_id": form["templateId"], "locale": form["locale"]}
         made = await render_document(engine, visitor.tenant_id, document, form["subject"], **places)
     except orjson.JSONDecodeError:
-        return email_frame(previews.notice("The document is not valid JSON."))
+        return email_frame(previews.notice(gettext("The document is not valid JSON.")))
     except (MailwrightError, InvalidTemplate) as error:
         return email_frame(previews.notice(sentence(str(error))))
     return email_frame(previews.preview_html(made.email, is_dark=form["scheme"] == "dark"))

@@ -13,6 +13,7 @@ from mailwright.content.blocks.dropped import dropped_notes
 from mailwright.content.blocks.foreign_code import has_code
 from mailwright.content.personal_links import find_personal_links
 from mailwright.content.work_thread import run_in_thread
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.composer import ConvertRequest
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.sources.mailouts.notion import NotionError
@@ -23,16 +24,16 @@ from mailwright.web.dashboard.pasted_links import with_targets
 from mailwright.web.session import EditorDep
 from mailwright.web.state import EngineDep
 
-_CODE_WARNING: Final = (
+_CODE_WARNING: Final = lazy_gettext(
     "The content has template code, for example {{ email }}. It shows data of each recipient: check that you want it."
 )
-_REPLACED_WARNING: Final = (
-    "The content had personal links of a recipient, for example to unsubscribe. They now lead each recipient to their "
-    "own page."
+_REPLACED_WARNING: Final = lazy_gettext(
+    "The content had personal links of a recipient, for example to unsubscribe. They now "
+    "lead each recipient to their own page."
 )
-_PERSONAL_WARNING: Final = (
-    "The content has links that belong to one recipient, for example tracked ones. Replace them with the addresses "
-    "that they lead to: the pre-send check refuses them."
+_PERSONAL_WARNING: Final = lazy_gettext(
+    "The content has links that belong to one recipient, for example tracked ones. Replace "
+    "them with the addresses that they lead to: the pre-send check refuses them."
 )
 
 router = APIRouter(prefix="/composer", route_class=JsonRoute, include_in_schema=False)

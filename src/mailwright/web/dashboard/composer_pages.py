@@ -23,6 +23,7 @@ from mailwright.content.template_store import StoredTemplate, TemplateDraft, Ver
 from mailwright.content.variables import Variable
 from mailwright.domain import locales
 from mailwright.domain.clock import Instant
+from mailwright.domain.translation import gettext
 from mailwright.outbox import audit_log
 from mailwright.schemas.composer import CopiedEmail, DiscardedDraft, OpenEditor, SavedEmail
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
@@ -63,7 +64,9 @@ async def show(
     """Show the draft, or a version of the template if there is no draft or a version is asked for."""
     language = locales.normal(locale) if locale else ""
     if language is None:
-        return redirect(request, f"/templates/{template_id}", "Enter a language such as pt or pt-BR.", tone="bad")
+        return redirect(
+            request, f"/templates/{template_id}", gettext("Enter a language such as pt or pt-BR."), tone="bad"
+        )
     key = DraftKey(visitor.tenant_id, template_id, language)
     published = await _published(engine, key)
     stored = published if version is None else await engine.templates.version(key.tenant_id, template_id, version)
@@ -233,7 +236,7 @@ async def _free_id(engine: Engine, tenant_id: int, wanted: str) -> str:
         async with engine.database.read() as tx:
             if not await latest_by_locale(tx, tenant_id, candidate, is_deleted_included=True):
                 return candidate
-    raise RequestInvalid([FieldError("templateId", "INVALID", "is used by many templates; choose another")])
+    raise RequestInvalid([FieldError("templateId", "INVALID", gettext("is used by many templates; choose another"))])
 
 
 async def _published(engine: Engine, key: DraftKey) -> StoredTemplate:
@@ -262,7 +265,7 @@ def _content(asked: SavedEmail) -> DraftContent:
 
 def _required_subject(subject: str) -> str:
     if not subject.strip():
-        raise RequestInvalid([FieldError("subject", "REQUIRED", "Enter a subject before you publish.")])
+        raise RequestInvalid([FieldError("subject", "REQUIRED", gettext("Enter a subject before you publish."))])
     return subject.strip()
 
 
@@ -299,10 +302,10 @@ async def _publisher(engine: Engine, key: DraftKey, published: StoredTemplate) -
     written = {"version": published.version, "locale": published.locale}
     actors = [each.actor for each in entries if each.action == "template.write" and each.detail == written]
     if not actors:
-        return "another program"
+        return gettext("another program")
     name = audit_log.describe_actor(actors[0])
     is_in_source_editor = name == actors[0] and published.format is not TemplateFormat.BLOCKS
-    return f"{name}, in the source editor," if is_in_source_editor else name
+    return gettext("{name}, in the source editor,", name=name) if is_in_source_editor else name
 
 
 def _conflict(engine: Engine, visitor: Visitor, theirs: SavedDraft, published: StoredTemplate) -> Response:
@@ -378,14 +381,16 @@ async def _page_data(engine: Engine, visitor: Visitor) -> dict[str, Any]:
 
 def _back(template_id: str, campaign: str) -> dict[str, str]:
     if campaign.replace("-", "").isalnum():
-        return {"path": f"/campaigns/{campaign}/edit/content", "label": "Back to the campaign"}
-    return {"path": f"/templates/{template_id}", "label": "Templates"}
+        return {"path": f"/campaigns/{campaign}/edit/content", "label": gettext("Back to the campaign")}
+    return {"path": f"/templates/{template_id}", "label": gettext("Templates")}
 
 
 def _state(engine: Engine, visitor: Visitor, draft: SavedDraft | None, stored: StoredTemplate) -> str:
     if draft is None or draft.document is None:
-        return f"Version {stored.version}"
-    return f"Draft saved {labels.format_clock(draft.saved_at, engine.clock.now(), visitor.zone)}"
+        return gettext("Version {version}", version=stored.version)
+    return gettext(
+        "Draft saved {saved_at}", saved_at=labels.format_clock(draft.saved_at, engine.clock.now(), visitor.zone)
+    )
 
 
 def _saved_at(engine: Engine, visitor: Visitor, instant: Instant) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
+from mailwright.domain.translation import gettext
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -114,7 +115,7 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Respon
             )
     except InvalidInput as error:
         return await _form(request, engine, visitor, form, field_errors(error))
-    return redirect(request, to_contact(form["email"]), "Contact added.")
+    return redirect(request, to_contact(form["email"]), gettext("Contact added."))
 
 
 @router.get("/export.csv")
@@ -152,7 +153,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, email: s
         await _put(engine, visitor, email, form)
     except InvalidInput as error:
         return await _page(request, engine, visitor, email, form=form, errors=field_errors(error))
-    return redirect(request, to_contact(email), "Contact saved.")
+    return redirect(request, to_contact(email), gettext("Contact saved."))
 
 
 @router.post("/{email:path}/subscribe")
@@ -168,7 +169,9 @@ async def subscribe(request: Request, engine: EngineDep, visitor: EditorDep, ema
         double_opt_in, actor = await engine.double_opt_in(), visitor.actor
         await double_opt_in.subscribe(visitor.tenant_id, email, form["list"], source=actor, actor=actor)
     return redirect(
-        request, to_contact(email), "Added to the list. If the list uses double opt-in, a confirmation email was sent."
+        request,
+        to_contact(email),
+        gettext("Added to the list. If the list uses double opt-in, a confirmation email was sent."),
     )
 
 
@@ -177,7 +180,7 @@ async def unsubscribe(request: Request, engine: EngineDep, visitor: EditorDep, e
     form = await read_fields(request)
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.unsubscribe(visitor.tenant_id, email, form["list"], source=visitor.actor, actor=visitor.actor)
-    return redirect(request, to_contact(email), "Contact unsubscribed from the list.")
+    return redirect(request, to_contact(email), gettext("Contact unsubscribed from the list."))
 
 
 @router.post("/{email:path}/legal-basis")
@@ -191,7 +194,7 @@ async def record_legal_basis(request: Request, engine: EngineDep, visitor: Edito
         await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change)
     except InvalidInput as error:
         return await _page(request, engine, visitor, email, errors=field_errors(error))
-    return redirect(request, to_contact(email), "Legal basis saved.")
+    return redirect(request, to_contact(email), gettext("Legal basis saved."))
 
 
 @router.post("/{email:path}/withdraw-tracking")
@@ -201,7 +204,7 @@ async def withdraw_tracking(request: Request, engine: EngineDep, visitor: Editor
     consent = TrackingConsent(is_given=False, wording=None, source=visitor.actor)
     change = ContactChange(tracking_consent=consent)
     await contacts.put(engine.database, engine.clock, visitor.tenant_id, email, change, actor=visitor.actor)
-    return redirect(request, to_contact(email), "Consent withdrawn. Opens and clicks are no longer recorded.")
+    return redirect(request, to_contact(email), gettext("Consent withdrawn. Opens and clicks are no longer recorded."))
 
 
 @router.post("/{email:path}/snooze")
@@ -211,7 +214,7 @@ async def change_snooze(request: Request, engine: EngineDep, visitor: EditorDep,
     days = (await read_fields(request)).number("days") or 0
     until = engine.clock.now() + days * DAY if days else None
     await snooze(engine.database, engine.clock, visitor.tenant_id, contact.email, until, actor=visitor.actor)
-    words = "Bulk email paused." if days else "The pause has ended."
+    words = gettext("Bulk email paused.") if days else gettext("The pause has ended.")
     return redirect(request, to_contact(email), words)
 
 
@@ -219,7 +222,9 @@ async def change_snooze(request: Request, engine: EngineDep, visitor: EditorDep,
 async def reactivate(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.activate(visitor.tenant_id, email, source=visitor.actor, actor=visitor.actor)
-    return redirect(request, to_contact(email), "Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
+    return redirect(
+        request, to_contact(email), gettext("Contact reactivated. Lists they unsubscribed from stay unsubscribed.")
+    )
 
 
 @router.post("/{email:path}/erase")
@@ -227,7 +232,7 @@ async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: 
     """Erase a contact and cancel their queued emails. Not possible while an email is being sent."""
     form = await read_fields(request)
     if form["address"].lower() != email.lower():
-        error = InvalidInput("Enter the address of this contact.", field="address")
+        error = InvalidInput(gettext("Enter the address of this contact."), field="address")
         return await _page(request, engine, visitor, email, errors=field_errors(error))
     try:
         whose, folder = visitor.tenant_id, engine.imports_folder
@@ -238,7 +243,11 @@ async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: 
         if isinstance(error, NotFound):
             raise
         return await _page(request, engine, visitor, email, errors=Errors({"address": str(error)}))
-    return redirect(request, "/contacts", f"Contact erased, including the content of {count_text(emptied, 'email')}.")
+    return redirect(
+        request,
+        "/contacts",
+        gettext("Contact erased, including the content of {emptied}.", emptied=count_text(emptied, "email")),
+    )
 
 
 @router.get("/{email:path}")
@@ -262,7 +271,7 @@ async def _page(
     try:
         known = await contacts.load_details(engine.database, visitor.tenant_id, email)
     except NotFound as error:
-        raise NotFound("There is no contact with this address. They may have been erased.") from error
+        raise NotFound(gettext("There is no contact with this address. They may have been erased.")) from error
     history = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     events = await list_latest(engine.database, visitor.tenant_id, limit=EVENTS, email=known.contact.email)
     # The history reaches further back than the list of recent emails.
@@ -284,7 +293,7 @@ async def _page(
         "events": [(each, property_texts(each)) for each in events],
         "other_lists": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
-        "legal_bases": [(NO_BASIS, "None"), *legal_basis_options()],
+        "legal_bases": [(NO_BASIS, gettext("None")), *legal_basis_options()],
         "to": to_contact(known.contact.email),
         "form": form if form is not None else _fields_of(known),
         "errors": errors or Errors(),
@@ -296,7 +305,7 @@ async def _page(
 async def _form(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     every = await lists.list_all(engine.database, visitor.tenant_id)
-    options = [("", "None"), *((each.list_key, each.name) for each in every)]
+    options = [("", gettext("None")), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {"form": form, "errors": errors, "lists": every, "list_options": options}
     return await page(request, visitor, "audience/contact_new.html", status=status, **values)
 
@@ -335,7 +344,9 @@ def attributes_of(text: str) -> dict[str, str]:
             continue
         name, sign, value = line.partition(":")
         if not sign or not name.strip():
-            raise InvalidInput(f"Line {number} must have the form city: Lisbon.", field="attributes")
+            raise InvalidInput(
+                gettext("Line {number} must have the form city: Lisbon.", number=number), field="attributes"
+            )
         if value.strip():
             found[name.strip()] = value.strip()
     return found

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from mailwright.app.dmarc import require_reported_domain
 from mailwright.app.sender_domain_records import dmarc_address
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.translation import gettext
 from mailwright.events.dmarc.recorder import ImportedReport, ImportOutcome
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES
 from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, list_refusals, load_domain_report
@@ -63,5 +64,5 @@ async def import_file(request: Request, engine: EngineDep, visitor: AdminDep, na
 def _result(imported: list[ImportedReport]) -> str:
     stored = sum(each.outcome is ImportOutcome.STORED for each in imported)
     if not stored:
-        return "Nothing new: the report is already stored."
-    return "Report stored." if stored == 1 else f"{stored} reports stored."
+        return gettext("Nothing new: the report is already stored.")
+    return gettext("Report stored.") if stored == 1 else gettext("{stored} reports stored.", stored=stored)

@@ -17,10 +17,16 @@ from mailwright.content.raw import decode_words
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.shell import email_frame
 
-VIEWS: Final = {"html": "HTML", "text": "Text", "headers": "Headers", "source": "Source"}
+VIEWS: Final = {
+    "html": "HTML",
+    "text": lazy_gettext("Text"),
+    "headers": lazy_gettext("Headers"),
+    "source": lazy_gettext("Source"),
+}
 # Longer sources are cut on the page; the download is complete.
 MAX_SOURCE_BYTES: Final = 200_000
 _INLINE: Final = re.compile(r"cid:([^\"'\s)>]+)")
@@ -108,7 +114,7 @@ def frame_response(email: ParsedEmail | str, *, is_dark: bool = False) -> Respon
     if isinstance(email, str):
         return email_frame(previews.notice(email))
     if email.html is None:
-        return email_frame(previews.notice("This email has no HTML."))
+        return email_frame(previews.notice(gettext("This email has no HTML.")))
     return email_frame(previews.in_dark(email.html) if is_dark else previews.in_light(email.html))
 
 

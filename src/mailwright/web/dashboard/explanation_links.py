@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from mailwright.domain.actions import ActionKind
 from mailwright.domain.explanation import Explanation, LimitScope, Remedy
+from mailwright.domain.translation import gettext, lazy_gettext
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +19,21 @@ class ActionLink:
 
 # Actions without an entry are buttons of the page that shows the explanation.
 _LINKS: Final[Mapping[ActionKind, tuple[str, str, str]]] = {
-    ActionKind.ACTIVATE: ("Lift the suppression", "/suppressions?q={}", "viewer"),
-    ActionKind.LIFT_SUPPRESSION: ("Lift the suppression", "/suppressions?q={}", "viewer"),
-    ActionKind.EXPLAIN_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
-    ActionKind.RESUME_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
-    ActionKind.RESUME_SEQUENCE: ("Open the sequence", "/sequences/{}", "viewer"),
-    ActionKind.CANCEL_CAMPAIGN: ("Open the campaign", "/campaigns/{}", "viewer"),
-    ActionKind.PAUSE_CAMPAIGN: ("Open that campaign", "/campaigns/{}", "viewer"),
-    ActionKind.EDIT_LIMITS: ("Change the limits", "/campaigns/{}/content#limits", "editor"),
-    ActionKind.REQUEST_APPROVAL: ("Open the plan", "/campaigns/{}/approval", "viewer"),
-    ActionKind.SHOW_PLAN: ("Open the plan", "/campaigns/{}/approval", "viewer"),
-    ActionKind.FIND_DOUBTS: ("Show unconfirmed messages", "/campaigns/{}/recipients?show=in_doubt", "viewer"),
+    ActionKind.ACTIVATE: (lazy_gettext("Lift the suppression"), "/suppressions?q={}", "viewer"),
+    ActionKind.LIFT_SUPPRESSION: (lazy_gettext("Lift the suppression"), "/suppressions?q={}", "viewer"),
+    ActionKind.EXPLAIN_CAMPAIGN: (lazy_gettext("Open the campaign"), "/campaigns/{}", "viewer"),
+    ActionKind.RESUME_CAMPAIGN: (lazy_gettext("Open the campaign"), "/campaigns/{}", "viewer"),
+    ActionKind.RESUME_SEQUENCE: (lazy_gettext("Open the sequence"), "/sequences/{}", "viewer"),
+    ActionKind.CANCEL_CAMPAIGN: (lazy_gettext("Open the campaign"), "/campaigns/{}", "viewer"),
+    ActionKind.PAUSE_CAMPAIGN: (lazy_gettext("Open that campaign"), "/campaigns/{}", "viewer"),
+    ActionKind.EDIT_LIMITS: (lazy_gettext("Change the limits"), "/campaigns/{}/content#limits", "editor"),
+    ActionKind.REQUEST_APPROVAL: (lazy_gettext("Open the plan"), "/campaigns/{}/approval", "viewer"),
+    ActionKind.SHOW_PLAN: (lazy_gettext("Open the plan"), "/campaigns/{}/approval", "viewer"),
+    ActionKind.FIND_DOUBTS: (
+        lazy_gettext("Show unconfirmed messages"),
+        "/campaigns/{}/recipients?show=in_doubt",
+        "viewer",
+    ),
 }
 
 
@@ -45,6 +50,6 @@ def _links(explanation: Explanation) -> Iterator[ActionLink]:
     limit = explanation.limit
     is_general = limit is not None and limit.scope in (LimitScope.TENANT, LimitScope.INSTALLATION)
     if explanation.remedy is Remedy.CHANGE_LIMIT and is_general:
-        yield ActionLink("Change the limits", "/settings/limits", "admin")
+        yield ActionLink(gettext("Change the limits"), "/settings/limits", "admin")
     if explanation.remedy is Remedy.RELEASE_SENDING:
-        yield ActionLink("Open the overview", "/", "viewer")
+        yield ActionLink(gettext("Open the overview"), "/", "viewer")

@@ -6,6 +6,7 @@ from typing import Final
 from fastapi import Request
 
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 # The key of an error that concerns the whole form.
@@ -13,18 +14,21 @@ FORM: Final = "form"
 
 # Input hints by the last part of the field name, for fields that the API validates with a pattern.
 _FORMATS: Final = {
-    "listKey": "Use 1 to 63 characters of a–z, 0–9, - and _, for example product-news.",
-    "segmentKey": "Use 1 to 63 characters of a–z, 0–9, - and _, for example big-spenders.",
-    "lists": "Choose lists that exist.",
-    "segment": "Choose a segment that exists.",
-    "templateId": "Use letters, digits, - and _, for example order-receipt.",
-    "variables": "Use letters, digits and _ in variable names, for example first_name.",
-    "winnerBy": "Choose clicks or opens.",
-    "types": "Choose event types from the list.",
+    "listKey": lazy_gettext("Use 1 to 63 characters of a–z, 0–9, - and _, for example product-news."),
+    "segmentKey": lazy_gettext("Use 1 to 63 characters of a–z, 0–9, - and _, for example big-spenders."),
+    "lists": lazy_gettext("Choose lists that exist."),
+    "segment": lazy_gettext("Choose a segment that exists."),
+    "templateId": lazy_gettext("Use letters, digits, - and _, for example order-receipt."),
+    "variables": lazy_gettext("Use letters, digits and _ in variable names, for example first_name."),
+    "winnerBy": lazy_gettext("Choose clicks or opens."),
+    "types": lazy_gettext("Choose event types from the list."),
 }
 # Browsers send an empty field as an empty string, which the API reports as too short.
 _MISSING: Final = ("REQUIRED", "TOO_SHORT")
-_TOO_FEW: Final = {"variants": "An A/B test needs at least two variants.", "addresses": "Enter at least one address."}
+_TOO_FEW: Final = {
+    "variants": lazy_gettext("An A/B test needs at least two variants."),
+    "addresses": lazy_gettext("Enter at least one address."),
+}
 
 
 class Fields(dict[str, str]):
@@ -39,7 +43,7 @@ class Fields(dict[str, str]):
         if not text:
             return None
         if not text.isascii() or not text.isdecimal() or len(text) > 12:
-            raise InvalidInput("Enter a whole number, 0 or more, with at most 12 digits.", field=name)
+            raise InvalidInput(gettext("Enter a whole number, 0 or more, with at most 12 digits."), field=name)
         return int(text)
 
 
@@ -79,7 +83,7 @@ def field_sentence(error: FieldError) -> str:
         return _FORMATS[last]
     if error.code == "TOO_FEW" and last in _TOO_FEW:
         return _TOO_FEW[last]
-    return "This field is required." if error.code in _MISSING else sentence(error.message)
+    return gettext("This field is required.") if error.code in _MISSING else sentence(error.message)
 
 
 def sentence(text: str) -> str:

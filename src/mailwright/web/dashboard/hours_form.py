@@ -6,9 +6,18 @@ from itertools import groupby
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.web.dashboard.forms import Fields
 
-DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+DAYS: Final = (
+    lazy_gettext("Mon"),
+    lazy_gettext("Tue"),
+    lazy_gettext("Wed"),
+    lazy_gettext("Thu"),
+    lazy_gettext("Fri"),
+    lazy_gettext("Sat"),
+    lazy_gettext("Sun"),
+)
 # Hours that differ between weekdays have no such fields. They are edited as a text.
 _PART: Final = re.compile(r"(?:(\w{3})(?:-(\w{3}))?\s+)?(\d\d:\d\d-\d\d:\d\d)")
 
@@ -40,11 +49,11 @@ def hours_text(form: Fields) -> str:
     if form["limits.workingHours"]:
         return form["limits.workingHours"]
     if not form["hours.opens"] or not form["hours.closes"]:
-        raise InvalidInput("Enter when sending begins and ends.", field="hours.days")
+        raise InvalidInput(gettext("Enter when sending begins and ends."), field="hours.days")
     chosen = [day for day in DAYS if day in form["hours.days"].split(",")]
     span = f"{form['hours.opens']}-{'24:00' if form['hours.closes'] == '00:00' else form['hours.closes']}"
     if not chosen:
-        raise InvalidInput("Choose at least one weekday.", field="hours.days")
+        raise InvalidInput(gettext("Choose at least one weekday."), field="hours.days")
     if len(chosen) == len(DAYS):
         return span
     return ", ".join(f"{days} {span}" for days in _joined(chosen))

@@ -13,6 +13,7 @@ from mailwright.content.image_files import ImagesUnavailable
 from mailwright.content.image_processing import MAX_UPLOAD_BYTES
 from mailwright.content.images import MAX_ALT, Image
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext
 from mailwright.schemas.paging import NEWEST, decode_cursor, encode_cursor
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.forms import read_fields
@@ -76,7 +77,11 @@ async def upload(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
             return redirect(request, "/images", str(error), tone="bad")
         return problem(_status(error), error.code, str(error))
     if _is_page_form(request):
-        return redirect(request, f"/images?added={image.name}", f"Uploaded {image.name}. Describe it in its alt text.")
+        return redirect(
+            request,
+            f"/images?added={image.name}",
+            gettext("Uploaded {name}. Describe it in its alt text.", name=image.name),
+        )
     return json_response(_described(engine, image), HTTPStatus.CREATED)
 
 
@@ -88,7 +93,7 @@ async def change_alt(request: Request, engine: EngineDep, visitor: EditorDep, na
     except InvalidInput as error:
         return redirect(request, "/images", str(error), tone="bad")
     if _is_page_form(request):
-        return redirect(request, "/images", f"Alt text of {name} saved.")
+        return redirect(request, "/images", gettext("Alt text of {name} saved.", name=name))
     return json_response(_described(engine, image))
 
 
@@ -102,14 +107,14 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, name: 
         await delete_image(engine.database, engine.images, visitor.tenant_id, name, actor=visitor.actor)
     except ImageInUse:
         return redirect(request, question)
-    text = f"Deleted {name}. Emails that were sent show it for 30 more days."
+    text = gettext("Deleted {name}. Emails that were sent show it for 30 more days.", name=name)
     return redirect(request, "/images", text, undo=f"/images/{name}/restore")
 
 
 @router.post("/images/{name}/restore")
 async def restore(request: Request, engine: EngineDep, visitor: EditorDep, name: str) -> Response:
     await engine.images.restore(visitor.tenant_id, name, actor=visitor.actor)
-    return redirect(request, "/images", f"Restored {name}.")
+    return redirect(request, "/images", gettext("Restored {name}.", name=name))
 
 
 @dataclass(frozen=True, slots=True)

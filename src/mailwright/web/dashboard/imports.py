@@ -21,6 +21,7 @@ from mailwright.audience.importing.report import RefusedLine
 from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -42,12 +43,12 @@ _NO_LIST: Final = "~none"
 _ENCODINGS: Final = ("utf-8", "cp1252", "cp1250", "cp1251", "utf-16")
 _BETWEEN_SHEETS: Final = "/"  # no sheet name contains this character
 _FIELD_WORDS: Final = {
-    "email": "Email",
-    "name": "Name",
-    "locale": "Language",
-    "timezone": "Time zone",
-    "tags": "Tags",
-    "tracking_consent": "Tracking consent (wording)",
+    "email": lazy_gettext("Email"),
+    "name": lazy_gettext("Name"),
+    "locale": lazy_gettext("Language"),
+    "timezone": lazy_gettext("Time zone"),
+    "tags": lazy_gettext("Tags"),
+    "tracking_consent": lazy_gettext("Tracking consent (wording)"),
 }
 
 
@@ -68,7 +69,7 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
     try:
         form |= await _stage(request, engine, visitor, form)
         if not form["list"]:
-            raise InvalidInput("Choose a list, a new list or no list.", field="list")
+            raise InvalidInput(gettext("Choose a list, a new list or no list."), field="list")
         _legal_basis(form, visitor)
         if form["list"] == NEW_LIST:
             form["list"] = await create_list(engine, visitor, form["newList"])
@@ -83,7 +84,7 @@ async def _stage(request: Request, engine: Engine, visitor: Visitor, form: Field
     uploaded = (await request.form()).get("upload")
     if not isinstance(uploaded, UploadFile) or not uploaded.filename:
         if not form["file"]:
-            raise InvalidInput("Choose a CSV or Excel file.", field="upload")
+            raise InvalidInput(gettext("Choose a CSV or Excel file."), field="upload")
         await _read_titles(engine, visitor, form["file"])
         return {}
     try:
@@ -168,7 +169,7 @@ async def _result_values(request: Request, engine: Engine, visitor: Visitor, imp
 
     refused: list[RefusedLine] = []
     if found.finished_at is not None and found.refused:
-        refused = await result_cache_of(request).get(("refused rows", import_id), read_refused)
+        refused = await result_cache_of(request).get((gettext("refused rows"), import_id), read_refused)
     every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
     list_ = next((each for each in every if each.list_key == found.plan.list_key), None)
     return {"each": found, "list": list_, "refused": refused}
@@ -177,7 +178,7 @@ async def _result_values(request: Request, engine: Engine, visitor: Visitor, imp
 async def create_list(engine: Engine, visitor: Visitor, name: str) -> str:
     """Create a list for the import, with double opt-in, and return its key."""
     if not name:
-        raise InvalidInput("Enter a name for the new list.", field="newList")
+        raise InvalidInput(gettext("Enter a name for the new list."), field="newList")
     key = await unused_list_key(engine, visitor, name)
     await lists.create(
         engine.database,
@@ -200,12 +201,12 @@ async def _page(request: Request, engine: Engine, visitor: Visitor, form: Fields
     if "upload" in errors:
         form = Fields({name: value for name, value in form.items() if name not in ("file", "name", "sheets")})
     every = await lists.list_all(engine.database, visitor.tenant_id)
-    offered = [("", "Choose a list"), *((each.list_key, each.name) for each in every)]
+    offered = [("", gettext("Choose a list")), *((each.list_key, each.name) for each in every)]
     values: dict[str, Any] = {
         "imports": await engine.import_uploads.latest(visitor.tenant_id, limit=_SHOWN),
-        "lists": [*offered, (NEW_LIST, "New list…"), (_NO_LIST, "No list: only store the contacts")],
+        "lists": [*offered, (NEW_LIST, gettext("New list…")), (_NO_LIST, gettext("No list: only store the contacts"))],
         "list_names": await _list_names(engine, visitor),
-        "legal_bases": [("", "None"), *legal_basis_options()],
+        "legal_bases": [("", gettext("None")), *legal_basis_options()],
         "form": form,
         "errors": errors,
     }
@@ -250,7 +251,10 @@ async def _preview(
 def _encodings(seen: ImportPreview | None) -> list[tuple[str, str]]:
     """Return the encodings to choose from: the detected one, and common others."""
     used = seen.plan.file_format.encoding if seen else ""
-    return [("", f"Detected ({used})" if used else "Detected"), *((each, each.upper()) for each in _ENCODINGS)]
+    return [
+        ("", gettext("Detected ({used})", used=used) if used else gettext("Detected")),
+        *((each, each.upper()) for each in _ENCODINGS),
+    ]
 
 
 async def _starts_sequence(engine: Engine, visitor: Visitor, list_key: str | None) -> bool:
@@ -281,9 +285,12 @@ def _options(title: str) -> list[tuple[str, str]]:
     found = [(name, _FIELD_WORDS[name]) for name in FIELDS]
     names = {name for name in (attribute_name_from_title(title), suggest_target(title)) if name} - {*FIELDS, SKIPPED}
     for name in sorted(names):
-        found.append((name, f"Attribute “{name}”"))
-        found += [(f"{name}:{each}", f"Attribute “{name}”, {label}") for each, label in LABELS.items()]
-    return [*found, (SKIPPED, "Ignore")]
+        found.append((name, gettext("Attribute “{name}”", name=name)))
+        found += [
+            (f"{name}:{each}", gettext("Attribute “{name}”, {label}", name=name, label=label))
+            for each, label in LABELS.items()
+        ]
+    return [*found, (SKIPPED, gettext("Ignore"))]
 
 
 def _suggestion(title: str, seen: ImportPreview | None, number: int) -> str:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.ops.stored import SECRETS
 from mailwright.web.dashboard import settings
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
@@ -82,7 +83,7 @@ async def create_dkim_key(request: Request, engine: EngineDep, visitor: AdminDep
     """Create a DKIM key and store it. The page then shows the record to publish."""
     require_installation(visitor)
     await store_dkim_key(engine, visitor)
-    return redirect(request, "/settings/domain", "DKIM key created. Publish its DNS record before you send.")
+    return redirect(request, "/settings/domain", gettext("DKIM key created. Publish its DNS record before you send."))
 
 
 async def store_dkim_key(engine: Engine, visitor: Visitor) -> None:
@@ -92,7 +93,10 @@ async def store_dkim_key(engine: Engine, visitor: Visitor) -> None:
     used = (await load_effective(engine.settings, engine.database)).settings
     if used.dkim_key is not None or used.dkim_key_file is not None:
         raise NotPossibleNow(
-            "There is a DKIM key already. To create another one, unset MAILWRIGHT_DKIM_KEY or MAILWRIGHT_DKIM_KEY_FILE."
+            gettext(
+                "There is a DKIM key already. To create another one, unset MAILWRIGHT_DKIM_KEY or "
+                "MAILWRIGHT_DKIM_KEY_FILE."
+            )
         )
     changes: Changes = {"dkim_key": new_private_key()}
     if used.dkim_selector is None:
@@ -114,7 +118,9 @@ async def _save(
         has_changed = await save_changes(engine, visitor, changes)
     except (InvalidInput, ConfigurationInvalid) as error:
         return await _page(request, engine, visitor, name, form, error)
-    text = "Saved. Servers and workers use it within seconds." if has_changed else "Nothing was changed."
+    text = (
+        gettext("Saved. Servers and workers use it within seconds.") if has_changed else gettext("Nothing was changed.")
+    )
     return redirect(request, f"/settings/{name}", text)
 
 

@@ -7,6 +7,7 @@ from mailwright.app.setting_rules import MAILGUN_REGIONS, SENDGRID_REGIONS
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import SECOND
+from mailwright.domain.translation import gettext
 from mailwright.outbox.workers import list_present
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.stored_forms import (
@@ -29,7 +30,7 @@ REPORT_GRACE: Final = 8 * SECOND
 
 def require_installation(visitor: Visitor) -> None:
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Only administrators of the installation can change this.")
+        raise Forbidden(gettext("Only administrators of the installation can change this."))
 
 
 async def installation_values(engine: Engine, visitor: Visitor, form: Fields | None = None) -> dict[str, Any]:
@@ -38,7 +39,7 @@ async def installation_values(engine: Engine, visitor: Visitor, form: Fields | N
     used = effective.settings
     fixed = {name: origin.text for name, origin in effective.fixed.items()}
     if "route" in used.base.model_fields_set and not used.dry_run:
-        fixed["provider"] = "set by MAILWRIGHT_ROUTE"
+        fixed["provider"] = gettext("set by MAILWRIGHT_ROUTE")
     given = form or Fields()
     return {
         "may_change_installation": visitor.user.tenant_id is None,

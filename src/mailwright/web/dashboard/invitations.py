@@ -5,6 +5,7 @@ from starlette.responses import Response
 
 from mailwright.access.roles import parse_role
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.forms import read_fields
 from mailwright.web.dashboard.settings import tenant_for, users_page
 from mailwright.web.dashboard.shell import PageRoute, redirect
@@ -29,11 +30,11 @@ async def invite(request: Request, engine: EngineDep, visitor: AdminDep) -> Resp
         return await users_page(request, engine, visitor, form, error)
     if not sends_email:
         return await users_page(request, engine, visitor, link=link)
-    return redirect(request, "/settings/users", f"Invitation to {form['email']} is being sent.")
+    return redirect(request, "/settings/users", gettext("Invitation to {form} is being sent.", form=form["email"]))
 
 
 @router.post("/{invitation_id}/revoke")
 async def revoke(request: Request, engine: EngineDep, visitor: AdminDep, invitation_id: int) -> Response:
     home = visitor.user.tenant_id
     email = await engine.account_links.revoke_invitation(invitation_id, tenant_id=home, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"Invitation to {email} revoked.")
+    return redirect(request, "/settings/users", gettext("Invitation to {email} revoked.", email=email))

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from mailwright.content.blocks.document import InvalidDocument
+from mailwright.domain.translation import gettext
 from mailwright.web.errors import MEDIA_TYPE, problem
 from mailwright.web.languages import translated
 from mailwright.web.session import SecondFactorRequired, SignInRequired
@@ -26,7 +27,9 @@ class JsonRoute(APIRoute):
                 try:
                     return await handle(request)
                 except (SignInRequired, SecondFactorRequired) as error:
-                    return problem(HTTPStatus.UNAUTHORIZED, error.code, "Your session has ended. Sign in again.")
+                    return problem(
+                        HTTPStatus.UNAUTHORIZED, error.code, gettext("Your session has ended. Sign in again.")
+                    )
                 except InvalidDocument as error:
                     content = {"detail": str(error), "code": error.code, "blockId": error.block_id}
                     return Response(orjson.dumps(content), HTTPStatus.UNPROCESSABLE_ENTITY, media_type=MEDIA_TYPE)

@@ -7,7 +7,8 @@ from typing import Final
 
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import Instant
-from mailwright.schemas.time_text import distance
+from mailwright.domain.translation import gettext, lazy_gettext, number_text
+from mailwright.schemas.time_text import day_text, distance
 
 NO_TIME: Final = "–"
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
@@ -29,83 +30,83 @@ class StatusStyle:
 
 # Statuses of messages, campaigns, contacts, API keys and services. An unknown status is shown under its own name.
 STATUS_STYLES: Final = {
-    "PENDING": StatusStyle("Queued", "info", "ring"),
-    "SENT_ATTEMPT": StatusStyle("Sending", "info", "arrow"),
-    "RETRY_SCHEDULED": StatusStyle("Retrying", "warning", "loop"),
-    "SENT": StatusStyle("Sent", "good", "check"),
-    "FAILED": StatusStyle("Failed", "bad", "cross"),
-    "IN_DOUBT": StatusStyle("Unconfirmed", "unconfirmed", "question"),
-    "CLOSED_UNKNOWN": StatusStyle("Unknown", "unconfirmed", "slash"),
-    "CANCELLED": StatusStyle("Cancelled", "neutral", "dash"),
-    "WAITING": StatusStyle("Queued", "info", "ring"),
-    "BOUNCED": StatusStyle("Bounced", "bad", "cross"),
-    "SUPPRESSED": StatusStyle("Suppressed", "neutral", "slash"),
-    "QUEUED": StatusStyle("Queued or retrying", "info", "ring"),
-    "DRAFT": StatusStyle("Draft", "neutral", "pencil"),
-    "READY": StatusStyle("Queued", "info", "ring"),
-    "SENDING": StatusStyle("Sending", "info", "arrow"),
-    "PAUSED": StatusStyle("Paused", "warning", "bars"),
-    "HELD": StatusStyle("Deferred", "warning", "clock"),
-    "RUNNING": StatusStyle("Running", "info", "arrow"),
-    "COMPLETED": StatusStyle("Completed", "good", "check"),
-    "active": StatusStyle("Active", "good", "check"),
-    "unsubscribed": StatusStyle("Unsubscribed", "neutral", "dash"),
-    "bounced": StatusStyle("Bounced", "bad", "cross"),
-    "complained": StatusStyle("Complained", "bad", "cross"),
-    "blocked": StatusStyle("Blocked", "bad", "slash"),
-    "suppressed": StatusStyle("Suppressed", "neutral", "slash"),
-    "pending": StatusStyle("Awaiting confirmation", "warning", "clock"),
-    "deleted": StatusStyle("Deleted", "neutral", "dash"),
+    "PENDING": StatusStyle(lazy_gettext("Queued"), "info", "ring"),
+    "SENT_ATTEMPT": StatusStyle(lazy_gettext("Sending"), "info", "arrow"),
+    "RETRY_SCHEDULED": StatusStyle(lazy_gettext("Retrying"), "warning", "loop"),
+    "SENT": StatusStyle(lazy_gettext("Sent"), "good", "check"),
+    "FAILED": StatusStyle(lazy_gettext("Failed"), "bad", "cross"),
+    "IN_DOUBT": StatusStyle(lazy_gettext("Unconfirmed"), "unconfirmed", "question"),
+    "CLOSED_UNKNOWN": StatusStyle(lazy_gettext("Unknown"), "unconfirmed", "slash"),
+    "CANCELLED": StatusStyle(lazy_gettext("Cancelled"), "neutral", "dash"),
+    "WAITING": StatusStyle(lazy_gettext("Queued"), "info", "ring"),
+    "BOUNCED": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
+    "SUPPRESSED": StatusStyle(lazy_gettext("Suppressed"), "neutral", "slash"),
+    "QUEUED": StatusStyle(lazy_gettext("Queued or retrying"), "info", "ring"),
+    "DRAFT": StatusStyle(lazy_gettext("Draft"), "neutral", "pencil"),
+    "READY": StatusStyle(lazy_gettext("Queued"), "info", "ring"),
+    "SENDING": StatusStyle(lazy_gettext("Sending"), "info", "arrow"),
+    "PAUSED": StatusStyle(lazy_gettext("Paused"), "warning", "bars"),
+    "HELD": StatusStyle(lazy_gettext("Deferred"), "warning", "clock"),
+    "RUNNING": StatusStyle(lazy_gettext("Running"), "info", "arrow"),
+    "COMPLETED": StatusStyle(lazy_gettext("Completed"), "good", "check"),
+    "active": StatusStyle(lazy_gettext("Active"), "good", "check"),
+    "unsubscribed": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "bounced": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
+    "complained": StatusStyle(lazy_gettext("Complained"), "bad", "cross"),
+    "blocked": StatusStyle(lazy_gettext("Blocked"), "bad", "slash"),
+    "suppressed": StatusStyle(lazy_gettext("Suppressed"), "neutral", "slash"),
+    "pending": StatusStyle(lazy_gettext("Awaiting confirmation"), "warning", "clock"),
+    "deleted": StatusStyle(lazy_gettext("Deleted"), "neutral", "dash"),
     "ok": StatusStyle("OK", "good", "check"),
-    "problem": StatusStyle("Error", "bad", "cross"),
-    "warning": StatusStyle("Warning", "warning", "attention"),
-    "verified": StatusStyle("Verified", "good", "check"),
-    "missing": StatusStyle("Missing", "bad", "cross"),
-    "wrong": StatusStyle("Wrong value", "bad", "cross"),
-    "unknown": StatusStyle("Unknown", "warning", "question"),
-    "retired": StatusStyle("Retired", "neutral", "dash"),
-    "left_alone": StatusStyle("Unavailable", "warning", "clock"),
-    "unreachable": StatusStyle("Unreachable", "bad", "cross"),
-    "stopped": StatusStyle("Stopped", "bad", "cross"),
-    "revoked": StatusStyle("Revoked", "neutral", "dash"),
-    "disabled": StatusStyle("Disabled", "neutral", "dash"),
-    "delivered": StatusStyle("Delivered", "good", "check"),
-    "open": StatusStyle("Opened", "good", "check"),
-    "click": StatusStyle("Clicked", "good", "arrow"),
-    "bounce": StatusStyle("Bounced", "bad", "cross"),
-    "complaint": StatusStyle("Complaint", "bad", "cross"),
-    "unsubscribe": StatusStyle("Unsubscribed", "neutral", "dash"),
-    "deferred": StatusStyle("Deferred", "warning", "clock"),
-    "replied": StatusStyle("Replied", "good", "arrow"),
-    "published": StatusStyle("Published", "good", "check"),
-    "accepted": StatusStyle("Accepted", "info", "ring"),
-    "archived": StatusStyle("Archived", "neutral", "dash"),
-    "draft": StatusStyle("Draft", "neutral", "pencil"),
-    "not_yet": StatusStyle("Scheduled", "info", "clock"),
-    "joined": StatusStyle("Subscribed", "good", "check"),
-    "left": StatusStyle("Unsubscribed", "neutral", "dash"),
-    "campaign.started": StatusStyle("Campaign started", "info", "arrow"),
-    "campaign.held": StatusStyle("Campaign held", "warning", "clock"),
-    "campaign.warned": StatusStyle("Campaign warning", "warning", "clock"),
-    "campaign.resumed": StatusStyle("Campaign resumed", "info", "arrow"),
-    "campaign.finished": StatusStyle("Campaign finished", "good", "check"),
-    "campaign.cancelled": StatusStyle("Campaign cancelled", "neutral", "dash"),
-    "sequence.entered": StatusStyle("Entered sequence", "info", "arrow"),
-    "sequence.step": StatusStyle("Sequence step", "info", "check"),
-    "sequence.failed": StatusStyle("Sequence step failed", "bad", "cross"),
-    "sequence.ended": StatusStyle("Sequence ended", "neutral", "dash"),
-    "sequence.webhook": StatusStyle("Request of a step", "info", "arrow"),
-    "sequence.draft": StatusStyle("Draft", "neutral", "pencil"),
-    "sequence.running": StatusStyle("Running", "good", "arrow"),
-    "sequence.paused": StatusStyle("Paused", "warning", "bars"),
-    "sequence.archived": StatusStyle("Archived", "neutral", "dash"),
-    "failing": StatusStyle("Failing", "warning", "loop"),
-    "paused": StatusStyle("Paused", "bad", "bars"),
-    "off": StatusStyle("Off", "neutral", "dash"),
-    "DELIVERED": StatusStyle("Delivered", "good", "check"),
-    "SKIPPED": StatusStyle("Skipped", "neutral", "dash"),
-    "EXPIRED": StatusStyle("Expired", "warning", "slash"),
-    "REFUSED": StatusStyle("Refused", "bad", "slash"),
+    "problem": StatusStyle(lazy_gettext("Error"), "bad", "cross"),
+    "warning": StatusStyle(lazy_gettext("Warning"), "warning", "attention"),
+    "verified": StatusStyle(lazy_gettext("Verified"), "good", "check"),
+    "missing": StatusStyle(lazy_gettext("Missing"), "bad", "cross"),
+    "wrong": StatusStyle(lazy_gettext("Wrong value"), "bad", "cross"),
+    "unknown": StatusStyle(lazy_gettext("Unknown"), "warning", "question"),
+    "retired": StatusStyle(lazy_gettext("Retired"), "neutral", "dash"),
+    "left_alone": StatusStyle(lazy_gettext("Unavailable"), "warning", "clock"),
+    "unreachable": StatusStyle(lazy_gettext("Unreachable"), "bad", "cross"),
+    "stopped": StatusStyle(lazy_gettext("Stopped"), "bad", "cross"),
+    "revoked": StatusStyle(lazy_gettext("Revoked"), "neutral", "dash"),
+    "disabled": StatusStyle(lazy_gettext("Disabled"), "neutral", "dash"),
+    "delivered": StatusStyle(lazy_gettext("Delivered"), "good", "check"),
+    "open": StatusStyle(lazy_gettext("Opened"), "good", "check"),
+    "click": StatusStyle(lazy_gettext("Clicked"), "good", "arrow"),
+    "bounce": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
+    "complaint": StatusStyle(lazy_gettext("Complaint"), "bad", "cross"),
+    "unsubscribe": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "deferred": StatusStyle(lazy_gettext("Deferred"), "warning", "clock"),
+    "replied": StatusStyle(lazy_gettext("Replied"), "good", "arrow"),
+    "published": StatusStyle(lazy_gettext("Published"), "good", "check"),
+    "accepted": StatusStyle(lazy_gettext("Accepted"), "info", "ring"),
+    "archived": StatusStyle(lazy_gettext("Archived"), "neutral", "dash"),
+    "draft": StatusStyle(lazy_gettext("Draft"), "neutral", "pencil"),
+    "not_yet": StatusStyle(lazy_gettext("Scheduled"), "info", "clock"),
+    "joined": StatusStyle(lazy_gettext("Subscribed"), "good", "check"),
+    "left": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "campaign.started": StatusStyle(lazy_gettext("Campaign started"), "info", "arrow"),
+    "campaign.held": StatusStyle(lazy_gettext("Campaign held"), "warning", "clock"),
+    "campaign.warned": StatusStyle(lazy_gettext("Campaign warning"), "warning", "clock"),
+    "campaign.resumed": StatusStyle(lazy_gettext("Campaign resumed"), "info", "arrow"),
+    "campaign.finished": StatusStyle(lazy_gettext("Campaign finished"), "good", "check"),
+    "campaign.cancelled": StatusStyle(lazy_gettext("Campaign cancelled"), "neutral", "dash"),
+    "sequence.entered": StatusStyle(lazy_gettext("Entered sequence"), "info", "arrow"),
+    "sequence.step": StatusStyle(lazy_gettext("Sequence step"), "info", "check"),
+    "sequence.failed": StatusStyle(lazy_gettext("Sequence step failed"), "bad", "cross"),
+    "sequence.ended": StatusStyle(lazy_gettext("Sequence ended"), "neutral", "dash"),
+    "sequence.webhook": StatusStyle(lazy_gettext("Request of a step"), "info", "arrow"),
+    "sequence.draft": StatusStyle(lazy_gettext("Draft"), "neutral", "pencil"),
+    "sequence.running": StatusStyle(lazy_gettext("Running"), "good", "arrow"),
+    "sequence.paused": StatusStyle(lazy_gettext("Paused"), "warning", "bars"),
+    "sequence.archived": StatusStyle(lazy_gettext("Archived"), "neutral", "dash"),
+    "failing": StatusStyle(lazy_gettext("Failing"), "warning", "loop"),
+    "paused": StatusStyle(lazy_gettext("Paused"), "bad", "bars"),
+    "off": StatusStyle(lazy_gettext("Off"), "neutral", "dash"),
+    "DELIVERED": StatusStyle(lazy_gettext("Delivered"), "good", "check"),
+    "SKIPPED": StatusStyle(lazy_gettext("Skipped"), "neutral", "dash"),
+    "EXPIRED": StatusStyle(lazy_gettext("Expired"), "warning", "slash"),
+    "REFUSED": StatusStyle(lazy_gettext("Refused"), "bad", "slash"),
 }
 
 
@@ -139,7 +140,7 @@ def browser_name(agent: str | None) -> str:
 def known_browser(agent: str) -> str | None:
     browser = next((name for token, name in _BROWSERS if f"{token}/" in agent), None)
     system = next((name for token, name in _SYSTEMS if token in agent), None)
-    return f"{browser} on {system}" if browser and system else None
+    return gettext("{browser} on {system}", browser=browser, system=system) if browser and system else None
 
 
 def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:
@@ -151,8 +152,7 @@ def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: 
 
 def format_day(instant: Instant, zone: tzinfo) -> str:
     """Format as `3 Mar 2027`."""
-    then = _local(instant, zone)
-    return f"{then.day} {then:%b %Y}"
+    return day_text(_local(instant, zone))
 
 
 def format_full(instant: Instant, now: Instant, zone: tzinfo) -> str:
@@ -163,7 +163,7 @@ def format_full(instant: Instant, now: Instant, zone: tzinfo) -> str:
 
 def format_number(value: float) -> str:
     """Format as `12,345`, and with one decimal place if it is not whole."""
-    return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
+    return number_text(value, 1 if isinstance(value, float) and not value.is_integer() else 0)
 
 
 def format_percent(part: float, whole: float) -> str:
@@ -174,7 +174,7 @@ def format_percent(part: float, whole: float) -> str:
 
 def format_rate(rate: float | None) -> str:
     """Format a share of one as `12.5 %`, and as a dash if it was not measured."""
-    return NO_TIME if rate is None else f"{100 * rate:.1f} %".replace(".0 %", " %")
+    return NO_TIME if rate is None else f"{number_text(100 * rate, int(round(100 * rate, 1) % 1 != 0))} %"
 
 
 def legal_basis_options() -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from mailwright.domain import keys
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.translation import gettext
 from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
@@ -82,7 +83,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         )
     except MailwrightError as error:
         return await _new_page(request, engine, visitor, form, field_errors(error))
-    return redirect(request, f"/lists/{made.list_key}", "List created.")
+    return redirect(request, f"/lists/{made.list_key}", gettext("List created."))
 
 
 @router.get("/{list_key}")
@@ -126,7 +127,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
         tracking=wanted.tracking,
         actor=visitor.actor,
     )
-    return redirect(request, f"/lists/{list_key}", "List saved.")
+    return redirect(request, f"/lists/{list_key}", gettext("List saved."))
 
 
 @router.post("/{list_key}/delete")
@@ -136,7 +137,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_k
         await engine.list_removal.delete(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListInUse as error:
         return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
-    return redirect(request, "/lists", f"Deleted {found.name}.", undo=f"/lists/{list_key}/restore")
+    return redirect(request, "/lists", gettext("Deleted {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
 @router.post("/{list_key}/archive")
@@ -146,7 +147,7 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_
         await engine.list_removal.archive(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListInUse as error:
         return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
-    return redirect(request, "/lists", f"Archived {found.name}.", undo=f"/lists/{list_key}/restore")
+    return redirect(request, "/lists", gettext("Archived {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
 @router.post("/{list_key}/restore")
@@ -156,7 +157,7 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, list_
         await engine.list_removal.restore(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListExists as error:
         return redirect(request, "/lists?show=deleted", str(error), tone="bad")
-    return redirect(request, f"/lists/{list_key}", "List restored.")
+    return redirect(request, f"/lists/{list_key}", gettext("List restored."))
 
 
 @router.post("/{list_key}/add")
@@ -174,7 +175,7 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key:
     except MailwrightError as error:
         return await _show(request, engine, visitor, found, form, field_errors(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
-    words = "Confirmation email sent." if is_asked else "Subscriber added."
+    words = gettext("Confirmation email sent.") if is_asked else gettext("Subscriber added.")
     return redirect(request, f"/lists/{list_key}", words)
 
 
@@ -184,7 +185,7 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep, list_k
     contact_status = ContactStatusService(engine.database, engine.clock)
     actor = visitor.actor
     await contact_status.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
-    return redirect(request, f"/lists/{list_key}", f"{form['email']} unsubscribed.")
+    return redirect(request, f"/lists/{list_key}", gettext("{form} unsubscribed.", form=form["email"]))
 
 
 async def unused_list_key(engine: Engine, visitor: Visitor, name: str) -> str:
@@ -199,7 +200,7 @@ async def _found(engine: Engine, visitor: Visitor, list_key: str) -> List:
     every = await lists.list_all(engine.database, visitor.tenant_id, with_archived=True)
     found = next((each for each in every if each.list_key == list_key), None)
     if found is None:
-        raise NotFound("This list does not exist.")
+        raise NotFound(gettext("This list does not exist."))
     return found
 
 

@@ -21,6 +21,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
+from mailwright.domain.translation import gettext
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.storage.tables import messages
@@ -201,10 +202,10 @@ async def _read_email(engine: Engine, visitor: Visitor, outbox_id: str) -> Parse
     if engine.mailbox_folder is None or not is_uuid(outbox_id):
         raise NotFound
     if not await _addresses_of(engine, visitor, [outbox_id]):
-        raise NotFound("This email is not in the mailbox.")
+        raise NotFound(gettext("This email is not in the mailbox."))
     content = await asyncio.to_thread(_content, engine.mailbox_folder, outbox_id)
     if content is None:
-        raise NotFound("This email is no longer in the mailbox.")
+        raise NotFound(gettext("This email is no longer in the mailbox."))
     return parse_email(content)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.app.mailouts import MailoutService, mailout_setup
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
@@ -37,15 +38,15 @@ _NOT_SENT: Final = (MailoutRefused, NotionError, SupabaseError, InvalidInput)
 
 # Settings of mailouts: name, description, whether it is required.
 _SETTINGS: Final = (
-    ("NOTION_TOKEN", "Secret of your Notion integration", True),
-    ("ORG_NAME", "Name of the sender in the footer", True),
-    ("ORG_ADDRESS", "Postal address in the footer", True),
-    ("UNSUBSCRIBE_BASE_URL", "URL of the unsubscribe page", True),
-    ("UNSUBSCRIBE_SECRET", "Secret that signs unsubscribe links", True),
-    ("NOTION_DB_MAILOUTS", "Notion database that is checked for pages ready to send", False),
-    ("NOTION_DB_ERRORS", "Notion database for errors", False),
-    ("TEST_EMAILS", "Recipients of pages marked as a test", False),
-    ("SUPABASE_URL", "Supabase project to take recipients from, instead of your contacts", False),
+    ("NOTION_TOKEN", lazy_gettext("Secret of your Notion integration"), True),
+    ("ORG_NAME", lazy_gettext("Name of the sender in the footer"), True),
+    ("ORG_ADDRESS", lazy_gettext("Postal address in the footer"), True),
+    ("UNSUBSCRIBE_BASE_URL", lazy_gettext("URL of the unsubscribe page"), True),
+    ("UNSUBSCRIBE_SECRET", lazy_gettext("Secret that signs unsubscribe links"), True),
+    ("NOTION_DB_MAILOUTS", lazy_gettext("Notion database that is checked for pages ready to send"), False),
+    ("NOTION_DB_ERRORS", lazy_gettext("Notion database for errors"), False),
+    ("TEST_EMAILS", lazy_gettext("Recipients of pages marked as a test"), False),
+    ("SUPABASE_URL", lazy_gettext("Supabase project to take recipients from, instead of your contacts"), False),
 )
 
 
@@ -104,8 +105,8 @@ async def send(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         return await _list_page(request, engine, visitor, error=error, page_address=form["page"])
     to = f"/mailouts/{run.mailout_id}"
     if run.status is MailoutRunStatus.REFUSED:
-        return redirect(request, to, "Nothing was sent. See the errors below.", tone="bad")
-    return redirect(request, to, "Mailout queued.")
+        return redirect(request, to, gettext("Nothing was sent. See the errors below."), tone="bad")
+    return redirect(request, to, gettext("Mailout queued."))
 
 
 @router.get("/{mailout_id}")
@@ -123,7 +124,7 @@ async def override_sender_rules(request: Request, engine: EngineDep, visitor: Ed
     refused = await engine.mailout_runs.find(mailout_id, tenant_id=visitor.tenant_id)
     here = f"/mailouts/{mailout_id}"
     if refused.error_code != SENDER_RULES_UNMET:
-        return redirect(request, here, "This mailout was not refused because of the sender rules.", tone="bad")
+        return redirect(request, here, gettext("This mailout was not refused because of the sender rules."), tone="bad")
     try:
         mailouts = await _open_mailouts(engine, visitor)
         run = await mailouts.send(refused.page_id, actor=visitor.actor, overrides_rules=True)
@@ -131,8 +132,8 @@ async def override_sender_rules(request: Request, engine: EngineDep, visitor: Ed
         return redirect(request, here, str(error), tone="bad")
     to = f"/mailouts/{run.mailout_id}"
     if run.status is MailoutRunStatus.REFUSED:
-        return redirect(request, to, "Nothing was sent. See the errors below.", tone="bad")
-    return redirect(request, to, "Sender rules overridden, mailout queued. The audit log records it.")
+        return redirect(request, to, gettext("Nothing was sent. See the errors below."), tone="bad")
+    return redirect(request, to, gettext("Sender rules overridden, mailout queued. The audit log records it."))
 
 
 @router.get("/{mailout_id}/report.csv")
@@ -174,7 +175,7 @@ async def _list_page(
 
 async def _open_mailouts(engine: Engine, visitor: Visitor) -> MailoutSender:
     if engine.mailouts is None or not await _is_mailout_tenant(engine, visitor):
-        raise NotFound("Mailouts belong to another tenant of this installation.")
+        raise NotFound(gettext("Mailouts belong to another tenant of this installation."))
     return await engine.mailouts.open()
 
 

@@ -16,6 +16,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Resolution, Status
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
@@ -51,53 +52,58 @@ STATUSES: Final = (
 )
 SOURCES: Final = {
     Source.API: "API",
-    Source.CAMPAIGN: "Campaign",
-    Source.MAILOUT: "Mailout",
-    Source.ARTICLE: "Article",
-    Source.NOTIFICATION: "Notification",
-    Source.SEQUENCE: "Sequence",
+    Source.CAMPAIGN: lazy_gettext("Campaign"),
+    Source.MAILOUT: lazy_gettext("Mailout"),
+    Source.ARTICLE: lazy_gettext("Article"),
+    Source.NOTIFICATION: lazy_gettext("Notification"),
+    Source.SEQUENCE: lazy_gettext("Sequence"),
 }
 # Ways to resolve an unconfirmed email: the label of the button and its explanation.
 RESOLUTIONS: Final = {
-    Resolution.SENT: ("Mark as sent", "The provider accepted it. The email counts as sent and is not sent again."),
+    Resolution.SENT: (
+        lazy_gettext("Mark as sent"),
+        lazy_gettext("The provider accepted it. The email counts as sent and is not sent again."),
+    ),
     Resolution.RESEND: (
-        "Send again",
-        "Sends the email again. If the first one arrived, the recipient gets it twice.",
+        lazy_gettext("Send again"),
+        lazy_gettext("Sends the email again. If the first one arrived, the recipient gets it twice."),
     ),
     Resolution.CLOSE: (
-        "Close as unknown",
-        "The result stays unknown. The email is not sent again and counts neither as sent nor as failed. "
-        "This cannot be undone.",
+        lazy_gettext("Close as unknown"),
+        lazy_gettext(
+            "The result stays unknown. The email is not sent again and counts neither as sent nor "
+            "as failed. This cannot be undone."
+        ),
     ),
 }
 _RESOLVED: Final = {
-    Resolution.SENT: "Email marked as sent.",
-    Resolution.RESEND: "Email queued to be sent again.",
-    Resolution.CLOSE: "Email closed as unknown.",
+    Resolution.SENT: lazy_gettext("Email marked as sent."),
+    Resolution.RESEND: lazy_gettext("Email queued to be sent again."),
+    Resolution.CLOSE: lazy_gettext("Email closed as unknown."),
 }
 
 # Labels of events in the timeline.
 _EVENT_LABELS: Final = {
-    EventType.RECEIVED: "Claimed by a worker",
-    EventType.VALIDATED: "Validated",
-    EventType.VALIDATION_FAILED: "Rejected by validation",
-    EventType.SENT_ATTEMPT: "Handed to the provider",
-    EventType.SENT: "Sent",
-    EventType.FAILED: "Failed permanently",
-    EventType.RETRY_SCHEDULED: "Failed temporarily; retry scheduled",
-    EventType.IN_DOUBT: "No definite provider response",
-    EventType.CLOSED_UNKNOWN: "Closed as unknown",
-    EventType.CANCELLED: "Cancelled",
-    EventType.REQUEUED: "Queued again",
-    EventType.ACCEPTED: "Accepted for delivery",
-    EventType.DELIVERED: "Delivered",
-    EventType.OPENED: "Opened",
-    EventType.CLICKED: "Link clicked",
-    EventType.BOUNCED: "Bounced",
-    EventType.COMPLAINED: "Marked as spam",
-    EventType.UNSUBSCRIBED: "Unsubscribed",
-    EventType.DEFERRED: "Delivery deferred",
-    EventType.REPLIED: "Reply received",
+    EventType.RECEIVED: lazy_gettext("Claimed by a worker"),
+    EventType.VALIDATED: lazy_gettext("Validated"),
+    EventType.VALIDATION_FAILED: lazy_gettext("Rejected by validation"),
+    EventType.SENT_ATTEMPT: lazy_gettext("Handed to the provider"),
+    EventType.SENT: lazy_gettext("Sent"),
+    EventType.FAILED: lazy_gettext("Failed permanently"),
+    EventType.RETRY_SCHEDULED: lazy_gettext("Failed temporarily; retry scheduled"),
+    EventType.IN_DOUBT: lazy_gettext("No definite provider response"),
+    EventType.CLOSED_UNKNOWN: lazy_gettext("Closed as unknown"),
+    EventType.CANCELLED: lazy_gettext("Cancelled"),
+    EventType.REQUEUED: lazy_gettext("Queued again"),
+    EventType.ACCEPTED: lazy_gettext("Accepted for delivery"),
+    EventType.DELIVERED: lazy_gettext("Delivered"),
+    EventType.OPENED: lazy_gettext("Opened"),
+    EventType.CLICKED: lazy_gettext("Link clicked"),
+    EventType.BOUNCED: lazy_gettext("Bounced"),
+    EventType.COMPLAINED: lazy_gettext("Marked as spam"),
+    EventType.UNSUBSCRIBED: lazy_gettext("Unsubscribed"),
+    EventType.DEFERRED: lazy_gettext("Delivery deferred"),
+    EventType.REPLIED: lazy_gettext("Reply received"),
 }
 _TONES: Final = {
     EventType.SENT: "good",
@@ -117,7 +123,7 @@ _TONES: Final = {
 _DETAILS: Final = {
     "attempt": "attempt",
     "provider": "provider",
-    "source": "reported by",
+    "source": lazy_gettext("reported by"),
     "recipient": "to",
     "sender": "from",
     "subject": "subject",
@@ -128,17 +134,17 @@ _DETAILS: Final = {
     "diagnosticCode": "response",
     "errorCode": "code",
     "errorMessage": "response",
-    "originalCode": "provider code",
+    "originalCode": lazy_gettext("provider code"),
     "message": "response",
-    "providerMessageId": "provider message id",
+    "providerMessageId": lazy_gettext("provider message id"),
     "deferReason": "reason",
     "reason": "reason",
-    "backoffDelay": "retry after",
-    "nextAttemptNumber": "next attempt",
+    "backoffDelay": lazy_gettext("retry after"),
+    "nextAttemptNumber": lazy_gettext("next attempt"),
     "worker": "worker",
-    "previousStatus": "previous status",
-    "previousErrorCode": "previous error",
-    "resolvedBy": "resolved by",
+    "previousStatus": lazy_gettext("previous status"),
+    "previousErrorCode": lazy_gettext("previous error"),
+    "resolvedBy": lazy_gettext("resolved by"),
     "as": "resolution",
     "durationMs": "duration",
     "link": "link",
@@ -281,13 +287,13 @@ async def download_source(engine: EngineDep, visitor: ViewerDep, outbox_id: str)
 @router.post("/messages/{outbox_id}/cancel")
 async def cancel(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     await engine.operations.cancel(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"/messages/{outbox_id}", "Email cancelled.")
+    return redirect(request, f"/messages/{outbox_id}", gettext("Email cancelled."))
 
 
 @router.post("/messages/{outbox_id}/retry")
 async def retry(request: Request, engine: EngineDep, visitor: EditorDep, outbox_id: str) -> Response:
     await engine.operations.requeue(outbox_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"/messages/{outbox_id}", "Email queued again with a fresh set of attempts.")
+    return redirect(request, f"/messages/{outbox_id}", gettext("Email queued again with a fresh set of attempts."))
 
 
 @router.post("/messages/{outbox_id}/resolve")
@@ -303,7 +309,7 @@ def resolution_of(text: str) -> Resolution:
     try:
         return Resolution(text)
     except ValueError as error:
-        raise InvalidInput("Choose one of the actions.", field="as") from error
+        raise InvalidInput(gettext("Choose one of the actions."), field="as") from error
 
 
 @router.get("/dead-letters")
@@ -320,7 +326,7 @@ async def retry_dead_letters(request: Request, engine: EngineDep, visitor: Edito
     """Retry each message separately, so that a message that has changed meanwhile does not stop the others."""
     wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:
-        return redirect(request, "/dead-letters", "Select the emails to retry.", tone="bad")
+        return redirect(request, "/dead-letters", gettext("Select the emails to retry."), tone="bad")
     retried = 0
     for outbox_id in wanted:
         try:
@@ -328,9 +334,13 @@ async def retry_dead_letters(request: Request, engine: EngineDep, visitor: Edito
             retried += 1
         except (NotFound, NotPossibleNow):
             continue
-    words = f"{count_text(retried, 'email')} queued again."
+    words = gettext("{retried} queued again.", retried=count_text(retried, "email"))
     left = len(wanted) - retried
-    return redirect(request, "/dead-letters", f"{words} {left} could no longer be retried." if left else words)
+    return redirect(
+        request,
+        "/dead-letters",
+        gettext("{words} {left} could no longer be retried.", words=words, left=left) if left else words,
+    )
 
 
 async def _has_dead_letters(engine: Engine, visitor: Visitor) -> bool:
@@ -343,7 +353,7 @@ async def _found(engine: Engine, visitor: Visitor, outbox_id: str) -> MessageRec
     try:
         return await message_records.find(engine.database, outbox_id, tenant_id=visitor.tenant_id)
     except NotFound as error:
-        raise NotFound("This message does not exist, or it belongs to another tenant.") from error
+        raise NotFound(gettext("This message does not exist, or it belongs to another tenant.")) from error
 
 
 async def _subject(engine: Engine, visitor: Visitor, record: MessageRecord) -> str:
@@ -357,7 +367,7 @@ async def _subject(engine: Engine, visitor: Visitor, record: MessageRecord) -> s
 
 async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> ParsedEmail | str:
     if engine.identity is None:
-        return "This server cannot render emails."
+        return gettext("This server cannot render emails.")
     summary = record.summary
     email = await render_message(
         engine.database,
@@ -393,10 +403,10 @@ def _timeline(message: MessageSummary, events: Sequence[Event]) -> Iterator[Time
         shown = {name: value for name, value in event.metadata.items() if value not in (None, "", [], {})}
         details = [(words, _detail_text(name, shown[name])) for name, words in _DETAILS.items() if name in shown]
         raw = [(name, str(value)) for name, value in shown.items() if name not in _DETAILS]
-        label = "Automatic reply received" if event.is_automatic else _EVENT_LABELS[event.type]
+        label = gettext("Automatic reply received") if event.is_automatic else _EVENT_LABELS[event.type]
         yield TimelineEntry(
             event.type,
-            f"{label} by a machine" if event.is_machine else label,
+            gettext("{label} by a machine", label=label) if event.is_machine else label,
             "info" if event.is_machine or event.is_automatic else _TONES.get(event.type, "info"),
             event.at,
             format_delay(event.at - message.created_at),
@@ -412,7 +422,7 @@ def _detail_text(name: str, value: Any) -> str:
 def format_delay(milliseconds: Instant) -> str:
     """Format a duration as `+12 ms`, `+3.4 s` or `+2 h 05 min`."""
     if milliseconds < 1_000:
-        return f"+{milliseconds} ms"
+        return gettext("+{milliseconds} ms", milliseconds=milliseconds)
     if milliseconds < 60_000:
         return f"+{milliseconds / 1000:.1f} s"
     minutes, seconds = divmod(milliseconds // 1000, 60)
@@ -420,7 +430,11 @@ def format_delay(milliseconds: Instant) -> str:
     days, hours = divmod(hours, 24)
     if days:
         return f"+{days} d {hours} h"
-    return f"+{hours} h {minutes:02} min" if hours else f"+{minutes} min {seconds:02} s"
+    return (
+        gettext("+{hours} h {minutes} min", hours=hours, minutes=f"{minutes:02}")
+        if hours
+        else gettext("+{minutes} min {seconds} s", minutes=minutes, seconds=f"{seconds:02}")
+    )
 
 
 async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter, before: int) -> MessageSearch:

@@ -13,6 +13,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ALL_SOURCES, INSTALLATION, parse_source
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import variable_of
 from mailwright.outbox import tenants
@@ -32,13 +33,13 @@ router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
 
 # The sources as people know them.
 _SOURCES: Final = (
-    (ALL_SOURCES, "Everything"),
-    (Source.API.value, "Transactional email (API, SMTP, outbox table)"),
-    (Source.CAMPAIGN.value, "Campaigns"),
-    (Source.SEQUENCE.value, "Sequences"),
-    (Source.MAILOUT.value, "Mailouts"),
-    (Source.ARTICLE.value, "Articles"),
-    (Source.NOTIFICATION.value, "Notifications"),
+    (ALL_SOURCES, lazy_gettext("Everything")),
+    (Source.API.value, lazy_gettext("Transactional email (API, SMTP, outbox table)")),
+    (Source.CAMPAIGN.value, lazy_gettext("Campaigns")),
+    (Source.SEQUENCE.value, lazy_gettext("Sequences")),
+    (Source.MAILOUT.value, lazy_gettext("Mailouts")),
+    (Source.ARTICLE.value, lazy_gettext("Articles")),
+    (Source.NOTIFICATION.value, lazy_gettext("Notifications")),
 )
 
 
@@ -67,7 +68,7 @@ async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Resp
     except MailwrightError as error:
         return await _form_page(request, engine, visitor, kind, form, error)
     engine.settings_saved.set()
-    return redirect(request, f"{HOME}/{made.name}", "Provider created. Test the connection, then add a route.")
+    return redirect(request, f"{HOME}/{made.name}", gettext("Provider created. Test the connection, then add a route."))
 
 
 @router.post("/~routes")
@@ -81,7 +82,7 @@ async def set_route(request: Request, engine: EngineDep, visitor: AdminDep) -> R
     except (InvalidInput, NotFound) as error:
         return await _list_page(request, engine, visitor, form, error)
     engine.settings_saved.set()
-    return redirect(request, HOME, "Route saved. Workers use it within seconds.")
+    return redirect(request, HOME, gettext("Route saved. Workers use it within seconds."))
 
 
 @router.post("/~routes/delete")
@@ -91,7 +92,7 @@ async def delete_route(request: Request, engine: EngineDep, visitor: AdminDep) -
     owner = await tenants.find(engine.database, form["tenant"])
     await engine.providers.delete_route(owner.id, parse_source(form["source"]), actor=visitor.actor)
     engine.settings_saved.set()
-    return redirect(request, HOME, "Route deleted.")
+    return redirect(request, HOME, gettext("Route deleted."))
 
 
 @router.get("/{name}")
@@ -119,7 +120,7 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, name: str
     except (InvalidInput, ProviderHasMessages) as error:
         return await _one_page(request, engine, visitor, found, form, error)
     engine.settings_saved.set()
-    return redirect(request, f"{HOME}/{name}", "Provider saved. Workers use it within seconds.")
+    return redirect(request, f"{HOME}/{name}", gettext("Provider saved. Workers use it within seconds."))
 
 
 @router.post("/{name}/test")
@@ -127,7 +128,11 @@ async def check_connection(request: Request, engine: EngineDep, visitor: AdminDe
     require_installation(visitor)
     check = await engine.providers.test(name)
     advice = advice_for(check)
-    text = f"{check.summary}. {advice}".strip() if not check.is_ok else f"Connection works: {check.summary}."
+    text = (
+        f"{check.summary}. {advice}".strip()
+        if not check.is_ok
+        else gettext("Connection works: {summary}.", summary=check.summary)
+    )
     return redirect(request, f"{HOME}/{name}", text, tone="good" if check.is_ok else "bad")
 
 
@@ -139,7 +144,7 @@ async def delete(request: Request, engine: EngineDep, visitor: AdminDep, name: s
     except MailwrightError as error:
         return redirect(request, f"{HOME}/{name}", str(error), tone="bad")
     engine.settings_saved.set()
-    return redirect(request, HOME, "Provider deleted.")
+    return redirect(request, HOME, gettext("Provider deleted."))
 
 
 async def _list_page(
@@ -154,7 +159,7 @@ async def _list_page(
         "sources": _SOURCES,
         "source_names": dict(_SOURCES),
         "choices": [(each.name, each.name) for each in found.configurations]
-        + [(INSTALLATION, "The installation's provider")],
+        + [(INSTALLATION, gettext("The installation's provider"))],
         "kinds": KINDS,
         "form": form or Fields(),
     }
@@ -211,7 +216,7 @@ def _seen_at(form: Fields) -> Instant:
 
 def _known(kind: str) -> str:
     if kind not in KINDS:
-        raise NotFound(f"There is no kind of provider {kind[:40]!r}.")
+        raise NotFound(gettext("There is no kind of provider {kind}.", kind=repr(kind[:40])))
     return kind
 
 

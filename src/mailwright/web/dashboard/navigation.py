@@ -6,6 +6,7 @@ from typing import Final
 
 from mailwright.access.roles import Role
 from mailwright.app.sections import Section
+from mailwright.domain.translation import lazy_gettext
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,29 +23,35 @@ class NavItem:
 
 
 # Shown only to tenants that use approvals, with the number of campaigns that wait for the visitor.
-APPROVALS: Final = "Approvals"
+APPROVALS: Final = lazy_gettext("Approvals")
 NAVIGATION: Final = (
-    NavItem("Overview", "/", "overview", ""),
-    NavItem("Campaigns", "/campaigns", "campaigns", "Sending"),
-    NavItem(APPROVALS, "/approvals", "check", "Sending"),
-    NavItem("Sequences", "/sequences", "sequences", "Sending", section=Section.SEQUENCES),
-    NavItem("Reports", "/reports", "chart", "Sending"),
-    NavItem("Articles", "/articles", "articles", "Sending", section=Section.ARTICLES),
-    NavItem("Mailouts", "/mailouts", "mailouts", "Sending", section=Section.MAILOUTS),
-    NavItem("Notifications", "/notifications", "notifications", "Sending", section=Section.NOTIFICATIONS),
-    NavItem("Templates", "/templates", "templates", "Sending"),
-    NavItem("Images", "/images", "images", "Sending"),
-    NavItem("Messages", "/messages", "messages", "Delivery"),
-    NavItem("Dead letters", "/dead-letters", "attention", "Delivery"),
-    NavItem("Mailbox", "/mailbox", "mailbox", "Delivery"),
-    NavItem("Contacts", "/contacts", "contacts", "Audience"),
-    NavItem("Lists", "/lists", "lists", "Audience"),
-    NavItem("Sign-up forms", "/forms", "pencil", "Audience"),
-    NavItem("Segments", "/segments", "segments", "Audience"),
-    NavItem("Events", "/events", "clock", "Audience"),
-    NavItem("Imports", "/imports", "imports", "Audience"),
-    NavItem("Suppressions", "/suppressions", "suppressions", "Audience"),
-    NavItem("Settings", "/settings", "settings", "Installation", Role.ADMIN),
+    NavItem(lazy_gettext("Overview"), "/", "overview", ""),
+    NavItem(lazy_gettext("Campaigns"), "/campaigns", "campaigns", lazy_gettext("Sending")),
+    NavItem(APPROVALS, "/approvals", "check", lazy_gettext("Sending")),
+    NavItem(lazy_gettext("Sequences"), "/sequences", "sequences", lazy_gettext("Sending"), section=Section.SEQUENCES),
+    NavItem(lazy_gettext("Reports"), "/reports", "chart", lazy_gettext("Sending")),
+    NavItem(lazy_gettext("Articles"), "/articles", "articles", lazy_gettext("Sending"), section=Section.ARTICLES),
+    NavItem(lazy_gettext("Mailouts"), "/mailouts", "mailouts", lazy_gettext("Sending"), section=Section.MAILOUTS),
+    NavItem(
+        lazy_gettext("Notifications"),
+        "/notifications",
+        "notifications",
+        lazy_gettext("Sending"),
+        section=Section.NOTIFICATIONS,
+    ),
+    NavItem(lazy_gettext("Templates"), "/templates", "templates", lazy_gettext("Sending")),
+    NavItem(lazy_gettext("Images"), "/images", "images", lazy_gettext("Sending")),
+    NavItem(lazy_gettext("Messages"), "/messages", "messages", lazy_gettext("Delivery")),
+    NavItem(lazy_gettext("Dead letters"), "/dead-letters", "attention", lazy_gettext("Delivery")),
+    NavItem(lazy_gettext("Mailbox"), "/mailbox", "mailbox", lazy_gettext("Delivery")),
+    NavItem(lazy_gettext("Contacts"), "/contacts", "contacts", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Lists"), "/lists", "lists", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Sign-up forms"), "/forms", "pencil", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Segments"), "/segments", "segments", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Events"), "/events", "clock", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Imports"), "/imports", "imports", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Suppressions"), "/suppressions", "suppressions", lazy_gettext("Audience")),
+    NavItem(lazy_gettext("Settings"), "/settings", "settings", lazy_gettext("Installation"), Role.ADMIN),
 )
 
 
@@ -59,20 +66,34 @@ class Shortcut:
 
 
 SHORTCUTS: Final = (
-    Shortcut("New campaign", "/campaigns/new", words="create compose send newsletter email"),
-    Shortcut("New sequence", "/sequences/~new", words="create series automation welcome drip journey"),
-    Shortcut("New template", "/templates/~start", words="create"),
-    Shortcut("Add contact", "/contacts/new", words="new create person recipient subscriber"),
-    Shortcut("Import contacts", "/imports", "imports", words="upload csv excel file"),
-    Shortcut("New list", "/lists/~new", words="create"),
-    Shortcut("New segment", "/segments/new", words="create filter"),
-    Shortcut("Suppress address", "/suppressions/~new", "suppressions", words="block unsubscribe add"),
-    Shortcut("Unconfirmed messages", "/messages?status=IN_DOUBT", "question", Role.VIEWER, words="in doubt"),
-    Shortcut("Failed messages", "/messages?status=FAILED", "cross", Role.VIEWER, words="error rejected"),
-    Shortcut("Queued messages", "/messages?status=QUEUED", "clock", Role.VIEWER, words="waiting pending deferred"),
-    Shortcut("Your account", "/account", "contacts", Role.VIEWER, words="password second factor sign-in profile"),
-    Shortcut("Time zone", "/settings/limits", "clock", Role.ADMIN, words="timezone utc local time"),
-    Shortcut("Manual", "/manual/", "question", Role.VIEWER, words="help documentation docs"),
+    Shortcut(lazy_gettext("New campaign"), "/campaigns/new", words="create compose send newsletter email"),
+    Shortcut(lazy_gettext("New sequence"), "/sequences/~new", words="create series automation welcome drip journey"),
+    Shortcut(lazy_gettext("New template"), "/templates/~start", words="create"),
+    Shortcut(lazy_gettext("Add contact"), "/contacts/new", words="new create person recipient subscriber"),
+    Shortcut(lazy_gettext("Import contacts"), "/imports", "imports", words="upload csv excel file"),
+    Shortcut(lazy_gettext("New list"), "/lists/~new", words="create"),
+    Shortcut(lazy_gettext("New segment"), "/segments/new", words="create filter"),
+    Shortcut(lazy_gettext("Suppress address"), "/suppressions/~new", "suppressions", words="block unsubscribe add"),
+    Shortcut(
+        lazy_gettext("Unconfirmed messages"), "/messages?status=IN_DOUBT", "question", Role.VIEWER, words="in doubt"
+    ),
+    Shortcut(lazy_gettext("Failed messages"), "/messages?status=FAILED", "cross", Role.VIEWER, words="error rejected"),
+    Shortcut(
+        lazy_gettext("Queued messages"),
+        "/messages?status=QUEUED",
+        "clock",
+        Role.VIEWER,
+        words="waiting pending deferred",
+    ),
+    Shortcut(
+        lazy_gettext("Your account"),
+        "/account",
+        "contacts",
+        Role.VIEWER,
+        words="password second factor sign-in profile",
+    ),
+    Shortcut(lazy_gettext("Time zone"), "/settings/limits", "clock", Role.ADMIN, words="timezone utc local time"),
+    Shortcut(lazy_gettext("Manual"), "/manual/", "question", Role.VIEWER, words="help documentation docs"),
 )
 
 

@@ -15,6 +15,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.time_text import count_text
 from mailwright.sources.notifications import jobs, times
@@ -29,7 +30,7 @@ router = APIRouter(prefix="/notifications", route_class=PageRoute, include_in_sc
 
 NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 
-TABS: Final = (("/notifications", "Notifications"), ("/notifications/types", "Event types"))
+TABS: Final = (("/notifications", lazy_gettext("Notifications")), ("/notifications/types", lazy_gettext("Event types")))
 ENDED: Final = (FanoutStatus.FAILED, FanoutStatus.SKIPPED, FanoutStatus.EXPIRED)
 _PAGE: Final = 50
 _MAX_REQUEUED: Final = 1_000
@@ -116,9 +117,9 @@ async def requeue_many(request: Request, engine: EngineDep, visitor: EditorDep) 
             count = await _requeue(service, [int(each) for each in ticked if each.isdecimal()], visitor.actor)
     if not count:
         return redirect(
-            request, back, "Nothing was requeued. Select failed, skipped or expired notifications.", tone="bad"
+            request, back, gettext("Nothing was requeued. Select failed, skipped or expired notifications."), tone="bad"
         )
-    return redirect(request, back, f"{count_text(count, 'notification')} requeued.")
+    return redirect(request, back, gettext("{count} requeued.", count=count_text(count, "notification")))
 
 
 @router.get("/{notification_id}")
@@ -139,7 +140,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, notifica
 async def requeue(request: Request, engine: EngineDep, visitor: EditorDep, notification_id: NotificationId) -> Response:
     async with _require_queue(engine, visitor) as service:
         await service.requeue(notification_id, actor=visitor.actor)
-    return redirect(request, f"/notifications/{notification_id}", "Notification requeued.")
+    return redirect(request, f"/notifications/{notification_id}", gettext("Notification requeued."))
 
 
 @asynccontextmanager
@@ -161,7 +162,7 @@ async def _require_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[Noti
         async with _open_queue(engine, visitor) as service:
             yield service
     except _QueueUnavailable as closed:
-        raise NotFound("The notification queue is not available.") from closed
+        raise NotFound(gettext("The notification queue is not available.")) from closed
 
 
 async def _requeue(service: NotificationService, notification_ids: Sequence[int], actor: str) -> int:
@@ -192,7 +193,7 @@ def _event_group(notifications: tuple[NotificationStatus, ...]) -> EventGroup:
     before, after = event.get("status_before"), event.get("status_after")
     return EventGroup(
         str(jobs.event_kind_name(jobs.parse_json_column(event.get("payload"))) or "unknown"),
-        f"{title} ({subject})" if title else subject or "Deleted event",
+        f"{title} ({subject})" if title else subject or gettext("Deleted event"),
         f"{before} → {after}" if before else str(after or ""),
         times.parse(event.get("event_at")),
         notifications[0].row.open_event_id,

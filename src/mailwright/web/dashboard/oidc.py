@@ -16,6 +16,7 @@ from mailwright.access.users import User
 from mailwright.app.oidc import Flow, OidcClient, ProviderUnavailable
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.web.dashboard.shell import PageRoute, redirect
 from mailwright.web.dashboard.sign_in import enter, origin_of, sign_in_page
@@ -98,12 +99,12 @@ async def _connect(
     if visitor is None or visitor.session.awaits_code or visitor.user.id != challenge["user"]:
         raise ChallengeInvalid
     await identities.connect(visitor.user, person, challenge, origin=origin_of(request, engine))
-    return redirect(request, "/account", f"{engine.settings.oidc_label} connected.")
+    return redirect(request, "/account", gettext("{oidc_label} connected.", oidc_label=engine.settings.oidc_label))
 
 
 def _configured(engine: Engine) -> tuple[OidcClient, Identities]:
     if engine.oidc is None or engine.identities is None:
-        raise NotFound("This page does not exist.")
+        raise NotFound(gettext("This page does not exist."))
     return engine.oidc, engine.identities
 
 
@@ -113,5 +114,5 @@ async def _failed(request: Request, engine: Engine, error: MailwrightError) -> R
     await engine.failed_sign_ins.record(SignInMethod.IDENTITY_PROVIDER, host_of(request), str(error))
     is_unavailable = isinstance(error, ProviderUnavailable)
     status = HTTPStatus.BAD_GATEWAY if is_unavailable else HTTPStatus.FORBIDDEN
-    advice = " Administrators can sign in with their password." if is_unavailable else ""
+    advice = (" " + gettext("Administrators can sign in with their password.")) if is_unavailable else ""
     return await sign_in_page(request, engine, error=f"{error}{advice}", status=status)

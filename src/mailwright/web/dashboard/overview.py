@@ -25,6 +25,7 @@ from mailwright.domain.campaign import (
 )
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.sending_hold import DueMessages, find_hold
 from mailwright.outbox.summary import MAX_COUNTED, QueueSummary, summarize_queue
@@ -62,10 +63,10 @@ class ChartRange:
 
 
 RANGES: Final = {
-    "hour": ChartRange("Hour", HOUR, MINUTE, "minute"),
-    "day": ChartRange("Day", DAY, 15 * MINUTE, "15 minutes"),
-    "week": ChartRange("7 days", 7 * DAY, 3 * HOUR, "3 hours"),
-    "month": ChartRange("30 days", 30 * DAY, 12 * HOUR, "12 hours"),
+    "hour": ChartRange(lazy_gettext("Hour"), HOUR, MINUTE, "minute"),
+    "day": ChartRange(lazy_gettext("Day"), DAY, 15 * MINUTE, lazy_gettext("15 minutes")),
+    "week": ChartRange(lazy_gettext("7 days"), 7 * DAY, 3 * HOUR, lazy_gettext("3 hours")),
+    "month": ChartRange(lazy_gettext("30 days"), 30 * DAY, 12 * HOUR, lazy_gettext("12 hours")),
 }
 DEFAULT_RANGE: Final = "week"
 _FORECAST_HORIZON: Final = 64 * DAY
@@ -161,13 +162,23 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep)
 async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Resume sending that is on hold because the database was restored or replaced."""
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Only a user of the whole installation can resume sending, because it affects every tenant.")
+        raise Forbidden(
+            gettext("Only a user of the whole installation can resume sending, because it affects every tenant.")
+        )
     try:
         due = DueMessages((await read_fields(request))["due"])
         doubted, paused = await release_sending(engine.database, engine.clock, actor=visitor.actor, due=due)
     except (ValueError, NotPossibleNow) as error:
         return redirect(request, "/", str(error), tone="bad")
-    return redirect(request, "/", f"Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.")
+    return redirect(
+        request,
+        "/",
+        gettext(
+            "Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.",
+            doubted=doubted,
+            paused=paused,
+        ),
+    )
 
 
 async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:

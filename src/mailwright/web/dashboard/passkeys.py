@@ -15,6 +15,7 @@ from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.passkeys import PasskeyRefused, PasskeyRequest
 from mailwright.access.sign_in_log import SignInMethod
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.account import account_page, require_password
 from mailwright.web.dashboard.forms import FORM, Errors, read_fields
 from mailwright.web.dashboard.json_route import JsonRoute
@@ -128,14 +129,14 @@ async def register(request: Request, engine: EngineDep, visitor: ViewerDep) -> R
         return await account_page(request, engine, visitor, error, place="passkey")
     if codes is not None:
         return await page(request, visitor, "recovery_codes.html", codes=codes)
-    return redirect(request, "/account#passkeys", "Passkey added. All other sessions were signed out.")
+    return redirect(request, "/account#passkeys", gettext("Passkey added. All other sessions were signed out."))
 
 
 @router.post("/account/passkeys/{passkey_id}/rename")
 async def rename(request: Request, engine: EngineDep, visitor: ViewerDep, passkey_id: int) -> Response:
     form = await read_fields(request)
     await engine.passkeys.rename(visitor.user, passkey_id, form["name"])
-    return redirect(request, "/account#passkeys", "Passkey renamed.")
+    return redirect(request, "/account#passkeys", gettext("Passkey renamed."))
 
 
 @router.post("/account/passkeys/{passkey_id}/drop")
@@ -147,7 +148,7 @@ async def remove(request: Request, engine: EngineDep, visitor: ViewerDep, passke
         return await account_page(request, engine, visitor, error, place=f"passkey-{passkey_id}")
     origin = origin_of(request, engine)
     name = await engine.passkeys.remove(visitor.user, passkey_id, actor=visitor.actor, origin=origin)
-    return redirect(request, "/account#passkeys", f"Passkey {name} removed.")
+    return redirect(request, "/account#passkeys", gettext("Passkey {name} removed.", name=name))
 
 
 def _options(request: Request, asked: PasskeyRequest) -> Response:

@@ -4,11 +4,12 @@ from typing import Final
 
 from mailwright.app.wiring import Engine
 from mailwright.content.personal_links import find_personal_links, replace_personal_links, replace_tracked_links
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.tracked_links import find_targets
 from mailwright.web.dashboard.forms import Fields
 
 # Added to the confirmation after saving.
-LINKS_REPLACED: Final = "Links of one recipient were replaced with the pages that they lead to."
+LINKS_REPLACED: Final = lazy_gettext("Links of one recipient were replaced with the pages that they lead to.")
 # More links than an email has.
 _MAX_TRACKED: Final = 500
 

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.events.report_sources import PROVIDERS_WITH_IDS
 from mailwright.outbox import tenants
 from mailwright.schemas.report_sources import report_source_response
@@ -51,7 +52,7 @@ async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Resp
 async def delete(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
     require_installation(visitor)
     await engine.report_sources.delete(name, actor=visitor.actor)
-    return redirect(request, HOME, "Report source deleted. Its requests are refused from now on.")
+    return redirect(request, HOME, gettext("Report source deleted. Its requests are refused from now on."))
 
 
 async def _page(
@@ -75,8 +76,11 @@ async def _page(
         tabs=TABS,
         errors=Errors() if error is None else field_errors(error),
         sources=[(each, report_source_response(each, engine.public_url).url) for each in sources],
-        tenant_choices=[("", "All tenants"), *((each, each) for each in owners)],
-        provider_choices=[("", "All providers"), *((each, each) for each in (*named, *sorted(PROVIDERS_WITH_IDS)))],
+        tenant_choices=[("", gettext("All tenants")), *((each, each) for each in owners)],
+        provider_choices=[
+            ("", gettext("All providers")),
+            *((each, each) for each in (*named, *sorted(PROVIDERS_WITH_IDS))),
+        ],
         form=form or Fields(),
         made=made,
         secret=secret,

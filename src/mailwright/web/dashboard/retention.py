@@ -11,6 +11,7 @@ from mailwright.app.retention import make_retention
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
 from mailwright.schemas.time_text import count_text
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -22,19 +23,19 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/settings/retention", route_class=PageRoute, include_in_schema=False)
 
 NAMES: Final = {
-    RetentionKind.BODIES: "Bodies of messages",
-    RetentionKind.EVENTS: "Timelines of messages",
-    RetentionKind.MESSAGES: "Whole messages",
-    RetentionKind.REPORTS: "Provider reports",
-    RetentionKind.AUDIT_LOG: "Audit log",
-    RetentionKind.IMPORTS: "Imports",
-    RetentionKind.CONTACT_EVENTS: "Contact events",
-    RetentionKind.SHADOW: "Email passed on in shadow mode",
-    RetentionKind.FORM_SUBMISSIONS: "Form submissions without a subscription",
-    RetentionKind.DMARC: "DMARC reports",
-    RetentionKind.SEQUENCES: "Ended runs through sequences",
+    RetentionKind.BODIES: lazy_gettext("Bodies of messages"),
+    RetentionKind.EVENTS: lazy_gettext("Timelines of messages"),
+    RetentionKind.MESSAGES: lazy_gettext("Whole messages"),
+    RetentionKind.REPORTS: lazy_gettext("Provider reports"),
+    RetentionKind.AUDIT_LOG: lazy_gettext("Audit log"),
+    RetentionKind.IMPORTS: lazy_gettext("Imports"),
+    RetentionKind.CONTACT_EVENTS: lazy_gettext("Contact events"),
+    RetentionKind.SHADOW: lazy_gettext("Email passed on in shadow mode"),
+    RetentionKind.FORM_SUBMISSIONS: lazy_gettext("Form submissions without a subscription"),
+    RetentionKind.DMARC: lazy_gettext("DMARC reports"),
+    RetentionKind.SEQUENCES: lazy_gettext("Ended runs through sequences"),
 }
-EXPORT_FORMATS: Final = {"jsonl": "compressed JSON lines", "parquet": "Parquet"}
+EXPORT_FORMATS: Final = {"jsonl": lazy_gettext("compressed JSON lines"), "parquet": "Parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,10 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
         await set_rule(engine.database, engine.clock, tenant_id, kind, days=days, exports=exports, actor=actor)
     except InvalidInput as error:
         return await _page(request, engine, visitor, form, error=error)
-    text = (
-        f"Retention of {NAMES[kind].lower()} is on: {count_text(days, 'day')}. Old data is deleted in the background."
+    text = gettext(
+        "Retention of {lower} is on: {days}. Old data is deleted in the background.",
+        lower=NAMES[kind].lower(),
+        days=count_text(days, "day"),
     )
     return redirect(request, "/settings/retention", text)
 
@@ -88,15 +91,17 @@ async def remove(request: Request, engine: EngineDep, visitor: AdminDep, kind: s
         raise NotFound
     wanted = RetentionKind(kind)
     await remove_rule(engine.database, engine.clock, visitor.tenant_id, wanted, actor=visitor.actor)
-    return redirect(request, "/settings/retention", f"Retention of {NAMES[wanted].lower()} is off.")
+    return redirect(
+        request, "/settings/retention", gettext("Retention of {lower} is off.", lower=NAMES[wanted].lower())
+    )
 
 
 def _read(form: Fields) -> tuple[RetentionKind, int, bool]:
     if form["kind"] not in list(RetentionKind):
-        raise InvalidInput("Choose what to delete.", field="kind")
+        raise InvalidInput(gettext("Choose what to delete."), field="kind")
     days = form.number("days")
     if days is None:
-        raise InvalidInput("Enter the number of days.", field="days")
+        raise InvalidInput(gettext("Enter the number of days."), field="days")
     return RetentionKind(form["kind"]), days, form["exports"] == "yes"
 
 

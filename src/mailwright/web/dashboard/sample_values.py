@@ -9,6 +9,7 @@ from mailwright.audience.segments import load_memberships
 from mailwright.content.segments_used import IN_SEGMENTS, segments_used
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import gettext
 
 _LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 
@@ -22,7 +23,7 @@ async def preview_values(engine: Engine, tenant_id: int, stored: StoredTemplate,
     try:
         found = await contacts.find_by_email(engine.database, tenant_id, email)
     except NotFound as error:
-        raise InvalidInput("There is no contact with this address.", field="as_contact") from error
+        raise InvalidInput(gettext("There is no contact with this address."), field="as_contact") from error
     async with engine.database.read() as tx:
         members = await load_memberships(tx, tenant_id, used, [found.email], engine.clock.now())
     own = {"email": found.email, "name": found.name or "", IN_SEGMENTS: members[found.email]}

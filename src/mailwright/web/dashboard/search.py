@@ -21,6 +21,7 @@ from mailwright.content.template_store import find_template_ids
 from mailwright.domain import address
 from mailwright.domain.errors import NotFound
 from mailwright.domain.states import MessageGroup, Status
+from mailwright.domain.translation import gettext
 from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, find
 from mailwright.outbox.search import find_deferrals, find_page
@@ -85,20 +86,20 @@ async def search(request: Request, engine: EngineDep, visitor: ViewerDep, q: str
 
 async def _groups(engine: Engine, visitor: Visitor, text: str, at: str) -> AsyncIterator[ResultGroup]:
     if not text:
-        yield ResultGroup("Actions", _shortcuts(visitor, ""))
-        yield ResultGroup("Pages", _pages(visitor, ""))
+        yield ResultGroup(gettext("Actions"), _shortcuts(visitor, ""))
+        yield ResultGroup(gettext("Pages"), _pages(visitor, ""))
         return
-    yield ResultGroup("Delivery status", tuple(await _answers(engine, visitor, text, at)))
+    yield ResultGroup(gettext("Delivery status"), tuple(await _answers(engine, visitor, text, at)))
     if _QUESTION.search(text):
         return
-    yield ResultGroup("Actions", _shortcuts(visitor, text))
-    yield ResultGroup("Pages", _pages(visitor, text))
-    yield ResultGroup("Campaigns", tuple(await _campaigns(engine, visitor, text)))
-    yield ResultGroup("Sequences", tuple(await _sequences(engine, visitor, text)))
-    yield ResultGroup("Contacts", tuple(await _contacts(engine, visitor, text)))
-    yield ResultGroup("Lists and segments", tuple(await _lists_and_segments(engine, visitor, text)))
-    yield ResultGroup("Templates", tuple(await _templates(engine, visitor, text)))
-    yield ResultGroup("Messages", tuple(await _messages(engine, visitor, text)))
+    yield ResultGroup(gettext("Actions"), _shortcuts(visitor, text))
+    yield ResultGroup(gettext("Pages"), _pages(visitor, text))
+    yield ResultGroup(gettext("Campaigns"), tuple(await _campaigns(engine, visitor, text)))
+    yield ResultGroup(gettext("Sequences"), tuple(await _sequences(engine, visitor, text)))
+    yield ResultGroup(gettext("Contacts"), tuple(await _contacts(engine, visitor, text)))
+    yield ResultGroup(gettext("Lists and segments"), tuple(await _lists_and_segments(engine, visitor, text)))
+    yield ResultGroup(gettext("Templates"), tuple(await _templates(engine, visitor, text)))
+    yield ResultGroup(gettext("Messages"), tuple(await _messages(engine, visitor, text)))
 
 
 async def _answers(engine: Engine, visitor: Visitor, text: str, at: str) -> list[SearchResult]:
@@ -150,7 +151,7 @@ async def _explain_campaign(engine: Engine, visitor: Visitor, campaign_id: str) 
     except NotFound:
         return []
     answer = explanation_text.campaign_text(why, visitor.zone).sentence
-    return [SearchResult(campaign.name, f"/campaigns/{campaign_id}", "campaigns", "Campaign", answer=answer)]
+    return [SearchResult(campaign.name, f"/campaigns/{campaign_id}", "campaigns", gettext("Campaign"), answer=answer)]
 
 
 def _shortcuts(visitor: Visitor, text: str) -> tuple[SearchResult, ...]:
@@ -161,7 +162,7 @@ def _shortcuts(visitor: Visitor, text: str) -> tuple[SearchResult, ...]:
 def _pages(visitor: Visitor, text: str) -> tuple[SearchResult, ...]:
     pages = [SearchResult(item.title, item.path, item.icon) for item in NAVIGATION if visitor.may(item.role)]
     if visitor.may(Role.ADMIN) and text:
-        pages += [SearchResult(title, path, "settings", "Settings") for path, title in TABS]
+        pages += [SearchResult(title, path, "settings", gettext("Settings")) for path, title in TABS]
     return tuple(each for each in pages if _matches(text, f"{each.title} {each.detail}"))
 
 
@@ -204,11 +205,11 @@ async def _contacts(engine: Engine, visitor: Visitor, text: str) -> list[SearchR
 
 async def _lists_and_segments(engine: Engine, visitor: Visitor, text: str) -> list[SearchResult]:
     named = [
-        SearchResult(each.name, f"/lists/{each.list_key}", "lists", "List")
+        SearchResult(each.name, f"/lists/{each.list_key}", "lists", gettext("List"))
         for each in await lists.list_all(engine.database, visitor.tenant_id)
     ]
     named += [
-        SearchResult(each.name, f"/segments/{each.segment_key}", "segments", "Segment")
+        SearchResult(each.name, f"/segments/{each.segment_key}", "segments", gettext("Segment"))
         for each in await segments.list_all(engine.database, visitor.tenant_id)
     ]
     return [each for each in named if text.lower() in f"{each.title} {each.path}".lower()][:_SHOWN]
@@ -223,7 +224,11 @@ async def _messages(engine: Engine, visitor: Visitor, text: str) -> list[SearchR
     if _ID.search(text) is not None:
         return []  # The answer shows it already.
     if is_address(text):
-        return [SearchResult(f"All messages to {text}", f"/messages?{urlencode({'q': text})}", "messages")]
+        return [
+            SearchResult(
+                gettext("All messages to {text}", text=text), f"/messages?{urlencode({'q': text})}", "messages"
+            )
+        ]
     wanted = MessageSearch(words=text)
     found = await find_page(engine.database, visitor.tenant_id, wanted, limit=_SHOWN, scan_limit=_SCAN_LIMIT)
     return await _message_results(engine, visitor, found.messages)
@@ -234,7 +239,7 @@ async def _message_results(engine: Engine, visitor: Visitor, messages: Sequence[
     subjects = await render_subjects(engine.database, stored, tenant_id=visitor.tenant_id, at=engine.clock.now())
     return [
         SearchResult(
-            subjects.get(each.outbox_id, each.subject) or "(no subject)",
+            subjects.get(each.outbox_id, each.subject) or gettext("(no subject)"),
             f"/messages/{each.outbox_id}",
             "messages",
             each.to_email,

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.app.sections import Section, load_sections, switch_sections
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.web.dashboard.forms import Errors, read_values
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
@@ -15,10 +16,10 @@ from mailwright.web.state import EngineDep
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 DESCRIPTIONS: Final = {
-    Section.ARTICLES: "One article in many variants, assembled from slices for each recipient.",
-    Section.SEQUENCES: "Series of emails that each person receives in their own time.",
-    Section.MAILOUTS: "Pages of Notion, sent as emails to the subscribers in Supabase.",
-    Section.NOTIFICATIONS: "Emails for the rows of a notification queue in another database.",
+    Section.ARTICLES: lazy_gettext("One article in many variants, assembled from slices for each recipient."),
+    Section.SEQUENCES: lazy_gettext("Series of emails that each person receives in their own time."),
+    Section.MAILOUTS: lazy_gettext("Pages of Notion, sent as emails to the subscribers in Supabase."),
+    Section.NOTIFICATIONS: lazy_gettext("Emails for the rows of a notification queue in another database."),
 }
 
 
@@ -33,4 +34,4 @@ async def show(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
 async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     chosen = {each for each in Section if each in await read_values(request, "section")}
     await switch_sections(engine, visitor.tenant, chosen, actor=visitor.actor)
-    return redirect(request, "/settings/sections", "Sections saved.")
+    return redirect(request, "/settings/sections", gettext("Sections saved."))

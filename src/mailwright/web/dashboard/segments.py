@@ -21,6 +21,7 @@ from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain import keys
 from mailwright.domain.address import domain_of
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext, number_text
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
 from mailwright.web.api.segments import cached_member_count
@@ -118,7 +119,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         )
     except MailwrightError as error:
         return await _form(request, engine, visitor, None, form, filter_form_from(form), field_errors(error))
-    return redirect(request, f"/segments/{made.segment_key}", "Segment saved.")
+    return redirect(request, f"/segments/{made.segment_key}", gettext("Segment saved."))
 
 
 @router.get("/{segment_key}")
@@ -169,9 +170,10 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, segmen
         _, entered = await edit_segment(*where, filter_=filter_, name=name, enrols=enrols, actor=visitor.actor)
     except MailwrightError as error:
         return await _form(request, engine, visitor, found, form, filter_form, field_errors(error))
-    words = "Segment saved. Started campaigns keep the previous filter."
+    words = gettext("Segment saved. Started campaigns keep the previous filter.")
     if entered and enrols:
-        words = f"Segment saved. {', '.join(f'{each.people:,} entered {each.name}' for each in entered)}."
+        into = (gettext("{people} entered {name}", people=number_text(each.people), name=each.name) for each in entered)
+        words = gettext("Segment saved. {entered}.", entered=", ".join(into))
     return redirect(request, f"/segments/{segment_key}", words)
 
 
@@ -180,10 +182,10 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, segmen
     try:
         await delete_segment(engine.database, engine.clock, visitor.tenant_id, segment_key, actor=visitor.actor)
     except SegmentInUse as error:
-        values: dict[str, Any] = {"title": "Segment in use", "text": str(error), "uses": error.uses}
+        values: dict[str, Any] = {"title": gettext("Segment in use"), "text": str(error), "uses": error.uses}
         back = (f"/segments/{segment_key}", segment_key)
         return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
-    return redirect(request, "/segments", "Segment deleted.")
+    return redirect(request, "/segments", gettext("Segment deleted."))
 
 
 async def _key_of(engine: Engine, visitor: Visitor, form: Fields) -> str:
@@ -202,7 +204,7 @@ def filter_from(form: Fields) -> Any:
     try:
         return orjson.loads(form["filter"])
     except orjson.JSONDecodeError as error:
-        raise InvalidInput("This is not valid JSON.", field="filter") from error
+        raise InvalidInput(gettext("This is not valid JSON."), field="filter") from error
 
 
 async def filter_choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:

@@ -5,43 +5,44 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.web.dashboard.forms import Fields
 
 # Condition types, in display order.
 KINDS: Final = {
-    "attribute": "Attribute",
-    "tag": "Tag",
-    "list": "List",
-    "status": "Status",
-    "opened": "Opened emails",
-    "clicked": "Clicked emails",
-    "sent": "Received emails",
-    "bounced": "Bounced emails",
-    "event": "Contact event",
-    "created": "Added",
-    "domain": "Email domain",
-    "locale": "Language",
-    "timezone": "Time zone",
+    "attribute": lazy_gettext("Attribute"),
+    "tag": lazy_gettext("Tag"),
+    "list": lazy_gettext("List"),
+    "status": lazy_gettext("Status"),
+    "opened": lazy_gettext("Opened emails"),
+    "clicked": lazy_gettext("Clicked emails"),
+    "sent": lazy_gettext("Received emails"),
+    "bounced": lazy_gettext("Bounced emails"),
+    "event": lazy_gettext("Contact event"),
+    "created": lazy_gettext("Added"),
+    "domain": lazy_gettext("Email domain"),
+    "locale": lazy_gettext("Language"),
+    "timezone": lazy_gettext("Time zone"),
 }
 COMPARISONS: Final = {
     "is": "is",
-    "isNot": "is not",
+    "isNot": lazy_gettext("is not"),
     "contains": "contains",
-    "greaterThan": "is more than",
-    "atLeast": "is at least",
-    "lessThan": "is less than",
-    "atMost": "is at most",
-    "known": "is set",
-    "unknown": "is not set",
+    "greaterThan": lazy_gettext("is more than"),
+    "atLeast": lazy_gettext("is at least"),
+    "lessThan": lazy_gettext("is less than"),
+    "atMost": lazy_gettext("is at most"),
+    "known": lazy_gettext("is set"),
+    "unknown": lazy_gettext("is not set"),
 }
 ACTIVITIES: Final = ("opened", "clicked", "sent", "bounced")
 COUNTED: Final = (*ACTIVITIES, "event")
-_FREQUENCY: Final = {"yes": "at least", "no": "fewer than"}
-_YES_NO: Final = {"yes": "is", "no": "is not"}
+_FREQUENCY: Final = {"yes": lazy_gettext("at least"), "no": lazy_gettext("fewer than")}
+_YES_NO: Final = {"yes": "is", "no": lazy_gettext("is not")}
 OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "attribute": COMPARISONS,
     "tag": _YES_NO,
-    "list": {"yes": "on", "no": "not on"},
+    "list": {"yes": "on", "no": lazy_gettext("not on")},
     "status": _YES_NO,
     **dict.fromkeys(COUNTED, _FREQUENCY),
     "created": {"since": "since", "before": "before"},
@@ -49,7 +50,7 @@ OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "locale": _YES_NO,
     "timezone": _YES_NO,
 }
-JOINS: Final = {"all": "all of these conditions", "any": "any of these conditions"}
+JOINS: Final = {"all": lazy_gettext("all of these conditions"), "any": lazy_gettext("any of these conditions")}
 
 _NUMBER: Final = re.compile(r"-?\d{1,15}(\.\d+)?")
 _ROW: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.kind")
@@ -129,11 +130,11 @@ def missing(filter_form: FilterForm) -> str:
     rows = [row for group in filter_form.groups for row in group.rows]
     for number, row in enumerate(rows, 1):
         if row.kind == "attribute" and not row.name:
-            return f"Enter the attribute name of condition {number}."
+            return gettext("Enter the attribute name of condition {number}.", number=number)
         if row.kind == "event" and not row.name:
-            return f"Enter the event name of condition {number}."
+            return gettext("Enter the event name of condition {number}.", number=number)
         if row.needs_value and not row.value:
-            return f"Enter the value of condition {number}."
+            return gettext("Enter the value of condition {number}.", number=number)
     return ""
 
 

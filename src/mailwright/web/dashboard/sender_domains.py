@@ -10,6 +10,7 @@ from mailwright.app.wiring import Engine
 from mailwright.domain.clock import DAY
 from mailwright.domain.dkim_rotation import KEPT_FOR, KeyState, keys_in
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.translation import gettext
 from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, list_totals
 from mailwright.outbox.sender_domains import SenderDomain
 from mailwright.schemas.domains import DomainRequest
@@ -41,7 +42,9 @@ async def add(request: Request, engine: EngineDep, visitor: AdminDep) -> Respons
         )
     except MailwrightError as error:
         return await _list_page(request, engine, visitor, form, error)
-    return redirect(request, f"{HOME}/{made.domain}", "Domain added. Publish its DNS records, then check them.")
+    return redirect(
+        request, f"{HOME}/{made.domain}", gettext("Domain added. Publish its DNS records, then check them.")
+    )
 
 
 @router.post("/unrestrict")
@@ -77,22 +80,26 @@ async def check(request: Request, engine: EngineDep, visitor: AdminDep, name: st
 async def rotate(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
     force = bool((await read_fields(request))["force"])
     found = await engine.sender_domains.rotate(visitor.tenant_id, name, force=force, actor=visitor.actor)
-    text = "The new keys sign from now on." if force else "Publish the new records. The old keys sign until then."
+    text = (
+        gettext("The new keys sign from now on.")
+        if force
+        else gettext("Publish the new records. The old keys sign until then.")
+    )
     return redirect(request, f"{HOME}/{found.domain}", text)
 
 
 @router.post("/{name}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
     await engine.sender_domains.delete(visitor.tenant_id, name, actor=visitor.actor)
-    return redirect(request, HOME, "Sender domain deleted.")
+    return redirect(request, HOME, gettext("Sender domain deleted."))
 
 
 def _result(domain: SenderDomain) -> str:
     if not domain.is_verified:
-        return f"{domain.domain} is not verified yet: {domain.missing}."
+        return gettext("{domain} is not verified yet: {missing}.", domain=domain.domain, missing=domain.missing)
     if domain.is_rotating:
-        return "The new records are not visible yet. The old keys sign until then."
-    return f"{domain.domain} is verified."
+        return gettext("The new records are not visible yet. The old keys sign until then.")
+    return gettext("{domain} is verified.", domain=domain.domain)
 
 
 async def _list_page(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.sequence_document_text import (
     STEP_TITLES,
@@ -57,14 +58,29 @@ _NEWEST: Final = 2**63 - 1
 _REPEATED: Final = (TriggerKind.SCHEDULE.value, TriggerKind.RSS.value)
 _STEP_KINDS: Final = frozenset(StepKind)
 _TRIGGER_KINDS: Final = frozenset(TriggerKind)
-_STATES: Final = {"": "All", "active": "In it now", "failed": "Failed", "ended": "Ended"}
+_STATES: Final = {
+    "": lazy_gettext("All"),
+    "active": lazy_gettext("In it now"),
+    "failed": lazy_gettext("Failed"),
+    "ended": lazy_gettext("Ended"),
+}
 _OVERDUE_CHOICES: Final = (
-    (Overdue.SPREAD.value, "Spread them over some hours", "The emails go out evenly, not all at once."),
-    (Overdue.SEND.value, "Send now", "Everyone's next step runs within a minute, within your limits."),
+    (
+        Overdue.SPREAD.value,
+        lazy_gettext("Spread them over some hours"),
+        lazy_gettext("The emails go out evenly, not all at once."),
+    ),
+    (
+        Overdue.SEND.value,
+        lazy_gettext("Send now"),
+        lazy_gettext("Everyone's next step runs within a minute, within your limits."),
+    ),
     (
         Overdue.SKIP.value,
-        "Skip the overdue email",
-        "People continue after it and never get it. Those who entered during a pause still get their first email.",
+        lazy_gettext("Skip the overdue email"),
+        lazy_gettext(
+            "People continue after it and never get it. Those who entered during a pause still get their first email."
+        ),
     ),
 )
 
@@ -153,16 +169,16 @@ async def publish(request: Request, engine: EngineDep, visitor: EditorDep, seque
         )
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
         return await _publish_page(request, engine, visitor, sequence_id, form, error)
-    words = f"Version {published.version} is published."
+    words = gettext("Version {version} is published.", version=published.version)
     if published.status is SequenceStatus.PAUSED:
-        words += " The sequence is still paused."
+        words += " " + gettext("The sequence is still paused.")
     return redirect(request, f"/sequences/{sequence_id}", words)
 
 
 @router.post("/{sequence_id}/pause")
 async def pause(request: Request, engine: EngineDep, visitor: EditorDep, sequence_id: str) -> Response:
     action = engine.sequences.pause(visitor.tenant_id, sequence_id, actor=visitor.actor)
-    return await _act(request, sequence_id, action, "Sequence paused. Everyone keeps their place.")
+    return await _act(request, sequence_id, action, gettext("Sequence paused. Everyone keeps their place."))
 
 
 @router.get("/{sequence_id}/resume")
@@ -177,7 +193,7 @@ async def resume(request: Request, engine: EngineDep, visitor: EditorDep, sequen
         await engine.sequences.resume(visitor.tenant_id, sequence_id, overdue=_choice(form), actor=visitor.actor)
     except (InvalidInput, NotPossibleNow) as error:
         return await _resume_page(request, engine, visitor, sequence_id, form, error)
-    return redirect(request, f"/sequences/{sequence_id}", "Sequence resumed.")
+    return redirect(request, f"/sequences/{sequence_id}", gettext("Sequence resumed."))
 
 
 @router.post("/{sequence_id}/remove")
@@ -185,7 +201,11 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep, sequen
     """Delete a draft that was never published; archive any other sequence."""
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     await engine.sequences.remove(visitor.tenant_id, sequence_id, actor=visitor.actor)
-    words = "Draft deleted." if sequence.version is None else "Sequence archived. It ended for everyone in it."
+    words = (
+        gettext("Draft deleted.")
+        if sequence.version is None
+        else gettext("Sequence archived. It ended for everyone in it.")
+    )
     return redirect(request, "/sequences", words)
 
 
@@ -206,10 +226,18 @@ async def enrol(request: Request, engine: EngineDep, visitor: EditorDep, sequenc
         result = await engine.sequences.enrolments.enrol(visitor.tenant_id, sequence_id, people, actor=visitor.actor)
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
         return await _people_page(request, engine, visitor, sequence_id, form=form, error=error)
-    parts = [f"{result.enrolled} enrolled"]
-    parts += [f"{result.already_in} already in it or left out by the re-entry rule"] if result.already_in else []
-    parts += [f"{result.not_eligible} may not receive its emails"] if result.not_eligible else []
-    parts += [f"{result.unknown} not among the contacts"] if result.unknown else []
+    parts = [gettext("{enrolled} enrolled", enrolled=result.enrolled)]
+    parts += (
+        [gettext("{already_in} already in it or left out by the re-entry rule", already_in=result.already_in)]
+        if result.already_in
+        else []
+    )
+    parts += (
+        [gettext("{not_eligible} may not receive its emails", not_eligible=result.not_eligible)]
+        if result.not_eligible
+        else []
+    )
+    parts += [gettext("{unknown} not among the contacts", unknown=result.unknown)] if result.unknown else []
     return redirect(request, f"/sequences/{sequence_id}/people", f"{', '.join(parts)}.")
 
 
@@ -221,7 +249,11 @@ async def retry(request: Request, engine: EngineDep, visitor: EditorDep, sequenc
     action = engine.sequences.enrolments.retry(
         visitor.tenant_id, sequence_id, email=form["email"] or None, actor=visitor.actor, skips=skips
     )
-    words = "Skipped. They continue after the failed step." if skips else "The failed step runs again within a minute."
+    words = (
+        gettext("Skipped. They continue after the failed step.")
+        if skips
+        else gettext("The failed step runs again within a minute.")
+    )
     return await _act(request, sequence_id, action, words, back=f"/sequences/{sequence_id}/people")
 
 
@@ -230,7 +262,11 @@ async def remove_person(request: Request, engine: EngineDep, visitor: EditorDep,
     form = await read_fields(request)
     action = engine.sequences.enrolments.remove(visitor.tenant_id, sequence_id, form["email"], actor=visitor.actor)
     return await _act(
-        request, sequence_id, action, f"{form['email']} was removed.", back=f"/sequences/{sequence_id}/people"
+        request,
+        sequence_id,
+        action,
+        gettext("{form} was removed.", form=form["email"]),
+        back=f"/sequences/{sequence_id}/people",
     )
 
 
@@ -285,7 +321,12 @@ async def header_values(engine: Engine, sequence: StoredSequence) -> dict[str, A
     """Return what the heading and the tabs of each page of a sequence need."""
     published = await load_published_document(engine.database, sequence)
     to = f"/sequences/{sequence.sequence_id}"
-    places = {"": "Steps", "/simulation": "Simulation", "/people": "People", "/source": "Source"}
+    places = {
+        "": gettext("Steps"),
+        "/simulation": gettext("Simulation"),
+        "/people": gettext("People"),
+        "/source": gettext("Source"),
+    }
     return {
         "sequence": sequence,
         "to": to,
@@ -310,7 +351,7 @@ def _funnel(
         for step in steps
         if step.kind == "send" and step.id in report.steps
     ]
-    return [("Entered", figures.entered), *emails, *([("Goal", figures.goals)] if has_goal else [])]
+    return [(gettext("Entered"), figures.entered), *emails, *([(gettext("Goal"), figures.goals)] if has_goal else [])]
 
 
 def _by_subject(warnings: Iterable[PublishWarning]) -> dict[tuple[str | None, str, str | None], list[str]]:
@@ -386,7 +427,7 @@ async def _people_page(
 ) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     if state not in _STATES:
-        raise NotFound("This page does not exist.")
+        raise NotFound(gettext("This page does not exist."))
     before = decode_cursor("enrolment", cursor)[0] if cursor else _NEWEST
     found = await engine.sequences.enrolments.list_page(
         visitor.tenant_id, sequence_id, limit=PEOPLE_PAGE, before=before, state=state or None
@@ -415,7 +456,7 @@ def problems_of(sequence: StoredSequence, error: MailwrightError) -> list[str]:
     found = []
     for each in error.errors:
         step = step_at(sequence.draft, each.field)
-        found.append(f"{f'Step {step}' if step else each.field}: {each.message}.")
+        found.append(f"{gettext('Step {step}', step=step) if step else each.field}: {each.message}.")
     return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import gettext
 from mailwright.schemas.sequence_document_text import StepText, describe_steps, kind_of, nested_steps
 
 
@@ -25,7 +26,7 @@ def parse_place(text: str) -> StepPlace:
     parent, _, rest = text.partition("/")
     path, _, index = rest.partition("/")
     if not index.isdecimal() or len(index) > 4:
-        raise InvalidInput("Choose a place from the list.", field="place")
+        raise InvalidInput(gettext("Choose a place from the list."), field="place")
     return StepPlace(parent, path, int(index))
 
 
@@ -40,7 +41,7 @@ def find_place(document: Any, step_id: str) -> StepPlace:
     """Return where a step is, or raise NotFound."""
     found = next((place for place, step in _walk(document["steps"]) if step["id"] == step_id), None)
     if found is None:
-        raise NotFound("There is no such step. Somebody may have deleted it.")
+        raise NotFound(gettext("There is no such step. Somebody may have deleted it."))
     return found
 
 
@@ -69,7 +70,7 @@ def move_step(document: Any, step_id: str, target: StepPlace) -> Any:
     source, step = find_place(document, step_id), find_step(document, step_id)
     inside = {nested["id"] for _, nested in _walk([step])}
     if target.parent in inside:
-        raise InvalidInput("A step cannot be moved into itself.", field="place")
+        raise InvalidInput(gettext("A step cannot be moved into itself."), field="place")
     if (target.parent, target.path) == (source.parent, source.path) and target.index > source.index:
         target = replace(target, index=target.index - 1)
     return insert_step(delete_step(document, step_id), target, step)
@@ -119,7 +120,7 @@ def _steps_at(document: Any, place: StepPlace) -> list[Any]:
         return found
     step = find_step(document, place.parent)
     if place.path not in nested_steps(step):
-        raise NotFound("There is no such path. Somebody may have deleted it.")
+        raise NotFound(gettext("There is no such path. Somebody may have deleted it."))
     kind, _, number = place.path.partition(".")
     found = step[kind_of(step)][int(number)]["steps"] if number else step.setdefault(kind, [])
     return found  # noqa: RET504 - typed
@@ -128,10 +129,10 @@ def _steps_at(document: Any, place: StepPlace) -> list[Any]:
 def _places(
     steps: tuple[StepText, ...], moved: str, parent: str = "", path: str = "", within: str = ""
 ) -> Iterator[tuple[StepPlace, str]]:
-    yield StepPlace(parent, path, 0), f"{within}At the start"
+    yield StepPlace(parent, path, 0), gettext("{within}At the start", within=within)
     for index, step in enumerate(steps):
         if step.id == moved:
             continue
         for each in step.paths:
             yield from _places(each.steps, moved, step.id, each.key, f"{within}{step.id}, {each.label}: ")
-        yield StepPlace(parent, path, index + 1), f"{within}After {step.id}"
+        yield StepPlace(parent, path, index + 1), gettext("{within}After {id}", within=within, id=step.id)

@@ -16,6 +16,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience.event_schema import load_schema
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.recurrence import WEEKDAYS
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.sequence_document_text import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
@@ -54,16 +55,19 @@ _CAMPAIGNS_OFFERED: Final = 100
 _INVALID: Final = (InvalidInput, RequestInvalid)
 _WITH_FILTER: Final = ("waitFor", "branch")
 _FILTER_TITLES: Final = {
-    "entry": ("Entry filter", "Only people who match it when they enter. Others leave at once and may enter later."),
-    "goal": ("Goal", "People who match it leave the sequence, and count as a success."),
-    "exit": ("Exit", "People who match it leave the sequence."),
+    "entry": (
+        lazy_gettext("Entry filter"),
+        lazy_gettext("Only people who match it when they enter. Others leave at once and may enter later."),
+    ),
+    "goal": (lazy_gettext("Goal"), lazy_gettext("People who match it leave the sequence, and count as a success.")),
+    "exit": (lazy_gettext("Exit"), lazy_gettext("People who match it leave the sequence.")),
 }
 # How often people enter if they may enter only once so far, for triggers that apply to them again and again.
 _REPEATING: Final[dict[str, Any]] = {"schedule": "each", "rss": "each"}
 _REENTRIES: Final = (
-    ("never", "Once per person"),
-    ("after", "Again after some days"),
-    ("each", "Each time the trigger applies"),
+    ("never", lazy_gettext("Once per person")),
+    ("after", lazy_gettext("Again after some days")),
+    ("each", lazy_gettext("Each time the trigger applies")),
 )
 
 
@@ -92,7 +96,7 @@ async def show_new_step(
 ) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     if kind not in list(StepKind):
-        raise NotFound("There is no such kind of step.")
+        raise NotFound(gettext("There is no such kind of step."))
     place = str(StepPlace(parent, path, index))
     step_id = documents.unused_id(sequence.draft, NEW_IDS.get(kind, kind.lower()))
     weekdays = {f"weekday.{day}": "yes" for day in WEEKDAYS[:5]}
@@ -112,7 +116,7 @@ async def add_step(request: Request, engine: EngineDep, visitor: EditorDep, sequ
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         return await _step_page(request, engine, visitor, sequence, form, filter_form_from(form), error=error)
-    return _saved(request, saved, "Step added.", form["id"])
+    return _saved(request, saved, gettext("Step added."), form["id"])
 
 
 @router.get("/steps/{step_id}/edit")
@@ -146,14 +150,16 @@ async def edit_step(
     except _INVALID as error:
         filter_form = None if form["filter"] else filter_form_from(form)
         return await _step_page(request, engine, visitor, sequence, form, filter_form, step_id=step_id, error=error)
-    return _saved(request, saved, "Step saved.", step_id)
+    return _saved(request, saved, gettext("Step saved."), step_id)
 
 
 @router.post("/steps/{step_id}/up")
 async def move_up(request: Request, engine: EngineDep, visitor: EditorDep, sequence_id: str, step_id: str) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = documents.nudge_step(sequence.draft, step_id, -1)
-    return await _change(request, engine, visitor, sequence, changed, f"Step {step_id} moved up.")
+    return await _change(
+        request, engine, visitor, sequence, changed, gettext("Step {step_id} moved up.", step_id=step_id)
+    )
 
 
 @router.post("/steps/{step_id}/down")
@@ -162,7 +168,9 @@ async def move_down(
 ) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = documents.nudge_step(sequence.draft, step_id, 1)
-    return await _change(request, engine, visitor, sequence, changed, f"Step {step_id} moved down.")
+    return await _change(
+        request, engine, visitor, sequence, changed, gettext("Step {step_id} moved down.", step_id=step_id)
+    )
 
 
 @router.post("/steps/{step_id}/delete")
@@ -171,7 +179,9 @@ async def delete_step(
 ) -> Response:
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = documents.delete_step(sequence.draft, step_id)
-    return await _change(request, engine, visitor, sequence, changed, f"Step {step_id} deleted.")
+    return await _change(
+        request, engine, visitor, sequence, changed, gettext("Step {step_id} deleted.", step_id=step_id)
+    )
 
 
 @router.get("/steps/{step_id}/move")
@@ -197,9 +207,11 @@ async def move(request: Request, engine: EngineDep, visitor: EditorDep, sequence
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = documents.move_step(sequence.draft, step_id, documents.parse_place(form["place"]))
     if form["dragged"]:
-        return await _change(request, engine, visitor, sequence, changed, f"Step {step_id} moved.")
+        return await _change(
+            request, engine, visitor, sequence, changed, gettext("Step {step_id} moved.", step_id=step_id)
+        )
     saved = await _save(engine, visitor, sequence, form, changed)
-    return _saved(request, saved, "Step moved.", step_id)
+    return _saved(request, saved, gettext("Step moved."), step_id)
 
 
 @router.post("/undo")
@@ -208,7 +220,7 @@ async def undo(request: Request, engine: EngineDep, visitor: EditorDep, sequence
     form = await read_fields(request)
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = read_json_field(form, "document")
-    return await _change(request, engine, visitor, sequence, changed, "Change undone.", can_undo=False)
+    return await _change(request, engine, visitor, sequence, changed, gettext("Change undone."), can_undo=False)
 
 
 # The cases of a branch.
@@ -246,7 +258,7 @@ async def save_case(
         return await _case_page(
             request, engine, visitor, sequence, step_id, number, filter_form=filter_form, error=error
         )
-    return _saved(request, saved, "Case saved.", step_id)
+    return _saved(request, saved, gettext("Case saved."), step_id)
 
 
 @router.post("/steps/{step_id}/cases/{number}/delete")
@@ -257,14 +269,16 @@ async def delete_case(
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     changed = copy.deepcopy(sequence.draft)
     documents.find_step(changed, step_id)["branch"].remove(_case(changed, step_id, number))
-    return await _change(request, engine, visitor, sequence, changed, f"A case of {step_id} deleted.")
+    return await _change(
+        request, engine, visitor, sequence, changed, gettext("A case of {step_id} deleted.", step_id=step_id)
+    )
 
 
 def _case(document: Any, step_id: str, number: str) -> Any:
     """Return a case of a branch; None for a new one."""
     cases = documents.find_step(document, step_id).get("branch")
     if not isinstance(cases, list) or (number != "~new" and not (number.isdecimal() and int(number) < len(cases))):
-        raise NotFound("There is no such case. Somebody may have deleted it.")
+        raise NotFound(gettext("There is no such case. Somebody may have deleted it."))
     return None if number == "~new" else cases[int(number)]
 
 
@@ -279,7 +293,7 @@ async def show_trigger(
     trigger = sequence.draft["trigger"]
     current = trigger_kind(trigger)
     if kind and kind not in list(TriggerKind):
-        raise NotFound("There is no such trigger.")
+        raise NotFound(gettext("There is no such trigger."))
     new = Fields({"json": json_text({kind: {}}), "side": "before", "time": "09:00", "weekday.mon": "yes"})
     form = trigger_fields(trigger) if kind in ("", current) else new
     form["kind"] = kind or current
@@ -303,11 +317,11 @@ async def save_trigger(request: Request, engine: EngineDep, visitor: EditorDep, 
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         return await _trigger_page(request, engine, visitor, sequence, form, error)
-    words = "Trigger saved."
+    words = gettext("Trigger saved.")
     if changed.get("reentry") != sequence.draft.get("reentry"):
-        words += " People now enter again each time; the settings of the sequence can change that."
+        words += " " + gettext("People now enter again each time; the settings of the sequence can change that.")
     if unreachable is not None:
-        words += f" Mailwright tries the feed again later: {unreachable}"
+        words += " " + gettext("Mailwright tries the feed again later: {unreachable}", unreachable=unreachable)
     return _saved(request, saved, words)
 
 
@@ -325,7 +339,7 @@ async def save_filter(request: Request, engine: EngineDep, visitor: EditorDep, s
     _filter_at(sequence.draft, name)
     if form["do"] == "~remove":
         saved = await _save(engine, visitor, sequence, form, _with_filter(sequence.draft, name, None))
-        return _saved(request, saved, "Removed.")
+        return _saved(request, saved, gettext("Removed."))
     if "do" in form:
         return await _filter_page(request, engine, visitor, sequence, name, filter_form=_acted(form), form=form)
     try:
@@ -337,7 +351,9 @@ async def save_filter(request: Request, engine: EngineDep, visitor: EditorDep, s
         return await _filter_page(
             request, engine, visitor, sequence, name, filter_form=filter_form, form=form, error=error
         )
-    return _saved(request, saved, f"{_FILTER_TITLES[name.partition('-')[0]][0]} saved.")
+    return _saved(
+        request, saved, gettext("{filter_titles} saved.", filter_titles=_FILTER_TITLES[name.partition("-")[0]][0])
+    )
 
 
 def _filter_at(document: Any, name: str) -> Any:
@@ -347,7 +363,7 @@ def _filter_at(document: Any, name: str) -> Any:
         return document.get(kind)
     exits = document.get("exits", [])
     if kind != "exit" or not number.isdecimal() or int(number) > len(exits):
-        raise NotFound("There is no such filter.")
+        raise NotFound(gettext("There is no such filter."))
     return exits[int(number)] if int(number) < len(exits) else None
 
 
@@ -378,7 +394,7 @@ async def save_settings(request: Request, engine: EngineDep, visitor: EditorDep,
         saved = await _save(engine, visitor, sequence, form, changed)
     except _INVALID as error:
         return await _settings_page(request, engine, visitor, sequence, form, error)
-    return _saved(request, saved, "Settings saved.")
+    return _saved(request, saved, gettext("Settings saved."))
 
 
 # The source.
@@ -399,7 +415,11 @@ async def save_source(request: Request, engine: EngineDep, visitor: EditorDep, s
     except MailwrightError as error:
         # The text is kept, also if somebody else changed the sequence meanwhile.
         return await _source_page(request, engine, visitor, sequence, form["document"], error)
-    return redirect(request, f"/sequences/{sequence_id}/source", f"Draft saved, revision {saved.revision}.")
+    return redirect(
+        request,
+        f"/sequences/{sequence_id}/source",
+        gettext("Draft saved, revision {revision}.", revision=saved.revision),
+    )
 
 
 @router.get("/export.json")
@@ -445,7 +465,9 @@ async def _change(
     try:
         saved = await _save(engine, visitor, sequence, await read_fields(request), document)
     except RequestInvalid as error:
-        raise InvalidInput(f"Not changed. {' '.join(problems_of(sequence, error))}") from error
+        raise InvalidInput(
+            gettext("Not changed. {sequence}", sequence=" ".join(problems_of(sequence, error)))
+        ) from error
     change = DraftChange(words, orjson.dumps(sequence.draft).decode() if can_undo else "")
     values = await step_values(engine, visitor, saved)
     if is_htmx(request):
@@ -474,7 +496,7 @@ async def _step_page(
 ) -> Response:
     kind, to = form["kind"], f"/sequences/{sequence.sequence_id}"
     if kind not in list(StepKind):
-        raise NotFound("There is no such kind of step.")
+        raise NotFound(gettext("There is no such kind of step."))
     values: dict[str, Any] = {
         "sequence": sequence,
         "to": to,
@@ -516,7 +538,10 @@ async def _case_page(
     error: MailwrightError | None = None,
 ) -> Response:
     action = f"/sequences/{sequence.sequence_id}/steps/{step_id}/cases/{number}"
-    title = ("New case" if number == "~new" else "Edit case", "People who match it take this path.")
+    title = (
+        gettext("New case") if number == "~new" else gettext("Edit case"),
+        gettext("People who match it take this path."),
+    )
     return await _condition_page(
         request,
         engine,
@@ -652,7 +677,10 @@ async def _settings_page(
         "to": f"/sequences/{sequence.sequence_id}",
         "form": form,
         "errors": _errors(error, form),
-        "lists": [("", "None: everyone who may receive bulk email"), *(await list_options(engine, visitor))[1:]],
+        "lists": [
+            ("", gettext("None: everyone who may receive bulk email")),
+            *(await list_options(engine, visitor))[1:],
+        ],
         "reentries": _REENTRIES,
     }
     return await _form_page(request, visitor, "settings", values, error)
@@ -690,7 +718,7 @@ async def _template_options(engine: Engine, visitor: Visitor, chosen: str) -> li
     newest = [next(iter(versions.values())) for versions in found]
     options = [(each.template_id, f"{each.template_id}: {each.subject}") for each in newest]
     missing = chosen and chosen not in dict(options)
-    return [(chosen, f"{chosen} (does not exist)"), *options] if missing else options
+    return [(chosen, gettext("{chosen} (does not exist)", chosen=chosen)), *options] if missing else options
 
 
 def _errors(error: MailwrightError | None, form: Fields, names: dict[str, str] | None = None) -> Errors:

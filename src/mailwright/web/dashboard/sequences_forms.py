@@ -10,6 +10,7 @@ import orjson
 
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.recurrence import WEEKDAYS
+from mailwright.domain.translation import gettext
 from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
@@ -50,7 +51,7 @@ def read_json_field(form: Fields, name: str) -> Any:
     try:
         return orjson.loads(form[name])
     except orjson.JSONDecodeError as error:
-        raise InvalidInput("This is not valid JSON.", field=name) from error
+        raise InvalidInput(gettext("This is not valid JSON."), field=name) from error
 
 
 # Steps.
@@ -110,7 +111,7 @@ def stop_from(form: Fields) -> Any:
     if form["for"] != "event":
         return read_filter(form)
     if not form["event"]:
-        raise InvalidInput("Enter the name of the event.", field="event")
+        raise InvalidInput(gettext("Enter the name of the event."), field="event")
     return event_from(form, "event")
 
 
@@ -126,10 +127,12 @@ def _branch(form: Fields, before: Any) -> Any:
 def _split(form: Fields, before: Any) -> list[dict[str, Any]]:
     shares = [each for each in form["shares"].replace("%", " ").replace(",", " ").replace("/", " ").split() if each]
     if not all(each.isdecimal() and len(each) <= 3 for each in shares):
-        raise InvalidInput("Enter whole numbers that add up to 100, for example 50, 50.", field="shares")
+        raise InvalidInput(gettext("Enter whole numbers that add up to 100, for example 50, 50."), field="shares")
     old = [part["steps"] for part in before or []]
     if any(old[len(shares) :]):
-        raise InvalidInput("A share that you leave out still has steps. Move or delete them first.", field="shares")
+        raise InvalidInput(
+            gettext("A share that you leave out still has steps. Move or delete them first."), field="shares"
+        )
     return [
         {"percent": int(each), "steps": old[number] if number < len(old) else []} for number, each in enumerate(shares)
     ]
@@ -237,20 +240,20 @@ def trigger_from(kind: str, form: Fields) -> dict[str, Any]:  # noqa: PLR0911 - 
         case _:
             found = read_json_field(form, "json")
             if not isinstance(found, dict):
-                raise InvalidInput("Write the trigger as a JSON object.", field="json")
+                raise InvalidInput(gettext("Write the trigger as a JSON object."), field="json")
             return found
 
 
 def _group(form: Fields) -> dict[str, str]:
     if bool(form["list"]) == bool(form["segment"]):
-        raise InvalidInput("Choose a list or a segment: everyone in it enters.", field="list")
+        raise InvalidInput(gettext("Choose a list or a segment: everyone in it enters."), field="list")
     return {name: form[name] for name in ("list", "segment") if form[name]}
 
 
 def _schedule(form: Fields) -> dict[str, Any]:
     month_days = [each for each in form["monthDays"].replace(",", " ").split() if each]
     if not all(each.isdecimal() and len(each) <= 2 for each in month_days):
-        raise InvalidInput("Enter days of the month from 1 to 31, for example 1, 15.", field="monthDays")
+        raise InvalidInput(gettext("Enter days of the month from 1 to 31, for example 1, 15."), field="monthDays")
     weekdays = [day for day in WEEKDAYS if form[f"weekday.{day}"]]
     days = {"monthDays": [int(each) for each in month_days]} if month_days else {"weekdays": weekdays}
     zone = {"timezone": form["timezone"]} if form["timezone"] else {}

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.translation import gettext
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.records import StoredSequence
@@ -43,7 +44,9 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         created = await _create(engine, visitor, form)
     except _REFUSED as error:
         return await _page(request, engine, visitor, form, error)
-    return redirect(request, f"/sequences/{created.sequence_id}", "Draft created. Nobody enters before you publish it.")
+    return redirect(
+        request, f"/sequences/{created.sequence_id}", gettext("Draft created. Nobody enters before you publish it.")
+    )
 
 
 @router.post("/~import")
@@ -54,7 +57,9 @@ async def import_file(request: Request, engine: EngineDep, visitor: EditorDep) -
         created = await engine.sequences.create(visitor.tenant_id, document, actor=visitor.actor)
     except _REFUSED as error:
         return await _page(request, engine, visitor, Fields({"ready": BLANK}), error)
-    return redirect(request, f"/sequences/{created.sequence_id}", "Draft created. Nobody enters before you publish it.")
+    return redirect(
+        request, f"/sequences/{created.sequence_id}", gettext("Draft created. Nobody enters before you publish it.")
+    )
 
 
 async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSequence:
@@ -65,7 +70,7 @@ async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSeque
     templates = await engine.templates.list_page(visitor.tenant_id, limit=1)
     template = next(iter(templates[0].values())).template_id if templates else "welcome"
     document = {
-        "name": form["name"] or "New sequence",
+        "name": form["name"] or gettext("New sequence"),
         "trigger": {"joinsList": form["list"]} if form["list"] else {"manual": True},
         **({"list": form["list"]} if form["list"] else {}),
         "steps": [{"id": "first-email", "send": {"template": template}}],
@@ -76,14 +81,19 @@ async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSeque
 async def _uploaded(request: Request) -> Any:
     given = (await request.form()).get("file")
     if not isinstance(given, UploadFile) or not given.filename:
-        raise InvalidInput("Choose a file.", field="file")
+        raise InvalidInput(gettext("Choose a file."), field="file")
     data = await given.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise InvalidInput(f"The file is larger than {MAX_DOCUMENT_BYTES // 1024} KB.", field="file")
+        raise InvalidInput(
+            gettext("The file is larger than {max_document_bytes} KB.", max_document_bytes=MAX_DOCUMENT_BYTES // 1024),
+            field="file",
+        )
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput("This is not a JSON file. Choose the file of an exported sequence.", field="file") from error
+        raise InvalidInput(
+            gettext("This is not a JSON file. Choose the file of an exported sequence."), field="file"
+        ) from error
 
 
 async def _page(

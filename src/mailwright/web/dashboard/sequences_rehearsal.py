@@ -11,6 +11,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.schemas.explanation_text import limit_name
 from mailwright.schemas.sequence_document_text import describe_steps, walk_steps
 from mailwright.schemas.sequence_text import deferred_text, end_reason_text, unsent_texts
+from mailwright.schemas.time_text import MONTHS
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.rehearsal import Rehearsal
@@ -121,4 +122,4 @@ def draw(result: Rehearsal, steps: list[str]) -> RehearsalChart:
 
 
 def _day_text(day: date) -> str:
-    return f"{day.day} {day:%b}"
+    return f"{day.day} {MONTHS[day.month - 1]}"

@@ -24,6 +24,7 @@ from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
 from mailwright.domain.states import Status
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import message_records
 from mailwright.outbox.audit_log import record
 from mailwright.sources.api.messages import RequestContext
@@ -40,12 +41,12 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/set-up", route_class=PageRoute, include_in_schema=False)
 
 STEPS: Final = (
-    (SetupStep.SENDER, "Sender"),
-    (SetupStep.PROVIDER, "Provider"),
-    (SetupStep.DOMAIN, "DNS records"),
-    (SetupStep.KEY, "API key"),
-    (SetupStep.TEST, "Test email"),
-    (SetupStep.TEAM, "Colleagues"),
+    (SetupStep.SENDER, lazy_gettext("Sender")),
+    (SetupStep.PROVIDER, lazy_gettext("Provider")),
+    (SetupStep.DOMAIN, lazy_gettext("DNS records")),
+    (SetupStep.KEY, lazy_gettext("API key")),
+    (SetupStep.TEST, lazy_gettext("Test email")),
+    (SetupStep.TEAM, lazy_gettext("Colleagues")),
 )
 # A message with one of these statuses changes only if a user acts.
 _FINAL: Final = (Status.SENT, Status.FAILED, Status.CANCELLED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN)
@@ -72,7 +73,7 @@ async def show_done(request: Request, engine: EngineDep, visitor: AdminDep) -> R
 async def dismiss(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     require_installation(visitor)
     await dismiss_checklist(engine.database)
-    return redirect(request, "/", "Checklist closed. You can open the set-up under Settings.")
+    return redirect(request, "/", gettext("Checklist closed. You can open the set-up under Settings."))
 
 
 @router.post("/sender")
@@ -110,7 +111,9 @@ async def save_domain(request: Request, engine: EngineDep, visitor: AdminDep) ->
 async def create_dkim_key(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     require_installation(visitor)
     await store_dkim_key(engine, visitor)
-    return redirect(request, f"/set-up/{SetupStep.DOMAIN}", "DKIM key created. Publish its DNS record before you send.")
+    return redirect(
+        request, f"/set-up/{SetupStep.DOMAIN}", gettext("DKIM key created. Publish its DNS record before you send.")
+    )
 
 
 @router.post("/key")

@@ -26,6 +26,7 @@ from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import parse_mode, strictest
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tenants
 from mailwright.outbox.audit_log import list_entries, record
 from mailwright.outbox.shadow import load_report
@@ -42,32 +43,36 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/settings", route_class=PageRoute, include_in_schema=False)
 
 TABS: Final = (
-    ("/settings/users", "Users"),
-    ("/settings/keys", "API keys"),
-    ("/settings/brand", "Brand"),
-    ("/settings/sender", "Sender"),
-    ("/settings/limits", "Limits"),
-    ("/settings/tracking", "Tracking"),
-    ("/settings/providers", "Providers"),
-    ("/settings/domain", "Default domain"),
-    ("/settings/domains", "Sender domains"),
-    ("/settings/webhooks", "Webhooks"),
-    ("/settings/sections", "Sections"),
-    ("/settings/health", "Health"),
-    ("/settings/retention", "Retention"),
-    ("/settings/audit-log", "Audit log"),
+    ("/settings/users", lazy_gettext("Users")),
+    ("/settings/keys", lazy_gettext("API keys")),
+    ("/settings/brand", lazy_gettext("Brand")),
+    ("/settings/sender", lazy_gettext("Sender")),
+    ("/settings/limits", lazy_gettext("Limits")),
+    ("/settings/tracking", lazy_gettext("Tracking")),
+    ("/settings/providers", lazy_gettext("Providers")),
+    ("/settings/domain", lazy_gettext("Default domain")),
+    ("/settings/domains", lazy_gettext("Sender domains")),
+    ("/settings/webhooks", lazy_gettext("Webhooks")),
+    ("/settings/sections", lazy_gettext("Sections")),
+    ("/settings/health", lazy_gettext("Health")),
+    ("/settings/retention", lazy_gettext("Retention")),
+    ("/settings/audit-log", lazy_gettext("Audit log")),
 )
 ROLES: Final = (
-    (Role.VIEWER, "Viewer: read-only access"),
-    (Role.EDITOR, "Editor: create, edit and send"),
-    (Role.ADMIN, "Administrator: also manage users, API keys and settings"),
+    (Role.VIEWER, lazy_gettext("Viewer: read-only access")),
+    (Role.EDITOR, lazy_gettext("Editor: create, edit and send")),
+    (Role.ADMIN, lazy_gettext("Administrator: also manage users, API keys and settings")),
 )
 SCOPES: Final = (
-    (Scope.SEND, "Send", "send single emails and batches"),
-    (Scope.EVENTS, "Events", "submit events of contacts and their attributes"),
-    (Scope.READ, "Read", "read all data"),
-    (Scope.PROPOSE, "Propose", "read all data, create drafts and request their approval by a person; for AI agents"),
-    (Scope.MANAGE, "Manage", "change campaigns, contacts, templates and everything else"),
+    (Scope.SEND, lazy_gettext("Send"), lazy_gettext("send single emails and batches")),
+    (Scope.EVENTS, lazy_gettext("Events"), "submit events of contacts and their attributes"),
+    (Scope.READ, lazy_gettext("Read"), lazy_gettext("read all data")),
+    (
+        Scope.PROPOSE,
+        lazy_gettext("Propose"),
+        lazy_gettext("read all data, create drafts and request their approval by a person; for AI agents"),
+    ),
+    (Scope.MANAGE, lazy_gettext("Manage"), "change campaigns, contacts, templates and everything else"),
 )
 _ALL_TENANTS: Final = ""
 _PAGE: Final = 50
@@ -96,14 +101,16 @@ async def create_user(request: Request, engine: EngineDep, visitor: AdminDep) ->
         role = parse_role(form["role"])
         if visitor.user.tenant_id is not None and "@" in form["login"]:
             # Nobody has proved that the address is theirs, and invitations and identities look it up.
-            raise InvalidInput("Choose a user name without @, or invite the person by email.", field="login")
+            raise InvalidInput(gettext("Choose a user name without @, or invite the person by email."), field="login")
         user = await engine.users.create(
             form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor
         )
     except InvalidInput as error:
         return await users_page(request, engine, visitor, form, error)
     return redirect(
-        request, "/settings/users", f"User {user.login} created. Give them their password yourself; no email is sent."
+        request,
+        "/settings/users",
+        gettext("User {login} created. Give them their password yourself; no email is sent.", login=user.login),
     )
 
 
@@ -118,7 +125,11 @@ async def require_second_factor(
         clock=engine.clock,
         requires_second_factor=choice == "required",
     )
-    text = f"Two-factor authentication is now {choice} for everyone who works in {visitor.tenant}."
+    text = gettext(
+        "Two-factor authentication is now {choice} for everyone who works in {tenant}.",
+        choice=choice,
+        tenant=visitor.tenant,
+    )
     return redirect(request, "/settings/users", text)
 
 
@@ -133,8 +144,10 @@ async def change_approvals(request: Request, engine: EngineDep, visitor: AdminDe
         )
     except InvalidInput as error:
         return await users_page(request, engine, visitor, form, error)
-    words = "No campaign needs an approval now." if over is None else "Approvals saved."
-    return redirect(request, "/settings/users", f"{words} Campaigns that wait for an approval keep waiting.")
+    words = gettext("No campaign needs an approval now.") if over is None else gettext("Approvals saved.")
+    return redirect(
+        request, "/settings/users", gettext("{words} Campaigns that wait for an approval keep waiting.", words=words)
+    )
 
 
 @router.get("/users/{login}")
@@ -147,7 +160,9 @@ async def change_role(request: Request, engine: EngineDep, visitor: AdminDep, lo
     user = await _find_user(engine, visitor, login)
     role = parse_role((await read_fields(request))["role"])
     await engine.users.change_role(user.login, role, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"{user.login} now has the role {role}.")
+    return redirect(
+        request, "/settings/users", gettext("{login} now has the role {role}.", login=user.login, role=role)
+    )
 
 
 @router.post("/users/{login}/password")
@@ -160,7 +175,10 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
         )
     except InvalidInput as error:
         return await _user_page(request, engine, visitor, user, error)
-    words = f"Password of {user.login} changed and all their sessions signed out. Give them the new password yourself."
+    words = gettext(
+        "Password of {login} changed and all their sessions signed out. Give them the new password yourself.",
+        login=user.login,
+    )
     return redirect(request, "/settings/users", words)
 
 
@@ -168,28 +186,32 @@ async def set_password(request: Request, engine: EngineDep, visitor: AdminDep, l
 async def remove_second_factor(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.second_factors.remove(user, actor=visitor.actor, origin=origin_of(request, engine))
-    return redirect(request, "/settings/users", f"Two-factor authentication of {user.login} turned off.")
+    return redirect(
+        request, "/settings/users", gettext("Two-factor authentication of {login} turned off.", login=user.login)
+    )
 
 
 @router.post("/users/{login}/sign-out")
 async def sign_out_user(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.sessions.end_all(user, actor=visitor.actor)
-    return redirect(request, f"/settings/users/{user.login}", f"{user.login} is signed out everywhere.")
+    return redirect(
+        request, f"/settings/users/{user.login}", gettext("{login} is signed out everywhere.", login=user.login)
+    )
 
 
 @router.post("/users/{login}/disable")
 async def disable(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.users.disable(user.login, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"User {user.login} disabled and signed out.")
+    return redirect(request, "/settings/users", gettext("User {login} disabled and signed out.", login=user.login))
 
 
 @router.post("/users/{login}/enable")
 async def enable(request: Request, engine: EngineDep, visitor: AdminDep, login: str) -> Response:
     user = await _find_user(engine, visitor, login)
     await engine.users.enable(user.login, actor=visitor.actor)
-    return redirect(request, "/settings/users", f"User {user.login} enabled.")
+    return redirect(request, "/settings/users", gettext("User {login} enabled.", login=user.login))
 
 
 async def users_page(
@@ -218,7 +240,7 @@ async def users_page(
         approval_over=own.approval_over,
         roles=ROLES,
         suppressed=await _suppressed_users(engine, found),
-        tenant_choices=[(_ALL_TENANTS, "All tenants"), *((name, name) for name in names)] if names else [],
+        tenant_choices=[(_ALL_TENANTS, gettext("All tenants")), *((name, name) for name in names)] if names else [],
         form=form or Fields(role=Role.VIEWER, home=visitor.tenant if len(names) > 1 else _ALL_TENANTS),
     )
 
@@ -252,7 +274,7 @@ async def tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
 async def _find_user(engine: Engine, visitor: Visitor, login: str) -> User:
     user = await engine.users.find(login)
     if visitor.user.tenant_id not in (None, user.tenant_id):
-        raise NotFound(f"There is no user {login[:80]}")
+        raise NotFound(gettext("There is no user {login}", login=login[:80]))
     return user
 
 
@@ -286,14 +308,14 @@ async def create_key(request: Request, engine: EngineDep, visitor: AdminDep) -> 
 async def revoke_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
     await engine.keys.revoke(visitor.tenant_id, key_id)
     await _record(engine, visitor, "key_revoke", str(key_id))
-    return redirect(request, "/settings/keys", "API key revoked.")
+    return redirect(request, "/settings/keys", gettext("API key revoked."))
 
 
 @router.post("/keys/{key_id}/own")
 async def own_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
     """Become the owner of a key that has none. Nobody names somebody else here and then approves what it requests."""
     await engine.keys.set_owner(visitor.tenant_id, key_id, visitor.actor, actor=visitor.actor, must_be_free=True)
-    return redirect(request, "/settings/keys", "You are now the owner of the API key.")
+    return redirect(request, "/settings/keys", gettext("You are now the owner of the API key."))
 
 
 async def _keys_page(
@@ -335,7 +357,7 @@ async def change_limits(request: Request, engine: EngineDep, visitor: AdminDep) 
         return await _limits_page(request, engine, visitor, form, error)
     own = {name: value for name, value in changes.items() if value is not None}
     await _record(engine, visitor, "tenant_limits", visitor.tenant, **own)
-    return redirect(request, "/settings/limits", "Limits saved. They apply to queued emails immediately.")
+    return redirect(request, "/settings/limits", gettext("Limits saved. They apply to queued emails immediately."))
 
 
 async def _limits_page(
@@ -385,7 +407,9 @@ async def change_tracking(request: Request, engine: EngineDep, visitor: AdminDep
         )
     except InvalidInput as error:
         return await _tracking_page(request, engine, visitor, form, error)
-    return redirect(request, "/settings/tracking", "Tracking saved. It applies to emails that are sent from now on.")
+    return redirect(
+        request, "/settings/tracking", gettext("Tracking saved. It applies to emails that are sent from now on.")
+    )
 
 
 async def _tracking_page(
@@ -468,7 +492,7 @@ async def check_domain(
 async def show_health(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Show the state of the installation, checked now."""
     if visitor.user.tenant_id is not None:
-        raise Forbidden("Only administrators of the installation can see its health.")
+        raise Forbidden(gettext("Only administrators of the installation can see its health."))
     findings = await check_health(engine.settings, engine.database, engine.clock)
     return await _page(request, visitor, "health", None, findings=findings)
 

@@ -26,7 +26,7 @@ from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
 from mailwright.domain.sizes import size_text
-from mailwright.domain.translation import ENGLISH, current_catalogue, number_text, plural_message
+from mailwright.domain.translation import ENGLISH, current_catalogue, gettext, number_text, plural_message
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
@@ -127,7 +127,7 @@ def redirect(request: Request, to: str, message: str = "", *, tone: str = "good"
     else:
         response = RedirectResponse(to, HTTPStatus.SEE_OTHER)
     if message:
-        text = quote(orjson.dumps({"text": message, "tone": tone, "undo": undo}).decode())
+        text = quote(orjson.dumps({"text": str(message), "tone": tone, "undo": undo}).decode())
         response.set_cookie(FLASH_COOKIE, text, max_age=_FLASH_SECONDS, path="/", httponly=True, samesite="lax")
     return response
 
@@ -160,7 +160,7 @@ class PageRoute(APIRoute):
                     return await _error_page(request, error)
                 except RequestValidationError:
                     # Our own links and forms match their routes, so a user typed this address. Report it as not found.
-                    return await _error_page(request, NotFound("This page does not exist."))
+                    return await _error_page(request, NotFound(gettext("This page does not exist.")))
 
         return handle_with_error_pages
 
@@ -181,7 +181,7 @@ async def page_not_found(request: Request, error: Exception) -> Response:
     """Respond to requests that match no route. Signed-in users stay in the dashboard."""
     with translated(request):
         if "text/html" in request.headers.get("accept", "").lower() and await find_visitor(request) is not None:
-            return await _error_page(request, NotFound("This page does not exist."))
+            return await _error_page(request, NotFound(gettext("This page does not exist.")))
     return await public_page_not_found(request, error)
 
 
@@ -194,10 +194,19 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         # The database is unavailable, so the visitor cannot be looked up. Only the log contains its error message.
         log.warning("not_durable", path=request.url.path, reason=detail)
         return await page(
-            request, None, "error.html", status=status, title="Service unavailable", detail=unavailable_detail(request)
+            request,
+            None,
+            "error.html",
+            status=status,
+            title=gettext("Service unavailable"),
+            detail=unavailable_detail(request),
         )
-    titles = {Forbidden: "Permission denied", NotFound: "Page not found", InvalidInput: "Invalid request"}
-    title = next((text for kind, text in titles.items() if isinstance(error, kind)), "Not possible")
+    titles = {
+        Forbidden: gettext("Permission denied"),
+        NotFound: gettext("Page not found"),
+        InvalidInput: gettext("Invalid request"),
+    }
+    title = next((text for kind, text in titles.items() if isinstance(error, kind)), gettext("Not possible"))
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
     if is_htmx(request):
         # shell.js shows the message; the page itself stays as it is.

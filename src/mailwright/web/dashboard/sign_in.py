@@ -17,6 +17,7 @@ from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.schemas.time_text import duration
 from mailwright.web.dashboard import labels
@@ -73,7 +74,7 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
     except TooManyFailedSignIns as error:
         return await _refused(request, engine, form, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
-        return await _refused(request, engine, form, "Wrong user name or password.", HTTPStatus.UNAUTHORIZED)
+        return await _refused(request, engine, form, gettext("Wrong user name or password."), HTTPStatus.UNAUTHORIZED)
     if requires_oidc(engine, user.role):
         return await _refused(request, engine, form, oidc_required_text(engine), HTTPStatus.FORBIDDEN)
     return await enter(request, engine, user, form["next"], SignInMethod.PASSWORD, is_new_network=is_new_network)
@@ -91,7 +92,7 @@ def origin_of(request: Request, engine: Engine) -> RequestOrigin:
     now, origin = engine.clock.now(), _session_origin(request)
     time = labels.format_full(now, now, ZoneInfo(engine.defaults.limits.timezone))
     # Never show an unknown user agent: it is a text that a stranger chose.
-    browser = labels.known_browser(origin["agent"]) or "an unknown browser"
+    browser = labels.known_browser(origin["agent"]) or gettext("an unknown browser")
     return RequestOrigin(origin["address"], browser, time)
 
 
@@ -139,7 +140,7 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
         is_right = await engine.second_factors.verify(
             visitor.user, form["code"], host_of(request), origin_of(request, engine)
         )
-        wrong, status = "This code is wrong or was already used.", HTTPStatus.UNAUTHORIZED
+        wrong, status = gettext("This code is wrong or was already used."), HTTPStatus.UNAUTHORIZED
     except TooManyFailedSignIns as error:
         is_right, wrong, status = False, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS
     if not is_right:
@@ -275,7 +276,7 @@ def requires_oidc(engine: Engine, role: Role) -> bool:
 
 def oidc_required_text(engine: Engine) -> str:
     label = engine.oidc.settings.label if engine.oidc is not None else ""
-    return f"Sign in with {label}. Only administrators can use a password or a passkey here."
+    return gettext("Sign in with {label}. Only administrators can use a password or a passkey here.", label=label)
 
 
 async def visitor_awaiting_code(request: Request) -> Visitor | None:
@@ -293,7 +294,9 @@ def _after_sign_in(next_path: str | None) -> str:
 
 
 def _link_expired() -> NotFound:
-    return NotFound("This sign-in link has expired or was already used. Create a new one with `mailwright user link`.")
+    return NotFound(
+        gettext("This sign-in link has expired or was already used. Create a new one with `mailwright user link`.")
+    )
 
 
 async def _refused(request: Request, engine: Engine, form: Fields, sentence: str, status: HTTPStatus) -> Response:
@@ -304,7 +307,10 @@ async def _refused(request: Request, engine: Engine, form: Fields, sentence: str
 
 
 def too_many_text(error: TooManyFailedSignIns) -> str:
-    return f"Too many failed attempts. Try again in {duration(error.retry_after_seconds * 1000)}."
+    return gettext(
+        "Too many failed attempts. Try again in {retry_after_seconds}.",
+        retry_after_seconds=duration(error.retry_after_seconds * 1000),
+    )
 
 
 def _session_origin(request: Request) -> SessionOrigin:

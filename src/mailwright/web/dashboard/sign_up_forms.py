@@ -13,6 +13,7 @@ from mailwright.audience.forms import SignUpForm
 from mailwright.audience.lists import list_all
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.sign_up_forms import FieldType
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.forms import MAX_CONSENTS, MAX_FIELDS, FormRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -23,11 +24,11 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/forms", route_class=PageRoute, include_in_schema=False)
 
 TYPES: Final = (
-    (FieldType.TEXT, "Text"),
-    (FieldType.NUMBER, "Number"),
-    (FieldType.DATE, "Date"),
-    (FieldType.CHOICE, "Choice"),
-    (FieldType.CHECKBOX, "Checkbox"),
+    (FieldType.TEXT, lazy_gettext("Text")),
+    (FieldType.NUMBER, lazy_gettext("Number")),
+    (FieldType.DATE, lazy_gettext("Date")),
+    (FieldType.CHOICE, lazy_gettext("Choice")),
+    (FieldType.CHECKBOX, lazy_gettext("Checkbox")),
 )
 # Empty rows of the editor, for new fields and consents.
 SPARE_FIELDS: Final = 3
@@ -56,7 +57,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         )
     except MailwrightError as error:
         return await _editor(request, engine, visitor, None, form, error)
-    return redirect(request, f"/forms/{made.form_id}", "Sign-up form created.")
+    return redirect(request, f"/forms/{made.form_id}", gettext("Sign-up form created."))
 
 
 @router.get("/{form_id}")
@@ -97,13 +98,13 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, form_id:
         )
     except MailwrightError as error:
         return await _editor(request, engine, visitor, found, form, error)
-    return redirect(request, f"/forms/{form_id}", "Sign-up form saved.")
+    return redirect(request, f"/forms/{form_id}", gettext("Sign-up form saved."))
 
 
 @router.post("/{form_id}/delete")
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, form_id: str) -> Response:
     await engine.forms.delete(visitor.tenant_id, form_id, actor=visitor.actor)
-    return redirect(request, "/forms", "Sign-up form deleted. Stored consents are kept.")
+    return redirect(request, "/forms", gettext("Sign-up form deleted. Stored consents are kept."))
 
 
 def _wanted(form: Fields) -> FormRequest:

@@ -14,6 +14,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.headers import find_unwritable
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, MailwrightError
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, text_of, variable_of
 from mailwright.pipeline.senders import parse_mailbox
@@ -27,23 +28,30 @@ Changes = dict[str, str | None]
 _ProviderChanges = Callable[[Fields, Settings, Container[str]], Changes]
 
 PROVIDERS: Final = (
-    ("smtp", "SMTP server", "Your own mail server, or any service with an SMTP login"),
-    ("ses", "Amazon SES", "With an access key, or the role of this machine"),
-    ("sendgrid", "SendGrid", "With an API key"),
-    ("mailgun", "Mailgun", "With an API key and a domain"),
-    ("postmark", "Postmark", "With the token of a server"),
-    ("resend", "Resend", "With an API key"),
-    ("brevo", "Brevo", "With an SMTP key"),
-    ("smtpbz", "smtp.bz", "With the SMTP login of your account"),
-    ("mailbox", "Local mailbox", "To try things out: nobody receives anything"),
+    ("smtp", lazy_gettext("SMTP server"), lazy_gettext("Your own mail server, or any service with an SMTP login")),
+    ("ses", "Amazon SES", lazy_gettext("With an access key, or the role of this machine")),
+    ("sendgrid", "SendGrid", lazy_gettext("With an API key")),
+    ("mailgun", "Mailgun", lazy_gettext("With an API key and a domain")),
+    ("postmark", "Postmark", lazy_gettext("With the token of a server")),
+    ("resend", "Resend", lazy_gettext("With an API key")),
+    ("brevo", "Brevo", lazy_gettext("With an SMTP key")),
+    ("smtpbz", "smtp.bz", lazy_gettext("With the SMTP login of your account")),
+    ("mailbox", lazy_gettext("Local mailbox"), lazy_gettext("To try things out: nobody receives anything")),
 )
 ENCRYPTIONS: Final = (
-    ("starttls", "STARTTLS (usually port 587)"),
-    ("tls", "TLS (usually port 465)"),
-    ("none", "None (local server only)"),
+    ("starttls", lazy_gettext("STARTTLS (usually port 587)")),
+    ("tls", lazy_gettext("TLS (usually port 465)")),
+    ("none", lazy_gettext("None (local server only)")),
 )
-SMTP_AUTHS: Final = (("password", "Password"), ("xoauth2", "OAuth 2.0 (Microsoft 365, Gmail)"))
-TRACKING_MODES: Final = (("off", "Off"), ("anonymous", "Anonymous totals"), ("individual", "Contacts who consented"))
+SMTP_AUTHS: Final = (
+    ("password", lazy_gettext("Password")),
+    ("xoauth2", lazy_gettext("OAuth 2.0 (Microsoft 365, Gmail)")),
+)
+TRACKING_MODES: Final = (
+    ("off", lazy_gettext("Off")),
+    ("anonymous", lazy_gettext("Anonymous totals")),
+    ("individual", lazy_gettext("Contacts who consented")),
+)
 
 SENDER_FIELDS: Final = (
     "postal_address",
@@ -165,15 +173,17 @@ def sender_changes(form: Fields, fields: tuple[str, ...] = SENDER_FIELDS) -> Cha
 
 def _sender(form: Fields) -> str | None:
     if found := find_unwritable(form["sender_name"]):
-        raise InvalidInput(f"Remove {found} from the name.", field="sender_name")
+        raise InvalidInput(gettext("Remove {found} from the name.", found=found), field="sender_name")
     if not form["sender_address"]:
         if form["sender_name"]:
-            raise InvalidInput("Enter the address of the sender.", field="sender_address")
+            raise InvalidInput(gettext("Enter the address of the sender."), field="sender_address")
         return None
     try:
         address.parse(form["sender_address"])
     except address.InvalidAddress as error:
-        raise InvalidInput(f"This is not a valid address: {error}", field="sender_address") from error
+        raise InvalidInput(
+            gettext("This is not a valid address: {error}", error=error), field="sender_address"
+        ) from error
     return address.format_mailbox(form["sender_name"] or None, form["sender_address"])
 
 
@@ -201,12 +211,12 @@ def secret_notes(settings: Settings) -> dict[str, str]:
         value = getattr(settings, name)
         if value is None:
             continue
-        notes[name] = f"{sentence(masked(name, text_of(value)))} Leave the field empty to keep it."
+        notes[name] = gettext("{name} Leave the field empty to keep it.", name=sentence(masked(name, text_of(value))))
     for prefix, name in _SMTP_FORMS.items():
         server = _smtp_server(getattr(settings, name))
         notes.pop(name, None)
         if server is not None and server.password is not None:
-            notes[f"{prefix}_password"] = "Set. Leave the field empty to keep it."
+            notes[f"{prefix}_password"] = gettext("Set. Leave the field empty to keep it.")
     return notes
 
 
@@ -214,7 +224,7 @@ def provider_changes(form: Fields, settings: Settings, fixed: Container[str] = (
     """Return the values of the chosen provider. The other providers stay as they are, and so do fixed settings."""
     provider = form["provider"]
     if provider not in _PROVIDER_CHANGES:
-        raise InvalidInput("Choose a provider.", field="provider")
+        raise InvalidInput(gettext("Choose a provider."), field="provider")
     changes = _PROVIDER_CHANGES[provider](form, settings, fixed)
     return {"provider": provider, **{name: text for name, text in changes.items() if name not in fixed}}
 
@@ -235,9 +245,14 @@ def _require_secrets_again(form: Fields, settings: Settings, fixed: Container[st
     is_same = wanted is not None and server is not None and (wanted.host, wanted.tls) == (server.host, server.tls)
     if endpoint == settings.oauth_token_url and is_same:
         return
-    for name, label in (("oauth_client_secret", "client secret"), ("oauth_refresh_token", "refresh token")):
+    for name, label in (
+        ("oauth_client_secret", gettext("client secret")),
+        ("oauth_refresh_token", gettext("refresh token")),
+    ):
         if getattr(settings, name) is not None and not form[name]:
-            raise InvalidInput(f"Enter the {label} again for another server or token URL.", field=name)
+            raise InvalidInput(
+                gettext("Enter the {label} again for another server or token URL.", label=label), field=name
+            )
 
 
 def _smtp_account_changes(name: str, secret: str) -> _ProviderChanges:
@@ -290,12 +305,12 @@ def _smtp_url(form: Fields, prefix: str, current: SecretStr | None) -> str:
     """Write the fields of an SMTP server as a URL. An empty password keeps the old one, but only on the same server."""
     host, user, password = (form[f"{prefix}_{name}"] for name in ("host", "user", "password"))
     if not host:
-        raise InvalidInput("Enter the host, for example smtp.example.com.", field=f"{prefix}_host")
+        raise InvalidInput(gettext("Enter the host, for example smtp.example.com."), field=f"{prefix}_host")
     if any(character in host for character in "/@?# ") or (":" in host and not host.startswith("[")):
-        raise InvalidInput("Enter the host only, without port and path.", field=f"{prefix}_host")
+        raise InvalidInput(gettext("Enter the host only, without port and path."), field=f"{prefix}_host")
     port = form.number(f"{prefix}_port")
     if port is not None and not 1 <= port <= 65535:
-        raise InvalidInput("Enter a port from 1 to 65535.", field=f"{prefix}_port")
+        raise InvalidInput(gettext("Enter a port from 1 to 65535."), field=f"{prefix}_port")
     server = _smtp_server(current)
     place = host if port is None else f"{host}:{port}"
     rest = f"{place}?{urlencode(_smtp_options(form, prefix, server, host))}"
@@ -303,12 +318,13 @@ def _smtp_url(form: Fields, prefix: str, current: SecretStr | None) -> str:
         entered = parse_smtp_url(f"smtp://{rest}")
         if (server.host, server.port, server.tls, server.user) != (entered.host, entered.port, entered.tls, user):
             raise InvalidInput(
-                "Enter the password again for another server, port, encryption or user.", field=f"{prefix}_password"
+                gettext("Enter the password again for another server, port, encryption or user."),
+                field=f"{prefix}_password",
             )
         password = server.password or ""
     if form[f"{prefix}_auth"] == SmtpAuth.XOAUTH2:
         if not user:
-            raise InvalidInput("Enter the user, which is the address of the mailbox.", field=f"{prefix}_user")
+            raise InvalidInput(gettext("Enter the user, which is the address of the mailbox."), field=f"{prefix}_user")
         return f"smtp://{quote(user, safe='')}@{rest}&auth=xoauth2"
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
     return f"smtp://{login}{rest}"

@@ -11,6 +11,7 @@ from mailwright.audience import lists, suppressions
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -22,10 +23,10 @@ router = APIRouter(prefix="/suppressions", route_class=PageRoute, include_in_sch
 
 PAGE: Final = 50
 REASONS: Final = {
-    "bounce": "Hard bounce",
-    "soft_bounces": "Repeated soft bounces",
-    "complaint": "Complaint",
-    "unsubscribed": "Unsubscribed",
+    "bounce": lazy_gettext("Hard bounce"),
+    "soft_bounces": lazy_gettext("Repeated soft bounces"),
+    "complaint": lazy_gettext("Complaint"),
+    "unsubscribed": lazy_gettext("Unsubscribed"),
 }
 
 
@@ -58,9 +59,9 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep) -> Respon
     except InvalidInput as error:
         return await _new_page(request, engine, visitor, form, field_errors(error, {"listKey": "scope"}))
     words = (
-        "Address suppressed. Queued emails to it will not be sent."
+        gettext("Address suppressed. Queued emails to it will not be sent.")
         if is_new
-        else "This address was already suppressed."
+        else gettext("This address was already suppressed.")
     )
     return redirect(request, "/suppressions", words)
 
@@ -76,7 +77,7 @@ async def remove(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         actor=visitor.actor,
         clock=engine.clock,
     )
-    return redirect(request, "/suppressions", f"Suppression of {form['email']} removed.")
+    return redirect(request, "/suppressions", gettext("Suppression of {form} removed.", form=form["email"]))
 
 
 async def _page(
@@ -113,8 +114,8 @@ async def _new_page(request: Request, engine: Engine, visitor: Visitor, form: Fi
 
 async def _scopes(engine: Engine, visitor: Visitor) -> list[tuple[str, str]]:
     every = await lists.list_all(engine.database, visitor.tenant_id)
-    general = [(ALL_MESSAGES, "All email"), (GENERAL, "Bulk email")]
-    return general + [(each.list_key, f"List {each.name}") for each in every]
+    general = [(ALL_MESSAGES, gettext("All email")), (GENERAL, gettext("Bulk email"))]
+    return general + [(each.list_key, gettext("List {name}", name=each.name)) for each in every]
 
 
 def _normal(text: str) -> str:

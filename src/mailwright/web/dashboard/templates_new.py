@@ -15,6 +15,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.keys import derive_key
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.composed_email import render_starter, with_undeclared
@@ -28,7 +29,11 @@ router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema
 
 BLANK: Final = "blank"
 # What the composer then asks for, and inserts as blocks.
-_SOURCES: Final = {"html": "HTML or Markdown", "feed": "RSS feed", "notion": "Notion page"}
+_SOURCES: Final = {
+    "html": lazy_gettext("HTML or Markdown"),
+    "feed": lazy_gettext("RSS feed"),
+    "notion": lazy_gettext("Notion page"),
+}
 _BLANK_DOCUMENT: Final[dict[str, Any]] = {
     "version": 1,
     "blocks": [
@@ -69,7 +74,7 @@ async def show_starter(engine: EngineDep, visitor: EditorDep, name: str) -> Resp
 def template_id_for(name: str) -> str:
     """Return the id for the name that someone chose: `Spring news, 2027!` becomes `spring-news-2027`."""
     if not name:
-        raise InvalidInput("Enter a name, for example Spring news.", field="name")
+        raise InvalidInput(gettext("Enter a name, for example Spring news."), field="name")
     return derive_key(name, "email", longest=90)
 
 

@@ -21,6 +21,7 @@ from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.record_state import RecordState
+from mailwright.domain.translation import gettext
 from mailwright.schemas.templates import check_template_id, parse_template
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import RequestInvalid
@@ -86,7 +87,9 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
     try:
         check_template_id(form["templateId"])
         if await _exists(engine, visitor, form["templateId"]):
-            raise InvalidInput("A template with this id exists. Open it to save a new version.", field="templateId")
+            raise InvalidInput(
+                gettext("A template with this id exists. Open it to save a new version."), field="templateId"
+            )
         stored, words = await _write(engine, visitor, form["templateId"], form)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _editor(request, engine, visitor, form, error=error)
@@ -205,7 +208,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: EditorDep, tem
         await engine.api_messages.send(RequestContext(caller, request_id_of(request)), body)
     except (InvalidInput, RequestInvalid, InvalidTemplate) as error:
         return await _page(request, engine, visitor, template_id, version, error=error, form=form)
-    return redirect(request, f"/templates/{template_id}?version={stored.version}", "Test email sent.")
+    return redirect(request, f"/templates/{template_id}?version={stored.version}", gettext("Test email sent."))
 
 
 def declared_of(text: str) -> list[dict[str, Any]]:
@@ -238,7 +241,9 @@ async def _write(engine: Engine, visitor: Visitor, template_id: str, form: Field
     stored = await engine.templates.write(
         visitor.tenant_id, template_id, request.draft(), actor=visitor.actor, keeps_locked=not is_admin
     )
-    return stored, f"Saved as version {stored.version}." + (f" {LINKS_REPLACED}" if shared != form else "")
+    return stored, gettext("Saved as version {version}.", version=stored.version) + (
+        f" {LINKS_REPLACED}" if shared != form else ""
+    )
 
 
 async def _with_shared_links(engine: Engine, visitor: Visitor, form: Fields) -> Fields:
@@ -264,13 +269,13 @@ def _format(form: Fields) -> TemplateFormat:
     try:
         return TemplateFormat(form["format"] or TemplateFormat.HTML)
     except ValueError as error:
-        raise InvalidInput("Choose blocks, HTML, MJML or Markdown.", field="format") from error
+        raise InvalidInput(gettext("Choose blocks, HTML, MJML or Markdown."), field="format") from error
 
 
 async def _compiled(engine: Engine, visitor: Visitor, form: Fields) -> StoredTemplate:
     """Return the form as a version that is not stored."""
     form = await _with_shared_links(engine, visitor, form)
-    shown = Fields({**form, "subject": form["subject"] or "(no subject)", "text": form["text"].strip()})
+    shown = Fields({**form, "subject": form["subject"] or gettext("(no subject)"), "text": form["text"].strip()})
     draft = parse_template(_request(shown)).draft()
     tenant_id = visitor.tenant_id
     html = await engine.templates.compiled(
@@ -400,6 +405,6 @@ def _diff_lines(text: str) -> Iterator[tuple[str, str]]:
             if part[1] == "---":
                 yield "head", part[2].capitalize()
         elif place := _PLACE.match(line):
-            yield "place", f"line {place[1]}"
+            yield "place", gettext("line {place}", place=place[1])
         else:
             yield {"+": "new", "-": "old"}.get(line[:1], "same"), line

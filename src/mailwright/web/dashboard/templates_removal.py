@@ -9,6 +9,7 @@ from starlette.responses import Response
 from mailwright.access.roles import Role
 from mailwright.content.template_removal import TemplateInUse, TemplateLocked
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.session import EditorDep
 from mailwright.web.state import EngineDep
@@ -19,7 +20,12 @@ router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema
 @router.post("/{template_id}/archive")
 async def archive(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
     await engine.template_removal.archive(visitor.tenant_id, template_id, actor=visitor.actor)
-    return redirect(request, "/templates", f"Archived {template_id}.", undo=f"/templates/{template_id}/restore")
+    return redirect(
+        request,
+        "/templates",
+        gettext("Archived {template_id}.", template_id=template_id),
+        undo=f"/templates/{template_id}/restore",
+    )
 
 
 @router.post("/{template_id}/delete")
@@ -31,10 +37,15 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, templa
     except TemplateLocked as error:
         return redirect(request, f"/templates/{template_id}", str(error), tone="bad")
     except TemplateInUse as error:
-        values: dict[str, Any] = {"title": "Template in use", "text": str(error), "uses": error.uses}
+        values: dict[str, Any] = {"title": gettext("Template in use"), "text": str(error), "uses": error.uses}
         back = (f"/templates/{template_id}", template_id)
         return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
-    return redirect(request, "/templates", f"Deleted {template_id}.", undo=f"/templates/{template_id}/restore")
+    return redirect(
+        request,
+        "/templates",
+        gettext("Deleted {template_id}.", template_id=template_id),
+        undo=f"/templates/{template_id}/restore",
+    )
 
 
 @router.post("/{template_id}/restore")
@@ -44,4 +55,4 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, templ
         await engine.template_removal.restore(visitor.tenant_id, template_id, actor=visitor.actor)
     except NotPossibleNow as error:
         return redirect(request, "/templates?show=deleted", str(error), tone="bad")
-    return redirect(request, f"/templates/{template_id}", "Template restored.")
+    return redirect(request, f"/templates/{template_id}", gettext("Template restored."))

@@ -7,6 +7,7 @@ import orjson
 from markupsafe import Markup
 
 from mailwright.content.template_markers import replace_code
+from mailwright.domain.translation import gettext
 
 # A variable as the composer writes it. Only the fallback that also replaces empty values is one.
 _VARIABLE: Final = re.compile(
@@ -37,4 +38,6 @@ def _chip(code: str) -> Markup:
         return Markup("<code>{}</code>").format(code)
     name = (found["name"] or found["path"]).replace("_", " ")
     fallback = orjson.loads(found["fallback"]) if found["fallback"] else ""
-    return Markup('<span class="chip">{}</span>').format(f"{name} or “{fallback}”" if fallback else name)
+    return Markup('<span class="chip">{}</span>').format(
+        gettext("{name} or “{fallback}”", name=name, fallback=fallback) if fallback else name
+    )

@@ -11,6 +11,7 @@ from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
+from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
 from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint, WebhookEndpointInput
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -30,60 +31,60 @@ router = APIRouter(prefix=HOME, route_class=PageRoute, include_in_schema=False)
 # Event types by group, each with its meaning.
 GROUPS: Final = (
     (
-        "Final result",
+        lazy_gettext("Final result"),
         (
-            (EventType.SENT, "accepted by the provider"),
-            (EventType.FAILED, "failed permanently"),
-            (EventType.CANCELLED, "cancelled before it was sent"),
-            (EventType.IN_DOUBT, "no definite provider response"),
-            (EventType.CLOSED_UNKNOWN, "closed without a definite provider response"),
+            (EventType.SENT, lazy_gettext("accepted by the provider")),
+            (EventType.FAILED, lazy_gettext("failed permanently")),
+            (EventType.CANCELLED, lazy_gettext("cancelled before it was sent")),
+            (EventType.IN_DOUBT, lazy_gettext("no definite provider response")),
+            (EventType.CLOSED_UNKNOWN, lazy_gettext("closed without a definite provider response")),
         ),
     ),
     (
-        "Delivery reports",
+        lazy_gettext("Delivery reports"),
         (
-            (EventType.ACCEPTED, "accepted for delivery"),
-            (EventType.DELIVERED, "accepted by the recipient’s server"),
-            (EventType.DEFERRED, "temporarily deferred by the recipient’s server"),
+            (EventType.ACCEPTED, lazy_gettext("accepted for delivery")),
+            (EventType.DELIVERED, lazy_gettext("accepted by the recipient’s server")),
+            (EventType.DEFERRED, lazy_gettext("temporarily deferred by the recipient’s server")),
         ),
     ),
     (
-        "Recipient activity",
+        lazy_gettext("Recipient activity"),
         (
-            (EventType.BOUNCED, "rejected by the recipient’s server"),
-            (EventType.COMPLAINED, "marked as spam"),
-            (EventType.UNSUBSCRIBED, "unsubscribed through the email or the provider"),
-            (EventType.OPENED, "email opened"),
-            (EventType.CLICKED, "link clicked"),
-            (EventType.REPLIED, "replied, by a person or automatically"),
+            (EventType.BOUNCED, lazy_gettext("rejected by the recipient’s server")),
+            (EventType.COMPLAINED, lazy_gettext("marked as spam")),
+            (EventType.UNSUBSCRIBED, lazy_gettext("unsubscribed through the email or the provider")),
+            (EventType.OPENED, lazy_gettext("email opened")),
+            (EventType.CLICKED, lazy_gettext("link clicked")),
+            (EventType.REPLIED, lazy_gettext("replied, by a person or automatically")),
         ),
     ),
     (
-        "Public pages",
+        lazy_gettext("Public pages"),
         (
-            (EventType.JOINED, "subscribed or resubscribed to a list"),
-            (EventType.LEFT, "unsubscribed from a list or from everything"),
+            (EventType.JOINED, lazy_gettext("subscribed or resubscribed to a list")),
+            (EventType.LEFT, lazy_gettext("unsubscribed from a list or from everything")),
         ),
     ),
     (
-        "Campaigns",
+        lazy_gettext("Campaigns"),
         (
             (EventType.CAMPAIGN_STARTED, "started"),
-            (EventType.CAMPAIGN_HELD, "not being sent, with the reason"),
-            (EventType.CAMPAIGN_WARNED, "guard rails found too many bounces or complaints"),
-            (EventType.CAMPAIGN_RESUMED, "being sent again"),
+            (EventType.CAMPAIGN_HELD, lazy_gettext("not being sent, with the reason")),
+            (EventType.CAMPAIGN_WARNED, lazy_gettext("guard rails found too many bounces or complaints")),
+            (EventType.CAMPAIGN_RESUMED, lazy_gettext("being sent again")),
             (EventType.CAMPAIGN_FINISHED, "finished"),
             (EventType.CAMPAIGN_CANCELLED, "cancelled"),
         ),
     ),
     (
-        "Sequences",
+        lazy_gettext("Sequences"),
         (
-            (EventType.SEQUENCE_ENTERED, "somebody entered"),
-            (EventType.SEQUENCE_STEP, "a step happened"),
-            (EventType.SEQUENCE_FAILED, "a step failed, with the reason"),
-            (EventType.SEQUENCE_ENDED, "ended for somebody, with the reason"),
-            (EventType.SEQUENCE_WEBHOOK, "sent by a step that names this webhook"),
+            (EventType.SEQUENCE_ENTERED, lazy_gettext("somebody entered")),
+            (EventType.SEQUENCE_STEP, lazy_gettext("a step happened")),
+            (EventType.SEQUENCE_FAILED, lazy_gettext("a step failed, with the reason")),
+            (EventType.SEQUENCE_ENDED, lazy_gettext("ended for somebody, with the reason")),
+            (EventType.SEQUENCE_WEBHOOK, lazy_gettext("sent by a step that names this webhook")),
         ),
     ),
 )
@@ -155,7 +156,7 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_i
         await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
-    return redirect(request, f"{HOME}/{webhook_id}", "Webhook saved.")
+    return redirect(request, f"{HOME}/{webhook_id}", gettext("Webhook saved."))
 
 
 @router.post("/{webhook_id}/resume")
@@ -164,7 +165,7 @@ async def resume(request: Request, engine: EngineDep, visitor: AdminDep, webhook
     found = await _found(engine, visitor, webhook_id)
     wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
     await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, f"{HOME}/{webhook_id}", "Webhook resumed. Waiting events are delivered first.")
+    return redirect(request, f"{HOME}/{webhook_id}", gettext("Webhook resumed. Waiting events are delivered first."))
 
 
 @router.post("/{webhook_id}/secret")
@@ -178,13 +179,13 @@ async def rotate_secret(request: Request, engine: EngineDep, visitor: AdminDep, 
 async def send_test(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     found = await _found(engine, visitor, webhook_id)
     await WebhookDeliveries(engine.database, engine.clock).create_test(found, actor=visitor.actor)
-    return redirect(request, f"{HOME}/{webhook_id}", "Test event sent. Its result appears below.")
+    return redirect(request, f"{HOME}/{webhook_id}", gettext("Test event sent. Its result appears below."))
 
 
 @router.post("/{webhook_id}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     await engine.webhook_endpoints.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return redirect(request, HOME, "Webhook deleted.")
+    return redirect(request, HOME, gettext("Webhook deleted."))
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
@@ -192,7 +193,7 @@ async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, deli
     again = await WebhookDeliveries(engine.database, engine.clock).redeliver(
         delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
     )
-    return redirect(request, f"{HOME}/{again.webhook_id}", "Redelivery started under the same id.")
+    return redirect(request, f"{HOME}/{again.webhook_id}", gettext("Redelivery started under the same id."))
 
 
 async def _list_page(
