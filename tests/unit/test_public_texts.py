@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from starlette.requests import Request
 
-from mailwright.web.public.language import language_of
+from mailwright.web.languages import language_of
 from mailwright.web.public.pages import HEADERS, STYLE, page
 from mailwright.web.public.texts import ENGLISH, LANGUAGES, Texts
 from mailwright.web.public.theme import PublicTheme

@@ -1,16 +1,21 @@
-"""The language of a dashboard page: the one of the user's account, otherwise the browser's. The API stays English."""
+"""The language of a page: an explicit choice, then the one of the user or contact, then the browser's.
+
+The API stays English.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from fastapi import Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from mailwright.domain.translation import use_catalogue, using
-from mailwright.web.catalogues import load_catalogue
-from mailwright.web.public.language import supported_language, usual_language
+from mailwright.web.catalogues import LANGUAGES, load_catalogue
 
+DEFAULT = next(iter(LANGUAGES))
+# Accept-Language headers are cut to this length.
+MAX_LANGUAGES = 20
 # Chosen on the sign-in page, where the user is not known yet.
 _COOKIE: Final = "language"
 _COOKIE_SECONDS: Final = 365 * 24 * 3600
@@ -36,3 +41,42 @@ def set_language_cookie(response: Response, language: str) -> None:
         response.delete_cookie(_COOKIE, path="/")
     else:
         response.set_cookie(_COOKIE, chosen, max_age=_COOKIE_SECONDS, path="/", httponly=True, samesite="lax")
+
+
+def language_of(request: Request, locale: str | None = None) -> str:
+    return chosen_language(request) or usual_language(request, locale)
+
+
+def chosen_language(request: Request) -> str | None:
+    """Return the language of the `lang` parameter, which the language links set."""
+    return supported_language(request.query_params.get("lang", ""))
+
+
+def usual_language(request: Request, locale: str | None) -> str:
+    """Return the default language, without an explicit choice: the contact's, otherwise the browser's."""
+    preferred = (locale or "", *_preferred(request.headers.get("accept-language", "")))
+    return next((language for locale_ in preferred if (language := supported_language(locale_))), DEFAULT)
+
+
+def supported_language(locale: str) -> str | None:
+    """Map `pt-BR`, `pt_BR` and `PT` to `pt`; return None for an unsupported language."""
+    language = locale.replace("_", "-").partition("-")[0].strip().lower()
+    return language if language in LANGUAGES else None
+
+
+def _preferred(header: str) -> Iterator[str]:
+    """Yield the languages of an Accept-Language header by preference."""
+    preferred = [_preference(part) for part in header.split(",", MAX_LANGUAGES)[:MAX_LANGUAGES]]
+    return (language for weight, language in sorted(preferred, key=lambda locale_: -locale_[0]) if weight > 0)
+
+
+def _preference(part: str) -> tuple[float, str]:
+    language, _, parameter = part.partition(";")
+    name, _, weight = parameter.partition("=")
+    if name.strip().lower() != "q":
+        return 1.0, language.strip()
+    try:
+        quality = float(weight)
+    except ValueError:
+        return 0.0, language.strip()
+    return (quality if 0 <= quality <= 1 else 0.0), language.strip()

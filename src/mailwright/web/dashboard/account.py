@@ -20,7 +20,7 @@ from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.oidc import set_connecting_cookie
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
 from mailwright.web.dashboard.sign_in import origin_of
-from mailwright.web.public.language import supported_language
+from mailwright.web.languages import supported_language
 from mailwright.web.session import ViewerDep, Visitor, host_of
 from mailwright.web.state import EngineDep
 

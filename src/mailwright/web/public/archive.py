@@ -16,7 +16,7 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.sources.campaigns.archive import NEWEST, ArchivedCampaign, ArchiveLinks
 from mailwright.web.api.archive import archive_of
-from mailwright.web.public.language import language_of
+from mailwright.web.languages import language_of
 from mailwright.web.public.pages import FOR_EVERYONE, page, stored_html
 from mailwright.web.public.public_lists import PublicList, find_public_list
 from mailwright.web.public.subscribers import PublicRoute

@@ -26,8 +26,8 @@ from mailwright.domain.sign_up_forms import (
 )
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
+from mailwright.web.languages import language_of, supported_language
 from mailwright.web.public.forms import read_form
-from mailwright.web.public.language import language_of, supported_language
 from mailwright.web.public.pages import page
 from mailwright.web.public.sign_up import FRAMED, RETRY_SECONDS
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json

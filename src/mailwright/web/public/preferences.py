@@ -20,8 +20,8 @@ from mailwright.audience.snooze import OFFERED_DAYS
 from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.audience.tracking_consent import TrackingConsent, can_track
 from mailwright.domain.clock import Instant
+from mailwright.web.languages import language_of, supported_language, usual_language
 from mailwright.web.public.forms import read_form
-from mailwright.web.public.language import language_of, supported_language, usual_language
 from mailwright.web.public.pages import filled
 from mailwright.web.public.subscribers import SOURCE, LinkRecipient, PublicRoute, recipient_of, recipient_page
 from mailwright.web.public.texts import LANGUAGES

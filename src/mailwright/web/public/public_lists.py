@@ -9,7 +9,7 @@ from mailwright.audience.lists import List, list_all
 from mailwright.domain.errors import NotFound
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, InvalidToken
 from mailwright.outbox import tenants
-from mailwright.web.public.language import chosen_language
+from mailwright.web.languages import chosen_language
 from mailwright.web.public.subscribers import tenant_named
 
 

@@ -11,8 +11,8 @@ from mailwright.audience.sign_up import SignUpRequest, SignUpResult, SignUpServi
 from mailwright.audience.tracking_consent import can_track
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
+from mailwright.web.languages import language_of, supported_language
 from mailwright.web.public.forms import read_form
-from mailwright.web.public.language import language_of, supported_language
 from mailwright.web.public.pages import page
 from mailwright.web.public.public_lists import PublicList, find_public_list
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json

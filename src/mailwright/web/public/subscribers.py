@@ -25,7 +25,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
 from mailwright.web.errors import HEADERS, problem
-from mailwright.web.public.language import chosen_language, language_of
+from mailwright.web.languages import chosen_language, language_of
 from mailwright.web.public.pages import page
 from mailwright.web.public.theme import load_theme
 
