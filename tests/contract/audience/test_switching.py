@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import openpyxl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,6 +172,24 @@ async def test_own_export_restores_lists_and_statuses(
     }
     await move(moving, Vendor.MAILWRIGHT, file, list_key=None)
     assert await everyone(database, clock) == first
+
+
+async def test_spreadsheet_is_read_if_it_has_one_sheet(moving: SwitchOvers, tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    for row in (["Email Address", "First Name"], ["ada@example.com", "Ada"]):
+        sheet.append(row)
+    book.save(tmp_path / "subscribed.xlsx")
+    with unpacked([ExportFile(tmp_path / "subscribed.xlsx")], largest=LARGEST) as files:
+        assert (await move(moving, Vendor.MAILCHIMP, *files)).subscribed == 1
+    book.create_sheet("Unsubscribed").append(["left@example.com"])
+    book.save(tmp_path / "subscribed.xlsx")
+    with (
+        pytest.raises(FileUnreadable, match="several sheets"),
+        unpacked([ExportFile(tmp_path / "subscribed.xlsx")], largest=LARGEST),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

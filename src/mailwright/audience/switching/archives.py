@@ -1,4 +1,4 @@
-"""Export files that come as a zip archive."""
+"""Export files that come as a zip archive or a spreadsheet."""
 
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.audience.importing.spreadsheets import convert_spreadsheet
 from mailwright.audience.switching.exports import ExportFile
 
 MAX_MEMBERS: Final = 1_000
@@ -16,16 +17,26 @@ _CHUNK: Final = 1024 * 1024
 
 @contextmanager
 def unpacked(files: Sequence[ExportFile], *, largest: int) -> Iterator[list[ExportFile]]:
-    """Replace each zip archive by the CSV files in it, until the end of the block."""
+    """Replace each zip archive by the CSV files in it, and each spreadsheet by a CSV file, until the block ends."""
     with ExitStack() as stack:
         found: list[ExportFile] = []
         for file in files:
-            if zipfile.is_zipfile(file.path) and file.path.suffix.lower() != ".xlsx":
-                folder = Path(stack.enter_context(TemporaryDirectory(prefix="mailwright-")))
-                found += [ExportFile(path, file.status) for path in _extract(file.path, folder, largest)]
-            else:
+            if not zipfile.is_zipfile(file.path):
                 found.append(file)
+                continue
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="mailwright-")))
+            read = _convert if file.path.suffix.lower() == ".xlsx" else _extract
+            found += [ExportFile(path, file.status) for path in read(file.path, folder, largest)]
         yield found
+
+
+def _convert(spreadsheet: Path, folder: Path, largest: int) -> list[Path]:
+    """Write the only sheet as CSV. Of several, one could contain those who unsubscribed."""
+    path = folder / f"{spreadsheet.stem}.csv"
+    if convert_spreadsheet(spreadsheet, path, largest=largest):
+        reason = f"{spreadsheet.name} has several sheets. Save each of them as a CSV file."
+        raise FileUnreadable(reason, field="file")
+    return [path]
 
 
 def _extract(archive: Path, folder: Path, largest: int) -> list[Path]:
