@@ -30,7 +30,7 @@ _COMMANDS: Final[Mapping[ActionKind, str]] = {
     ActionKind.START_CAMPAIGN: "campaign start {subject}",
     ActionKind.PAUSE_CAMPAIGN: "campaign pause {subject}",
     ActionKind.RESUME_CAMPAIGN: "campaign resume {subject}",
-    ActionKind.RESUME_SEQUENCE: "sequence resume {subject}",
+    ActionKind.RESUME_SEQUENCE: "sequence resume {subject} --overdue {overdue}",
     ActionKind.CANCEL_CAMPAIGN: "campaign cancel {subject}",
     ActionKind.EDIT_LIMITS: "campaign limits {subject}",
     ActionKind.SEND_NOW: "campaign reschedule {subject} now",

@@ -474,8 +474,8 @@ def reached_throttled_rate(workers: Sequence[WorkerPresence]) -> ReachedLimit:
 
 def _paused(facts: MessageFacts) -> MessageExplanation:
     if facts.message.sequence_id is not None:
-        resume = Action(ActionKind.RESUME_SEQUENCE, facts.message.sequence_id)
-        return _lane_deferred(facts, remedy=Remedy.RESUME_SEQUENCE, actions=(resume,))
+        resume = Action(ActionKind.RESUME_SEQUENCE, facts.message.sequence_id, {"overdue": "send"})
+        return _lane_deferred(facts, remedy=Remedy.RESUME_SEQUENCE, actions=(resume, *_cancel(facts.message)))
     actions = _on_campaign(facts.message, ActionKind.RESUME_CAMPAIGN)
     return _lane_deferred(facts, remedy=Remedy.RESUME_CAMPAIGN, actions=actions)
 

@@ -29,6 +29,7 @@ from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
 from tests.contract.outbox.test_explain import MessageUnderTest
+from tests.sequences import ACTOR, SequenceBench, an_email
 from tests.standins.provider import ScriptedProvider
 
 ADA = "a/d?a#1%2@example.com"  # characters that an address may contain and a path must escape
@@ -83,6 +84,9 @@ class ExplainedApi:
         """Start a campaign. Its first message is the one that is explained."""
         self.campaign_id = await self.desk.start(readers, **changes)
         await self.desk.run_scheduler()
+        await self.take_first_message()
+
+    async def take_first_message(self) -> None:
         async with self.database.read() as tx:
             rows = await tx.execute(select(messages.c.outbox_id).order_by(messages.c.id).limit(1))
         self.under_test.outbox_id = rows[0].outbox_id if rows else ""
@@ -381,6 +385,17 @@ async def a_queued_one(world: ExplainedApi) -> None:
 async def one_of_a_paused_campaign(world: ExplainedApi) -> None:
     await world.start()
     await world.desk.campaigns.pause(OPERATOR, world.campaign_id)
+
+
+@message_is(ExplanationState.HELD, (ActionKind.RESUME_SEQUENCE, {"overdue": "send"}), ActionKind.CANCEL)
+async def one_of_a_paused_sequence(world: ExplainedApi) -> None:
+    at = SequenceBench(world.bench)
+    await at.people(address_of(0))
+    key = await at.start(an_email())
+    await at.enrol(key, address_of(0))
+    await at.run()
+    await at.engine.sequences.pause(DEFAULT_TENANT, key, actor=ACTOR)
+    await world.take_first_message()
 
 
 @message_is(ExplanationState.SCHEDULED, ActionKind.CANCEL_CAMPAIGN, ActionKind.CANCEL)
