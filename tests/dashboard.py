@@ -8,7 +8,7 @@ import contextlib
 import re
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,6 +289,34 @@ def a_browser() -> Iterator[Browser]:
         expect.set_options(timeout=30_000)  # A long limit, because the machine may be busy.
         yield browser
         browser.close()
+
+
+def show(page: Page, viewport: Any, scheme: Any) -> None:
+    """Change the size and the color scheme of the open page, without transitions between the colors."""
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    # Scripts and styles have applied both when the next frame is drawn.
+    page.evaluate("new Promise(requestAnimationFrame)")
+
+
+def violations_of(page: Page, run: str = "axe.run({resultTypes: ['violations']})") -> list[tuple[str, list[str]]]:
+    """Return what axe reports about the open page."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())  # The browser evaluates it despite the content security policy of the page.
+    found = page.evaluate(f"{run}.then(({{violations}}) => violations)")
+    return [(each["id"], [node["html"][:160] for node in each["nodes"][:3]]) for each in found]
+
+
+def check_main(page: Page, looks: Sequence[tuple[Any, Any]]) -> None:
+    """Check in each look that axe reports nothing about the main part of the page, and that the page fits the screen.
+
+    The narrow screen comes first, so that the page never has to shrink.
+    """
+    for viewport, scheme in looks:
+        show(page, viewport, scheme)
+        found = violations_of(page, "axe.run('main', {resultTypes: ['violations'], iframes: false})")
+        assert found == [], (page.url, scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], f"{page.url} is too wide"
 
 
 class _Server(uvicorn.Server):

@@ -30,6 +30,8 @@ from tests.dashboard import (
     Dashboard,
     a_browser,
     a_dashboard,
+    show,
+    violations_of,
 )
 from tests.pages import forms_of
 
@@ -248,8 +250,6 @@ def test_set_up_link_creates_the_first_administrator(browser: Browser, tmp_path:
 
 # Each size and color scheme is checked once. The page is opened on the narrow screen, and then gets more room.
 LOOKS: list[tuple[Any, Any]] = [(PHONE, "dark"), (DESK, "light")]
-# Scripts and styles have applied a changed size and color scheme when the next frame is drawn.
-NEXT_FRAME = "new Promise(requestAnimationFrame)"
 
 
 @pytest.fixture(scope="module")
@@ -281,25 +281,10 @@ def look_at(page: Page, url: str) -> None:
     expect(page.locator(".htmx-request")).to_have_count(0)
     for viewport, scheme in LOOKS:
         show(page, viewport, scheme)
-        page.evaluate(NEXT_FRAME)
         assert complaints == [], (viewport, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], (viewport, scheme)
         assert violations_of(page) == [], (viewport, scheme)
         complaints.clear()  # Axe asks the frames of the page, and the browser reports the sandboxed ones.
-
-
-def show(page: Page, viewport: Any, scheme: Any) -> None:
-    """Change the size and the color scheme, without transitions between the colors."""
-    page.set_viewport_size(viewport)
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-
-
-def violations_of(page: Page) -> list[tuple[str, list[str]]]:
-    """Return what axe reports about the open page."""
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE.read_text())  # The browser evaluates it despite the content security policy of the page.
-    found = page.evaluate("axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
-    return [(each["id"], [node["html"][:160] for node in each["nodes"][:3]]) for each in found]
 
 
 def test_every_page_has_a_screenshot() -> None:
