@@ -95,7 +95,7 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     """
     rejections = await _list_rejections(tx, planned)
     if refused := next((each for each in rejections if each.covers(planned)), None):
-        why = f": {refused.comment}" if refused.comment else ""
+        why = f": {refused.comment.rstrip('.')}" if refused.comment else ""
         return ApprovalRejected(
             f"{refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again."
         )

@@ -79,7 +79,7 @@ class ApprovalGate:
             case ApprovalStatus.APPROVED:
                 self._require_same(approval, digests, recipients)
             case ApprovalStatus.REJECTED:
-                why = f": {approval.comment}" if approval.comment else ""
+                why = f": {approval.comment.rstrip('.')}" if approval.comment else ""
                 raise AwaitsApproval(
                     f"{approval.decided_by} rejected the campaign{why}. Change it, and request approval again."
                 )

@@ -257,8 +257,9 @@ async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: Campa
     """Raise if somebody rejected exactly this plan, so that nobody asks until somebody approves it."""
     for rejected in await list_rejections(tx, campaign.key):
         if not changed_parts(rejected.digests, plan.digests):
+            why = (rejected.comment or "").rstrip(".")
             raise NotPossibleNow(
-                f"{rejected.decided_by} rejected exactly this: {rejected.comment} Change it, and request again, or ask "
+                f"{rejected.decided_by} rejected exactly this: {why}. Change it, and request again, or ask "
                 "an administrator to lift the rejection."
             )
 
