@@ -21,6 +21,7 @@ class DnsServer:
         self.zone: Zone = {}
         self.silent: set[str] = set()  # Names that get no answer.
         self.nonsense: Mapping[str, bytes] = {}  # Raw answers by name.
+        self.aliases: Mapping[str, str] = {}  # The targets of CNAME records by name, which may form a loop.
         self.asked: Counter[str] = Counter()
         self.address = ""
 
@@ -40,9 +41,14 @@ class DnsServer:
             return query[:2] + self.nonsense[name]
         response = dns.message.make_response(asked)
         response.flags |= dns.flags.RA
+        seen: set[str] = set()
+        while name in self.aliases and name not in seen:
+            seen.add(name)
+            response.answer.append(dns.rrset.from_text(f"{name}.", 60, "IN", "CNAME", f"{self.aliases[name]}."))
+            name = self.aliases[name]
         values = self.zone.get((kind, name))
         if values:
-            response.answer.append(dns.rrset.from_text_list(question.name, 60, "IN", kind, _texts(kind, values)))
+            response.answer.append(dns.rrset.from_text_list(f"{name}.", 60, "IN", kind, _texts(kind, values)))
         elif not any(known == name for _, known in self.zone):
             response.set_rcode(dns.rcode.NXDOMAIN)
         return response.to_wire(max_size=65_535)

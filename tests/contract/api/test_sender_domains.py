@@ -347,6 +347,19 @@ async def test_silent_or_malformed_dns_gives_a_sentence(domains: Domains, monkey
     assert found[rsa].detail == f"{rsa}: DNS did not answer within 0.1 seconds."
 
 
+async def test_dkim_records_behind_aliases_are_followed(domains: Domains) -> None:
+    made = await domains.service.add(domains.acme, ACME, actor=ACTOR)
+    rsa, edwards = [f"{key.selector}._domainkey.{ACME}" for key in made.keys]
+    domains.dns.zone[("TXT", "key.host.example")] = [made.keys[0].record]
+    domains.dns.aliases = {rsa: "key.host.example", edwards: "loop.host.example", "loop.host.example": edwards}
+    found = {each.record.name: each for each in (await domains.check(domains.acme, ACME)).results}
+    assert found[rsa].state is DnsState.OK
+    assert (found[edwards].state, found[edwards].detail) == (
+        DnsState.UNKNOWN,
+        f"{edwards}: DNS gave no usable answer.",
+    )
+
+
 async def test_huge_and_hostile_records_are_bounded(domains: Domains) -> None:
     await domains.service.add(domains.acme, ACME, actor=ACTOR)
     domains.dns.zone[("TXT", ACME)] = [f"v=spf1 a:{number}.example -all" for number in range(300)]

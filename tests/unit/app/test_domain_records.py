@@ -1,5 +1,6 @@
 """SPF, DKIM and DMARC records of sender domains: what they must say, and which published ones are right."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from pydantic import SecretStr
 
 from mailwright.app.dns_lookup import DnsUnavailable
 from mailwright.app.sender_domain_records import check_records
-from mailwright.app.spf import spf_advice
+from mailwright.app.spf import find_spf_problem, spf_advice
 from mailwright.domain.dns_records import DnsRecord, RecordPurpose
 from mailwright.ops.settings import Settings
 
@@ -112,6 +113,17 @@ async def test_published_spf_record_is_read_as_receivers_do(
     record = DnsRecord(RecordPurpose.SPF, "TXT", DOMAIN, f"v=spf1 {wanted} ~all")
     found, detail = await state_of(record, [published, "other=1"], MX=["5 mail.acme.example"])
     assert (found, sentence in detail) == (state, True), detail
+
+
+async def test_slow_includes_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.app.spf.WALK_SECONDS", 0.0)
+
+    async def never(name: str, kind: str) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    with pytest.raises(DnsUnavailable, match="could not be followed"):
+        await find_spf_problem(DOMAIN, f"v=spf1 {OUTLOOK} ~all", ["v=spf1 include:slow.example -all"], never)
 
 
 @pytest.mark.parametrize(
