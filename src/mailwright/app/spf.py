@@ -97,7 +97,7 @@ def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
         elif name == "smtp":
             mechanisms[_by_suffix(_MECHANISMS, host) or _of_host(host)] = None
     if all(name == "mailbox" for name, _ in kinds):
-        hints["No provider is connected yet, which decides on the servers to allow."] = None
+        hints["Connect a provider first: it decides which servers SPF must allow."] = None
     return SpfAdvice(tuple(mechanisms), tuple(hints), tuple(own))
 
 

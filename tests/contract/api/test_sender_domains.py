@@ -397,7 +397,7 @@ async def test_spf_allows_every_provider_of_the_tenant(domains: Domains) -> None
         notes = await domains.service.notes(made)
         assert ["Postmark" in note for note in notes] == ([True] if domain == ACME else [])
     assert shown[ACME] == ("v=spf1 include:_spf.google.com a:mail.host.example ~all", "")
-    assert (shown[OTHER][0], "No provider is connected yet" in shown[OTHER][1]) == ("", True)
+    assert (shown[OTHER][0], "Connect a provider first" in shown[OTHER][1]) == ("", True)
     health = await check_health(domains.bench.engine.settings, domains.bench.database, domains.bench.clock)
     [delivery] = [each.summary for each in health if each.name == "delivery"]
     assert delivery.startswith("email without a route to a provider goes to the local mailbox")

@@ -51,7 +51,7 @@ async def add(request: Request, engine: EngineDep, visitor: AdminDep) -> Respons
 async def unrestrict(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     require_installation(visitor)
     await engine.sender_domains.unrestrict(visitor.tenant, actor=visitor.actor)
-    text = f"{visitor.tenant} can send from every domain that belongs to no other tenant."
+    text = gettext("{tenant} can send from every domain that belongs to no other tenant.", tenant=visitor.tenant)
     return redirect(request, HOME, text)
 
 
@@ -73,7 +73,8 @@ async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str
 @router.post("/{name}/check")
 async def check(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
     found = await engine.sender_domains.check(visitor.tenant_id, name, actor=visitor.actor)
-    return redirect(request, f"{HOME}/{found.domain}", _result(found))
+    is_good = found.is_verified and not found.is_rotating and not found.lacks_signing_records
+    return redirect(request, f"{HOME}/{found.domain}", _result(found), tone="good" if is_good else "bad")
 
 
 @router.post("/{name}/rotate")
@@ -99,6 +100,10 @@ def _result(domain: SenderDomain) -> str:
         return gettext("{domain} is not verified yet: {missing}.", domain=domain.domain, missing=domain.missing)
     if domain.is_rotating:
         return gettext("The new records are not visible yet. The old keys sign until then.")
+    if domain.lacks_signing_records:
+        return gettext(
+            "{domain} is verified, but its DKIM records are missing or wrong, so signatures fail.", domain=domain.domain
+        )
     return gettext("{domain} is verified.", domain=domain.domain)
 
 
