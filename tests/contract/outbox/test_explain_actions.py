@@ -23,7 +23,7 @@ from mailwright.events.reports import Reports
 from mailwright.outbox.defer import defer, defer_lane
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.storage.tables import deliveries, lane_deferrals, messages, queue_entries
+from mailwright.storage.tables import api_keys, deliveries, lane_deferrals, messages, queue_entries
 from mailwright.web.api.actions import ROUTES
 from tests.api import Api, an_api, client_of
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, REFUSAL, THROTTLE, Bench, change_tenant
@@ -601,6 +601,8 @@ async def a_campaign_between_two_waves(world: ExplainedApi) -> None:
 async def a_campaign_that_awaits_an_approval(world: ExplainedApi) -> None:
     await world.start(2, scheduled_at=world.clock.now() + HOUR)
     await change_tenant(world.database, approval_over=1)
+    async with world.database.write() as tx:  # A key without an owner cannot request an approval.
+        await tx.execute(update(api_keys).values(owner="grace"))
     world.clock.advance(HOUR)
     await world.desk.run_scheduler()
 
