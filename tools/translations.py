@@ -16,6 +16,8 @@ from typing import Final
 
 from mailwright.domain.translation import plural_form
 from mailwright.web.catalogues import LANGUAGES, Entry, read_entries
+from mailwright.web.dashboard.script_texts import FOLDER as SCRIPTS
+from mailwright.web.dashboard.script_texts import script_messages
 from mailwright.web.dashboard.shell import make_environment
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
@@ -93,7 +95,7 @@ def problems() -> Iterator[str]:
 
 
 def messages() -> dict[tuple[str, str | None], Message]:
-    """Return every message of the templates and modules, in the order of their paths."""
+    """Return every message of the templates, modules and scripts, in the order of their paths."""
     found: dict[tuple[str, str | None], Message] = {}
 
     def note(place: str, text: str, plural: str | None = None) -> None:
@@ -111,6 +113,9 @@ def messages() -> dict[tuple[str, str | None], Message]:
     for file in sorted(PACKAGE.rglob("*.py")):
         for text, plural in called(ast.parse(file.read_text(encoding="utf-8"))):
             note(file.relative_to(PACKAGE).as_posix(), text, plural)
+    for file in sorted(SCRIPTS.glob("*.js")):
+        for text in script_messages(file.read_text(encoding="utf-8")):
+            note(file.relative_to(PACKAGE).as_posix(), text)
     return found
 
 
@@ -130,7 +135,9 @@ def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 
 
 def area_of(message: Message) -> str:
-    folders = {place.partition("/")[0]: "modules" if place.endswith(".py") else "common" for place in message.places}
+    folders = {
+        place.partition("/")[0]: "modules" if place.endswith((".py", ".js")) else "common" for place in message.places
+    }
     areas = {AREAS.get(folder, default) for folder, default in folders.items()}
     return areas.pop() if len(areas) == 1 else "common"
 

@@ -178,7 +178,7 @@ def test_commands_perform_the_actions_of_an_explanation() -> None:
 
 @pytest.mark.parametrize("kind", ActionKind)
 def test_every_action_has_a_command(kind: ActionKind) -> None:
-    action = Action(kind, "x1", {"as": "sent", "version": "B"})
+    action = Action(kind, "x1", {"as": "sent", "version": "B", "overdue": "send"})
     [command] = commands(a_message(ExplanationState.HELD, actions=(action,)))
     assert command.startswith("mailwright ")
     assert "{" not in command

@@ -8,6 +8,7 @@ from tools import translations
 
 from mailwright.domain.translation import Catalogue, gettext, ngettext, number_text, using
 from mailwright.web.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.web.dashboard.script_texts import script_messages, script_texts
 from mailwright.web.dashboard.shell import make_environment
 from mailwright.web.dashboard.template_messages import TranslatedEnvironment
 
@@ -115,3 +116,18 @@ def test_message_without_translation_stays_in_english() -> None:
         assert gettext("Saved.") == "Сохранено."
         assert gettext("Hello {name}", name="{x}") == "Hello {x}"
     assert gettext("Saved.") == "Saved."
+
+
+@pytest.mark.parametrize("language", translations.PLURAL_RULES)
+def test_every_message_is_translated(language: str) -> None:
+    assert [entry.message for _, entry in translations.stored(language) if not entry.is_translated] == []
+
+
+def test_scripts_have_texts_of_the_language() -> None:
+    assert script_messages('show(t("Copied."), t("{count} of \\"all\\"", { count }), text("No"))') == [
+        "Copied.",
+        '{count} of "all"',
+    ]
+    assert script_texts() == {}
+    with using(load_catalogue("ru")):
+        assert script_texts()["Copied."] == "Скопировано."

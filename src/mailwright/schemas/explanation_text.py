@@ -967,7 +967,7 @@ def _change_limit(explanation: Explanation) -> str:
     limit = explanation.limit
     if limit is None:
         return gettext("Change the limit.")
-    text = _CHANGE_LIMIT.get(limit.name, f"Raise the {limit_name(limit.name)}{{of}}.")
+    text = _CHANGE_LIMIT.get(limit.name) or gettext("Raise the {limit}{of}.", limit=limit_name(limit.name), of="{of}")
     if limit.scope is LimitScope.TENANT_OR_CAMPAIGN:
         return gettext("{format} The campaign's explanation shows whose limit it is.", format=text.format(of=""))
     return text.format(of=_limit_owner(limit))
@@ -981,16 +981,17 @@ class DeferralLabel:
     """A deferral in a few words, and the preposition before the time at which it ends."""
 
     text: str
-    preposition: str = "until"
+    preposition: str = lazy_gettext("until")
 
 
+_AT: Final = lazy_gettext("at")
 _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     "rate_per_second": DeferralLabel(lazy_gettext("Limit per second reached")),
     "rate_per_hour": DeferralLabel(lazy_gettext("Hourly limit reached")),
     "daily_limit": DeferralLabel(lazy_gettext("Daily limit reached")),
     "outside_hours": DeferralLabel(lazy_gettext("Outside working hours")),
     "warmup": DeferralLabel(lazy_gettext("Warm-up limit reached")),
-    INTERVAL: DeferralLabel(lazy_gettext("Interval between messages, next one"), "at"),
+    INTERVAL: DeferralLabel(lazy_gettext("Interval between messages, next one"), _AT),
     ONE_AT_A_TIME: DeferralLabel(lazy_gettext("One message at a time")),
     "max_in_flight": DeferralLabel(lazy_gettext("Limit of messages in flight reached")),
     "domain_limit": DeferralLabel(lazy_gettext("Domain limit reached")),
@@ -999,22 +1000,24 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     QUOTA_EXHAUSTED: DeferralLabel(lazy_gettext("Provider quota used up")),
     PROVIDER_RATE: DeferralLabel(lazy_gettext("Provider send rate reached")),
     PROVIDER_LIMIT: DeferralLabel(lazy_gettext("Limit of the provider reached")),
-    DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel(lazy_gettext("Provider unavailable, next attempt"), "at"),
+    DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel(
+        lazy_gettext("Provider unavailable, next attempt"), lazy_gettext("at")
+    ),
     DeferReason.PROVIDER_THROTTLED: DeferralLabel(lazy_gettext("Slowed down by the provider")),
     DeferReason.PROVIDER_MISSING: DeferralLabel(lazy_gettext("Provider no longer configured")),
     DeferReason.RESEND_TURN: DeferralLabel(lazy_gettext("Waiting to be sent again")),
-    RETRY_SCHEDULED: DeferralLabel(lazy_gettext("Next attempt"), "at"),
+    RETRY_SCHEDULED: DeferralLabel(lazy_gettext("Next attempt"), _AT),
     IN_LINE: DeferralLabel(lazy_gettext("Queued behind other campaigns")),
     PAUSED: DeferralLabel(lazy_gettext("Paused")),
     CANCELLED: DeferralLabel(lazy_gettext("Cancelled")),
-    SCHEDULED: DeferralLabel(lazy_gettext("Scheduled"), "for"),
+    SCHEDULED: DeferralLabel(lazy_gettext("Scheduled"), lazy_gettext("for")),
     SCHEDULE_OVERDUE: DeferralLabel(lazy_gettext("Held: the send time has passed")),
     AWAITING_WINNER: DeferralLabel(lazy_gettext("A/B test running")),
     UNDECIDED: DeferralLabel(lazy_gettext("A/B test undecided: choose a variant")),
-    SENDER_RULES: DeferralLabel(lazy_gettext("Sender rules not met, next check"), "at"),
+    SENDER_RULES: DeferralLabel(lazy_gettext("Sender rules not met, next check"), _AT),
     GUARD_RAILS: DeferralLabel(lazy_gettext("Stopped by guard rails")),
     AWAITS_APPROVAL: DeferralLabel(lazy_gettext("Waits for the approval of a second person")),
-    NEXT_WAVE: DeferralLabel(lazy_gettext("Watching this wave; the next one opens"), "at"),
+    NEXT_WAVE: DeferralLabel(lazy_gettext("Watching this wave; the next one opens"), _AT),
     HoldReason.RESTORED: DeferralLabel(lazy_gettext("All sending is on hold: database restored")),
     HoldReason.REPLACED: DeferralLabel(lazy_gettext("All sending is on hold: database replaced")),
     HoldReason.REPORTED: DeferralLabel(lazy_gettext("All sending is on hold: unknown messages reported")),

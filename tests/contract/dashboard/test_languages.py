@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.contract.dashboard.test_entry import Site, site
 
 __all__ = ["site"]
@@ -44,3 +46,50 @@ async def test_api_answers_a_russian_user_in_english(site: Site) -> None:
         await site.sign_in(client, "ada")
         answer = await client.get("/v1/campaigns/none", headers={"Accept": "application/json"})
         assert answer.json()["detail"].isascii()
+
+
+PAGES = [
+    "/",
+    "/campaigns",
+    "/approvals",
+    "/sequences",
+    "/sequences/~new",
+    "/reports",
+    "/articles",
+    "/mailouts",
+    "/notifications",
+    "/templates",
+    "/images",
+    "/messages",
+    "/dead-letters",
+    "/mailbox",
+    "/contacts",
+    "/lists",
+    "/forms",
+    "/segments",
+    "/events",
+    "/imports",
+    "/suppressions",
+    "/account",
+    "/settings/limits",
+    "/settings/users",
+    "/settings/keys",
+    "/settings/webhooks",
+    "/settings/brand",
+    "/settings/domains",
+    "/settings/sender",
+    "/settings/providers",
+    "/settings/retention",
+    "/settings/health",
+    "/settings/audit-log",
+]
+
+
+@pytest.mark.parametrize("language", ["ru", "pt"])
+async def test_pages_are_shown_in_the_language(site: Site, language: str) -> None:
+    async with site.client(**{"Accept-Language": language}) as client:
+        await site.sign_in(client, "ada")
+        shown = {path: await client.get(path) for path in PAGES}
+    assert {path: page.status_code for path, page in shown.items() if page.status_code != 200} == {}
+    assert {language_in(page.text) for page in shown.values()} == {language}
+    assert [path for path, page in shown.items() if 'id="texts"' not in page.text] == []

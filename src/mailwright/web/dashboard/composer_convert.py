@@ -25,7 +25,7 @@ from mailwright.web.session import EditorDep
 from mailwright.web.state import EngineDep
 
 _CODE_WARNING: Final = lazy_gettext(
-    "The content has template code, for example {{ email }}. It shows data of each recipient: check that you want it."
+    "The content has template code, for example a variable. It shows data of each recipient: check that you want it."
 )
 _REPLACED_WARNING: Final = lazy_gettext(
     "The content had personal links of a recipient, for example to unsubscribe. They now "

@@ -42,6 +42,7 @@ from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
 from mailwright.web.dashboard.forms import sentence
 from mailwright.web.dashboard.navigation import APPROVALS, items_for
+from mailwright.web.dashboard.script_texts import script_texts
 from mailwright.web.dashboard.template_messages import Find, TranslatedEnvironment
 from mailwright.web.dashboard.variable_chips import with_chips
 from mailwright.web.errors import STATUSES, unavailable_detail
@@ -386,6 +387,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 _GLOBALS: Final[Mapping[str, Any]] = {
     "asset": asset,
+    "script_texts": script_texts,
     "languages": LANGUAGES,
     "status_style": labels.status_style,
     "message_text": _message_text,

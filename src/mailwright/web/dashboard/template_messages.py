@@ -413,10 +413,14 @@ _NO_TEXT: Final = re.compile(
 NOT_TEXT: Final[frozenset[str]] = frozenset()
 
 
+# An attribute of HTML, or several parameters of a URL.
+_ASSIGNMENT: Final = re.compile(r'^[\w:-]+="|&\w+=')
+
+
 def is_prose(text: str) -> bool:
     """Return whether a message has words that differ between languages."""
     bare = _PART.sub(" ", _NAMES_OF_PRODUCTS.sub(" ", _CODE.sub(" ", _bare(text)))).strip()
-    return bool(_WORD.search(bare)) and not _VALUE.fullmatch(bare) and not re.match(r'[\w:-]+="', text.strip())
+    return bool(_WORD.search(bare)) and not _VALUE.fullmatch(bare) and not _ASSIGNMENT.search(text.strip())
 
 
 def looks_like_text(constant: str) -> bool:

@@ -45,7 +45,7 @@ logo.addEventListener("change", async () => {
   const answer = await response?.json().catch(() => null);
   logo.value = "";
   if (!response?.ok) {
-    problem.textContent = answer?.detail ?? "The server cannot be reached. Try again in a moment.";
+    problem.textContent = answer?.detail ?? t("The server cannot be reached. Try again in a moment.");
     problem.hidden = false;
     return;
   }

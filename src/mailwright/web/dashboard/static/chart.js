@@ -30,7 +30,7 @@ function bars(element, name, token, label) {
 // Label bars with the time of day, or with the date if a bar is an hour or longer.
 function timeLabel(at, step, timeZone) {
   const form = step < 3600 ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" };
-  return new Date(at * 1000).toLocaleString("en-GB", { ...form, timeZone });
+  return new Date(at * 1000).toLocaleString(LANGUAGE === "en" ? "en-GB" : LANGUAGE, { ...form, timeZone });
 }
 
 // Several ticks of one day have the same label: only the first one shows it.
@@ -54,7 +54,7 @@ function tooltip(data) {
     const end = timeLabel(at + data.step, 60, data.zone);
     title.textContent = `${timeLabel(at, 86400, data.zone)}, ${timeLabel(at, 60, data.zone)}–${end}`;
     for (const [number, line] of lines.entries()) {
-      const words = [chart.series[number + 1].label, chart.data[number + 1][idx].toLocaleString("en")];
+      const words = [chart.series[number + 1].label, chart.data[number + 1][idx].toLocaleString(LANGUAGE)];
       line.replaceChildren(...words.map((text) => Object.assign(document.createElement("i"), { textContent: text })));
     }
     // Beside the cursor, on the side that has room.
@@ -88,12 +88,12 @@ function draw(element) {
       },
       axes: [
         { ...axis, grid: { show: false }, size: 28, space: 64, values: (_, ticks) => withoutRepeats(ticks.map((at) => timeLabel(at, data.step, data.zone))) },
-        { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString("en") : "")) },
+        { ...axis, size: 44, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString(LANGUAGE) : "")) },
       ],
       series: [
         {},
-        bars(element, "sent", "--info", "Sent"),
-        bars(element, "failed", "--bad", "Failed or bounced"),
+        bars(element, "sent", "--info", t("Sent")),
+        bars(element, "failed", "--bad", t("Failed or bounced")),
       ],
     },
     series,

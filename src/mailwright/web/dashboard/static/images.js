@@ -6,7 +6,7 @@ const state = form?.querySelector("[data-upload-state]");
 async function upload(file) {
   const headers = { Accept: "application/json", "X-Form-Token": form.dataset.token, "X-File-Name": encodeURIComponent(file.name), "Content-Type": file.type || "application/octet-stream" };
   const response = await fetch("/images", { method: "POST", headers, body: file });
-  const answer = await response.json().catch(() => ({ detail: "The server cannot be reached. Try again in a moment." }));
+  const answer = await response.json().catch(() => ({ detail: t("The server cannot be reached. Try again in a moment.") }));
   if (!response.ok) throw new Error(`${file.name}: ${answer.detail}`);
   return answer;
 }
@@ -18,7 +18,7 @@ async function uploadAll(files) {
   const stored = [];
   const problems = [];
   for (const [number, file] of files.entries()) {
-    state.textContent = files.length === 1 ? `Uploading ${file.name} …` : `Uploading ${number + 1} of ${files.length} …`;
+    state.textContent = files.length === 1 ? t("Uploading {name} …", { name: file.name }) : t("Uploading {number} of {count} …", { number: number + 1, count: files.length });
     try {
       stored.push(await upload(file));
     } catch (error) {
@@ -30,7 +30,7 @@ async function uploadAll(files) {
   state.textContent = problems.join("\n");
   state.classList.toggle("is-bad", problems.length > 0);
   if (stored.length && !problems.length) location.assign(`/images?added=${encodeURIComponent(stored.at(-1).name)}`);
-  else if (stored.length) state.textContent += `\n${stored.length} of ${files.length} images were uploaded. Reload the page to see them.`;
+  else if (stored.length) state.textContent += `\n${t("{stored} of {count} images were uploaded. Reload the page to see them.", { stored: stored.length, count: files.length })}`;
 }
 
 if (form) {
@@ -74,6 +74,6 @@ document.addEventListener("submit", async (event) => {
   alt.classList.remove("is-changed");
   alt.closest(".picture").querySelector("img").alt = fields.get("alt");
   alt.querySelector("input[name=alt]").focus();
-  showMessage("Alt text saved.", "good");
+  showMessage(t("Alt text saved."), "good");
   button.blur();
 });

@@ -38,15 +38,22 @@ function update(id, html) {
   element.dispatchEvent(new Event("liveupdate", { bubbles: true }));
 }
 
+const STATES = { live: t("live"), lost: t("connection lost") };
+
+function showState(section, state) {
+  section.dataset.state = state;
+  for (const element of section.querySelectorAll(".live-indicator")) element.textContent = STATES[state];
+}
+
 for (const section of document.querySelectorAll("[data-live]")) {
   const source = new EventSource(section.dataset.live);
   source.addEventListener("parts", (event) => {
-    section.dataset.state = "live";
+    showState(section, "live");
     for (const [id, html] of Object.entries(JSON.parse(event.data))) update(id, html);
   });
-  source.addEventListener("open", () => (section.dataset.state = "live"));
+  source.addEventListener("open", () => showState(section, "live"));
   source.addEventListener("error", () => {
-    section.dataset.state = "lost";
+    showState(section, "lost");
     if (source.readyState === EventSource.CLOSED) reloadIfSignedOut();
   });
   addEventListener("pagehide", () => source.close());

@@ -40,7 +40,7 @@
       palette.querySelector("[role=status]").textContent = count === 1 ? "1 result" : `${count} results`;
       palette.dataset.answered = question;
     } catch (error) {
-      if (error.name !== "AbortError") palette.querySelector("[role=status]").textContent = "The search failed. Try again.";
+      if (error.name !== "AbortError") palette.querySelector("[role=status]").textContent = t("The search failed. Try again.");
     }
   }
 

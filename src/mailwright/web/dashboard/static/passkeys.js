@@ -23,10 +23,10 @@ const toJson = ({ id, rawId, type, response }) => {
 };
 
 const explain = (error) => {
-  if (error.name === "NotAllowedError") return "The device did not confirm in time, or you cancelled.";
-  if (error.name === "InvalidStateError") return "This device has a passkey for your account already.";
-  if (error.name === "SecurityError") return "Passkeys do not work at this address. Open Mailwright at its public URL.";
-  return error.message || "This did not work. Try again.";
+  if (error.name === "NotAllowedError") return t("The device did not confirm in time, or you cancelled.");
+  if (error.name === "InvalidStateError") return t("This device has a passkey for your account already.");
+  if (error.name === "SecurityError") return t("Passkeys do not work at this address. Open Mailwright at its public URL.");
+  return error.message || t("This did not work. Try again.");
 };
 
 const forms = window.PublicKeyCredential ? document.querySelectorAll("form[data-passkey]") : [];

@@ -8,14 +8,14 @@ for (const form of document.querySelectorAll("form[data-select-all]")) {
     const count = boxes.filter((box) => box.checked).length;
     if (button) {
       button.hidden = boxes.length < 2;
-      button.textContent = count === boxes.length ? "Clear selection" : "Select all on this page";
+      button.textContent = count === boxes.length ? t("Clear selection") : t("Select all on this page");
     }
-    if (number) number.textContent = count ? `${count} selected` : "";
+    if (number) number.textContent = count ? t("{count} selected", { count }) : "";
     if (actions) actions.hidden = !count;
     for (const each of form.querySelectorAll("[data-counts]")) {
       const word = each.dataset.counts;
       each.dataset.question ??= each.dataset.confirm;
-      each.dataset.confirm = each.dataset.question.replace("{count}", `${count} ${word}${count === 1 ? "" : "s"}`);
+      each.dataset.confirm = each.dataset.question.replace("{count}", LANGUAGE === "en" ? `${count} ${word}${count === 1 ? "" : "s"}` : count);
     }
   };
   button?.addEventListener("click", () => {

@@ -14,7 +14,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // The theme: system, light or dark.
-const THEMES = { "": "System", light: "Light", dark: "Dark" };
+const THEMES = { "": t("System"), light: t("Light"), dark: t("Dark") };
 const themeButton = document.querySelector("[data-theme-next]");
 function showTheme() {
   const chosen = document.documentElement.dataset.theme ?? "";
@@ -47,14 +47,15 @@ if (testField) {
 // Keep relative times current. Other times are in the tenant's time zone and come from the server.
 // Each unit with the shortest duration that is shown in it, in seconds.
 const UNITS = [["year", 31536000, 63072000], ["day", 86400, 172800], ["hour", 3600, 7200], ["minute", 60, 90], ["second", 1, 0]];
+const RELATIVE = new Intl.RelativeTimeFormat(LANGUAGE);
 
 function distance(then) {
   const seconds = (then - Date.now()) / 1000;
   const length = Math.abs(seconds);
   const [unit, size] = UNITS.find(([, , shortest]) => length >= shortest);
   const count = Math.round(length / size);
-  const words = length < 1 ? "less than a second" : `${count} ${unit}${count === 1 ? "" : "s"}`;
-  return seconds > 0 ? `in ${words}` : `${words} ago`;
+  if (length < 1) return seconds > 0 ? t("in less than a second") : t("less than a second ago");
+  return RELATIVE.format(seconds > 0 ? count : -count, unit);
 }
 
 function showDistances(root) {
@@ -145,7 +146,7 @@ addEventListener("pageshow", () => allowAgain(document));
     if (response && fillSheet(await response.text())) return;
     allowAgain(sheet);
     const problem = JSON.parse(response?.headers.get("HX-Trigger") ?? "{}").showError;
-    showMessage(problem ?? "The server cannot be reached. Try again in a moment.", "bad");
+    showMessage(problem ?? t("The server cannot be reached. Try again in a moment."), "bad");
   });
   sheet?.addEventListener("click", (event) => {
     if (event.target === sheet || event.target.closest("[data-close], .sheet-body a.is-link")) {
@@ -166,10 +167,10 @@ document.addEventListener("click", async (event) => {
   if (!button) return;
   try {
     await navigator.clipboard.writeText(button.dataset.copy);
-    showMessage("Copied.", "good");
+    showMessage(t("Copied."), "good");
   } catch {
     getSelection().selectAllChildren(button.previousElementSibling ?? button);
-    showMessage("Press Ctrl+C to copy the selected text.", "good");
+    showMessage(t("Press Ctrl+C to copy the selected text."), "good");
   }
 });
 
@@ -211,7 +212,7 @@ const CROSS = '<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusabl
 function keepToast(line) {
   const button = document.createElement("button");
   button.type = "button";
-  button.ariaLabel = "Dismiss";
+  button.ariaLabel = t("Dismiss");
   button.innerHTML = CROSS;
   button.addEventListener("click", () => line.remove());
   line.append(button);
@@ -232,7 +233,7 @@ function showMessage(text, tone) {
   (document.querySelector("dialog[open] [data-messages]") ?? document.getElementById("flash"))?.replaceChildren(line);
 }
 document.addEventListener("showError", (event) => showMessage(event.detail.value ?? String(event.detail), "bad"));
-document.addEventListener("htmx:sendError", () => showMessage("The server cannot be reached. Try again in a moment.", "bad"));
+document.addEventListener("htmx:sendError", () => showMessage(t("The server cannot be reached. Try again in a moment."), "bad"));
 
 // Scroll the current tab into view if the tabs are wider than the screen.
 for (const tab of document.querySelectorAll(".tabs [aria-current]")) {

@@ -1,4 +1,12 @@
-// Runs before the first paint: apply the theme that was chosen in this browser.
+// Runs before the first paint: the texts of scripts, and the theme that was chosen in this browser.
+
+// Translate a text of a script. `{name}` is replaced by a value. The page has the texts of other languages than English.
+const TEXTS = JSON.parse(document.getElementById("texts")?.textContent ?? "{}");
+const LANGUAGE = document.documentElement.lang || "en";
+function t(text, values = {}) {
+  return (TEXTS[text] ?? text).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+}
+
 {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
