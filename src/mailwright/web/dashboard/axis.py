@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
-from mailwright.domain.translation import lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext
 
 # The length of the axis, in SVG units.
 WIDTH: Final = 1000
@@ -77,7 +77,7 @@ class Axis:
         return round(WIDTH * math.log1p(after / self.bend) / math.log1p(self.length / self.bend), 2)
 
     def ticks(self) -> list[Tick]:
-        ticks = [Tick(0, "now")]
+        ticks = [Tick(0, gettext("now"))]
         for label, after in itertools.chain.from_iterable(_TICK_LABELS):
             x = self.at(self.begins_at + after)
             has_room = all(abs(x - other.x) >= _LABEL_WIDTH for other in ticks) and x <= WIDTH - 0.75 * _LABEL_WIDTH
