@@ -159,10 +159,17 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
     before = len(stage.notion.requests)
     async with stage.served() as (_, client):
         await until(lambda: len(stage.reached) >= 90, "messages after the kill")
-        assert stage.reached == everyone[: len(stage.reached)]
+        # What a worker began to send just before the kill may never have left. It stays in doubt until a decision.
+        reached = list(stage.reached)
+        lost = [email for email in everyone[: len(reached)] if email not in reached]
+        assert len(lost) < 10
+        assert reached == [email for email in everyone if email not in lost][: len(reached)]
         assert min(await _gaps(stage)) >= 1_000 / RATE
         # At its configured rate the rest would take minutes. The recipients are the same at any rate.
         await _lift_pace(client, key, run_id)
+        await until(lambda: len(stage.reached) == len(everyone) - len(refused) - len(lost), "all other messages")
+        for email in lost:
+            await _send_again(stage, email)
         await until(lambda: len(stage.reached) == len(everyone) - len(refused), "all messages")
         # Messages in flight when the process was killed are in doubt until SES reports: a few, or many if it was slow.
         for message in taken[-20:]:
@@ -189,6 +196,14 @@ async def test_everyone_gets_one_message_despite_crash_and_outage(stage: Stage) 
     assert all(line["sent_at"] for line in lines if line["status"] == "SENT")
     logs = Counter((row["email"], row["status"]) for row in stage.supabase.rows("send_logs"))
     assert logs == Counter((email, "failed" if email in refused else "sent") for email in everyone)
+
+
+async def _send_again(stage: Stage, email: str) -> None:
+    found: list[dict[str, str]] = []
+    while not found:
+        listed = await stage.commands.ok("message", "list", "--to", email, "--status", "in_doubt", "--json")
+        found = json.loads(listed.out)
+    await stage.commands.ok("message", "resolve", found[0]["outboxId"], "--as", "resend")
 
 
 @pytest.mark.promise("mailout-resumes")
