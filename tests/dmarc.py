@@ -73,7 +73,7 @@ def zipped(*documents: bytes, name: str = "google.com!acme.example!1700000000!17
 
 
 def gzipped(document: bytes) -> bytes:
-    return gzip.compress(document)
+    return gzip.compress(document, mtime=0)
 
 
 def an_email(
