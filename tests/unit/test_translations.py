@@ -8,6 +8,8 @@ from tools import translations
 
 from mailwright.domain.translation import Catalogue, gettext, ngettext, number_text, using
 from mailwright.web.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.web.dashboard.forms import Fields
+from mailwright.web.dashboard.hours_form import hours_fields, hours_text
 from mailwright.web.dashboard.script_texts import script_messages, script_texts
 from mailwright.web.dashboard.shell import make_environment
 from mailwright.web.dashboard.template_messages import TranslatedEnvironment
@@ -131,3 +133,18 @@ def test_scripts_have_texts_of_the_language() -> None:
     assert script_texts() == {}
     with using(load_catalogue("ru")):
         assert script_texts()["Copied."] == "Скопировано."
+
+
+def test_hours_of_a_form_are_the_same_in_every_language() -> None:
+    sent = Fields({"hours": "yes", "hours.days": "Mon,Tue,Wed", "hours.opens": "09:00", "hours.closes": "18:00"})
+    catalogue = load_catalogue("ru")
+    components = make_environment(catalogue.messages.get).get_template("campaigns/components.html")
+    with using(catalogue):
+        assert hours_text(sent) == "Mon-Wed 09:00-18:00"
+        assert hours_fields("Mon-Wed 09:00-18:00") == sent
+        shown = components.make_module().hours(sent, Fields())  # type: ignore[attr-defined]
+    assert re.findall(r'value="(\w{3})" checked><label[^>]*>(\w+)', shown) == [
+        ("Mon", "Пн"),
+        ("Tue", "Вт"),
+        ("Wed", "Ср"),
+    ]

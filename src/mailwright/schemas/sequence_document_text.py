@@ -12,7 +12,7 @@ from mailwright.audience.filters import InvalidFilter
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.filter_text import describe
-from mailwright.schemas.time_text import count_text
+from mailwright.schemas.time_text import count_text, weekday_text
 
 # The name of each kind of step, and of its icon in the dashboard.
 STEP_TITLES: Final = {
@@ -41,21 +41,6 @@ TRIGGER_TITLES: Final = {
     "schedule": lazy_gettext("Schedule"),
 }
 _ALWAYS_NESTED: Final = {"waitFor": ("then", "else"), "branch": ("else",)}
-_DAYS: Final = dict(
-    zip(
-        WEEKDAYS,
-        (
-            lazy_gettext("Mon"),
-            lazy_gettext("Tue"),
-            lazy_gettext("Wed"),
-            lazy_gettext("Thu"),
-            lazy_gettext("Fri"),
-            lazy_gettext("Sat"),
-            lazy_gettext("Sun"),
-        ),
-        strict=True,
-    )
-)
 _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -178,7 +163,7 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
         days = gettext("On day {schedule} of each month", schedule=", ".join(str(day) for day in schedule["monthDays"]))
     else:
         wanted = schedule.get("weekdays", WEEKDAYS)
-        named = ", ".join(_DAYS[each] for each in WEEKDAYS if each in wanted)
+        named = ", ".join(weekday_text(each) for each in WEEKDAYS if each in wanted)
         days = gettext("Every day") if len(wanted) == len(WEEKDAYS) else gettext("Every {named}", named=named)
     zone = f" {schedule['timezone']}" if schedule.get("timezone") else ""
     return gettext("{days} at {schedule}{zone}", days=days, schedule=schedule["time"], zone=zone)
@@ -238,7 +223,7 @@ def _wait_until_text(body: Mapping[str, Any]) -> str:
     elif days == list(WEEKDAYS[:5]):
         named = gettext("The next working day, Mon–Fri,")
     else:
-        named = gettext("The next {days}", days=" or ".join(_DAYS[each] for each in days))
+        named = gettext("The next {days}", days=" or ".join(map(weekday_text, days)))
     return gettext("{named} at {body} in the contact's time zone", named=named, body=body["time"])
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, tzinfo
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
+from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext, marked_plural, ngettext
 
 # In every language the short form that follows the day of the month.
@@ -19,6 +20,15 @@ MONTHS = (
     lazy_gettext("Oct"),
     lazy_gettext("Nov"),
     lazy_gettext("Dec"),
+)
+_WEEKDAY_NAMES = (
+    lazy_gettext("Mon"),
+    lazy_gettext("Tue"),
+    lazy_gettext("Wed"),
+    lazy_gettext("Thu"),
+    lazy_gettext("Fri"),
+    lazy_gettext("Sat"),
+    lazy_gettext("Sun"),
 )
 # Each unit with the shortest duration that is shown in it.
 _UNITS = (
@@ -41,6 +51,11 @@ def time_text(instant: Instant, now: Instant, zone: tzinfo = UTC) -> str:
 def day_text(day: datetime) -> str:
     """Return `3 Mar 2027`."""
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
+def weekday_text(day: str) -> str:
+    """Return `Mon` for `mon`."""
+    return str(_WEEKDAY_NAMES[WEEKDAYS.index(day)])
 
 
 def distance(instant: Instant, now: Instant) -> str:

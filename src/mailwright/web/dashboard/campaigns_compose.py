@@ -46,7 +46,6 @@ from mailwright.web.dashboard.campaigns_forms import (
 )
 from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, sentence
-from mailwright.web.dashboard.hours_form import DAYS
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.session import EditorDep, Visitor
@@ -307,8 +306,6 @@ async def _page(
                 "segments": await segments.list_all(engine.database, tenant_id),
                 "default_sender": engine.settings.sender,
             }
-        case DraftStep.SCHEDULE:
-            values["weekdays"] = DAYS
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, f"campaigns/{step}_step.html", status=status, **values)
 

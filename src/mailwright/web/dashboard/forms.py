@@ -39,7 +39,7 @@ class Fields(dict[str, str]):
 
     def number(self, name: str) -> int | None:
         """Return a whole number, or None if the field is empty."""
-        text = self[name].replace(" ", "").replace(",", "").replace("\u202f", "")
+        text = self[name].replace(" ", "").replace(",", "").replace("\u202f", "").replace("\u00a0", "")
         if not text:
             return None
         if not text.isascii() or not text.isdecimal() or len(text) > 12:

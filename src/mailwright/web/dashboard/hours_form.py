@@ -6,18 +6,11 @@ from itertools import groupby
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext
 from mailwright.web.dashboard.forms import Fields
 
-DAYS: Final = (
-    lazy_gettext("Mon"),
-    lazy_gettext("Tue"),
-    lazy_gettext("Wed"),
-    lazy_gettext("Thu"),
-    lazy_gettext("Fri"),
-    lazy_gettext("Sat"),
-    lazy_gettext("Sun"),
-)
+# As working hours are written, in every language.
+DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Hours that differ between weekdays have no such fields. They are edited as a text.
 _PART: Final = re.compile(r"(?:(\w{3})(?:-(\w{3}))?\s+)?(\d\d:\d\d-\d\d:\d\d)")
 

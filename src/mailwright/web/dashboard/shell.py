@@ -33,7 +33,7 @@ from mailwright.schemas import explanation_text
 from mailwright.schemas.ab_test_text import ab_test_state_text, metric_text
 from mailwright.schemas.bucket_text import BUCKET_LABELS, BUCKET_NOTES
 from mailwright.schemas.explanation_text import ExplanationText
-from mailwright.schemas.time_text import count_text, distance
+from mailwright.schemas.time_text import count_text, distance, weekday_text
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
 from mailwright.web.catalogues import LANGUAGES, load_catalogue
@@ -383,6 +383,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "with_chips": with_chips,
     "labelled": _with_column_labels,
     "clock": _clock,
+    "weekday": weekday_text,
     "day": _day,
 }
 _GLOBALS: Final[Mapping[str, Any]] = {
