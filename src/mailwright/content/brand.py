@@ -111,7 +111,9 @@ WebUrl = Annotated[str, Field(max_length=_MAX_URL), AfterValidator(_is_web_url)]
 
 
 class SocialLink(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     network: Network
     href: WebUrl
@@ -120,7 +122,9 @@ class SocialLink(BaseModel):
 class Brand(BaseModel):
     """A brand kit. Every field has a default, so that a tenant without one has readable emails and pages."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     name: Annotated[str, Field(max_length=100), AfterValidator(_one_line)] = ""
     logo_url: WebUrl | None = None

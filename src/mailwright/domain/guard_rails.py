@@ -65,7 +65,9 @@ DEFAULT_GUARD_RAILS: Final = GuardRails()
 class GuardRailSettings(BaseModel):
     """The guard rails that a tenant or a campaign sets itself. None: use those of the level above."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     complaint_warn_percent: Percent | None = None
     complaint_stop_percent: Percent | None = None

@@ -137,7 +137,7 @@ BlockId = Annotated[str, Field(min_length=1, max_length=64)]
 class DocumentPart(BaseModel):
     """A part of a document. Fields that this version does not know are kept."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(extra="allow", frozen=True, alias_generator=to_camel, defer_build=True)
 
 
 class Padding(DocumentPart):

@@ -30,7 +30,7 @@ _ORDER: Final = (
 
 
 class StarterVariable(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     required: bool
@@ -40,7 +40,7 @@ class StarterVariable(BaseModel):
 class Starter(BaseModel):
     """A template to begin with. Transactional ones have no unsubscribe link."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     title: str

@@ -57,7 +57,9 @@ Positive = Annotated[int, Field(gt=0, le=2**31 - 1)]
 
 
 class DefinitionPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
 
 class ContentDefinition(DefinitionPart):

@@ -25,7 +25,7 @@ READY_NAMES: Final = ("welcome", "onboarding", "abandoned-cart", "review-request
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ReadyTemplate(_Part):
