@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mailwright.domain.translation import plural_form
+from mailwright.domain.translation import message_key, plural_form, split_key
 from mailwright.web.catalogues import LANGUAGES, Entry, read_entries
-from mailwright.web.dashboard.script_texts import FOLDER as SCRIPTS
 from mailwright.web.dashboard.script_texts import script_messages
 from mailwright.web.dashboard.shell import make_environment
 
@@ -25,6 +24,8 @@ PACKAGE: Final = CHECKOUT / "src/mailwright"
 DASHBOARD: Final = PACKAGE / "web/dashboard"
 TEMPLATES: Final = DASHBOARD / "templates"
 LOCALE: Final = DASHBOARD / "locale"
+# The sources of the bundled scripts.
+ASSETS: Final = CHECKOUT / "tools/assets"
 # The file of each folder of templates. A message of several files is in common.po, once.
 AREAS: Final = {
     "articles": "content",
@@ -113,9 +114,9 @@ def messages() -> dict[tuple[str, str | None], Message]:
     for file in sorted(PACKAGE.rglob("*.py")):
         for text, plural in called(ast.parse(file.read_text(encoding="utf-8"))):
             note(file.relative_to(PACKAGE).as_posix(), text, plural)
-    for file in sorted(SCRIPTS.glob("*.js")):
+    for file in sorted([*DASHBOARD.glob("static/*.js"), *ASSETS.glob("composer/*.js")]):
         for text in script_messages(file.read_text(encoding="utf-8")):
-            note(file.relative_to(PACKAGE).as_posix(), text)
+            note(file.relative_to(ASSETS if file.is_relative_to(ASSETS) else PACKAGE).as_posix(), text)
     return found
 
 
@@ -128,6 +129,8 @@ def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
         match node.func.id, texts:
             case (("gettext" | "lazy_gettext"), [text]):
                 yield text, None
+            case ("pgettext" | "lazy_pgettext"), [context, text]:
+                yield message_key(text, context), None
             case (("ngettext" | "marked_plural"), [one, many]):
                 yield one, many
             case "count_text", [word, *words]:
@@ -196,7 +199,9 @@ def _block(entry: Entry, language: str) -> str:
     lines = [f"# {note}" for note in entry.notes]
     lines += [f"#: {place}" for place in entry.references]
     lines += [f"#, {', '.join(entry.flags)}"] if entry.flags else []
-    lines.append(f"msgid {_quoted(entry.message)}")
+    context, message = split_key(entry.message)
+    lines += [f"msgctxt {_quoted(context)}"] if context else []
+    lines.append(f"msgid {_quoted(message)}")
     if entry.plural is None:
         lines.append(f"msgstr {_quoted(entry.translations.get(0, ''))}")
     else:

@@ -1,12 +1,14 @@
 """Messages of templates and their catalogues."""
 
+import copy
 import re
 
+import orjson
 import pytest
 from jinja2 import DictLoader, Environment
 from tools import translations
 
-from mailwright.domain.translation import Catalogue, gettext, ngettext, number_text, using
+from mailwright.domain.translation import Catalogue, gettext, lazy_gettext, ngettext, number_text, pgettext, using
 from mailwright.web.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.hours_form import hours_fields, hours_text
@@ -17,12 +19,14 @@ from mailwright.web.dashboard.template_messages import TranslatedEnvironment
 
 def messages_of(source: str) -> list[str]:
     found: list[str] = []
-    TranslatedEnvironment(found.append, autoescape=True).compile(source)  # type: ignore[arg-type]
+    environment = TranslatedEnvironment(found.append, autoescape=True)  # type: ignore[arg-type]
+    environment.compile(source)
     return found
 
 
 def rendered(source: str, messages: dict[str, str], **values: object) -> str:
     environment = TranslatedEnvironment(messages.get, autoescape=True, loader=DictLoader({"page": source}))
+    environment.filters["context"] = lambda text, context: text
     return environment.get_template("page").render(**values)
 
 
@@ -33,6 +37,7 @@ def rendered(source: str, messages: dict[str, str], **values: object) -> str:
         ("<p>Sent to <b>{{ row.name }}</b> by {{ user.name }}.</p>", ["Sent to <b>{name}</b> by {name2}."]),
         ('<p>Open <a href="/x">the list</a>.</p>', ["Open <1>the list</1>."]),
         ('<a href="/x">First</a> <a href="/y">Next</a>', ["First", "Next"]),
+        ('<td>{{ "Source" | context("code") }}</td>', ["code\4Source"]),
         ("<p>{% if a %}One thing{% else %}Two things{% endif %}</p>", ["One thing", "Two things"]),
         ('<input placeholder="Your name" name="Your name">', ["Your name"]),
         ('<p title="Why {{ a }} waits">{{ icon("clock") }}Waits</p>', ["Why {a} waits", "Waits"]),
@@ -53,6 +58,27 @@ def test_translation_reorders_placeholders_and_markers() -> None:
     messages = {"Sent <1>{name}</1> to {count} people.": "{count} «leitores» receberam <1>{name}</1>."}
     shown = rendered(source, messages, id=7, name="<i>News</i>", count=3)
     assert shown == '<p>3 «leitores» receberam <a href="/7">&lt;i&gt;News&lt;/i&gt;</a>.</p>'
+
+
+def test_word_with_two_meanings_has_two_translations() -> None:
+    messages = {"Source": "Источник", "code\4Source": "Код"}
+    source = """<p title='{{ "Source" | context("code") }}'>Source</p>{{ f(["Source" | context("code")]) }}"""
+    assert rendered(source, messages, f="".join) == "<p title='Код'>Источник</p>Код"
+    assert script_messages('t("Source", { context: "code" }), t("Source",{context:"code"})') == ["code\4Source"] * 2
+    with using(Catalogue("ru", messages)):
+        assert (gettext("Source"), pgettext("code", "Source"), pgettext("other", "Source")) == (
+            "Источник",
+            "Код",
+            "Source",
+        )
+
+
+def test_lazy_message_is_stored_in_english_and_shown_in_the_language() -> None:
+    with using(Catalogue("ru", {"{what} is full.": "{what}: нет места.", "Disk": "Диск"})):
+        text = lazy_gettext("{what} is full.", what=lazy_gettext("Disk"))
+        assert (f"{text}", str(text), orjson.dumps(text)) == ("Диск: нет места.", "Диск: нет места.", b'"Disk is full."')
+        assert str(copy.deepcopy(text)) == "Диск: нет места."
+    assert text == str(text) == "Disk is full."
 
 
 def test_translation_in_attribute_and_constant_stays_escaped() -> None:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
+from types import MappingProxyType
 from typing import Final
 
 
@@ -18,6 +19,8 @@ class Catalogue:
 
 
 ENGLISH: Final = Catalogue("en")
+# Between the context of a message and its text, as in the files of gettext.
+_AFTER_CONTEXT: Final = "\4"
 # Thousands separator and decimal point. A number must not be broken at the end of a line.
 _SEPARATORS: Final = {"en": (",", "."), "ru": ("\N{NO-BREAK SPACE}", ","), "pt": (".", ",")}
 _current: Final[ContextVar[Catalogue]] = ContextVar("catalogue", default=ENGLISH)
@@ -42,10 +45,26 @@ def using(catalogue: Catalogue) -> Iterator[None]:
         _current.reset(token)
 
 
-def gettext(message: str, **values: object) -> str:
+def gettext(message: str, /, **values: object) -> str:
     """Translate a message and fill in its placeholders: `gettext("Saved {name}.", name=name)`."""
-    text = _current.get().messages.get(message) or message
+    return pgettext("", message, **values)
+
+
+def pgettext(context: str, message: str, /, **values: object) -> str:
+    """Translate a message that needs another translation in this context: "Source" of an email is its code."""
+    text = _current.get().messages.get(message_key(message, context)) or message
     return text.format(**values) if values else text
+
+
+def message_key(message: str, context: str = "") -> str:
+    """Return the key of a message in a catalogue."""
+    return f"{context}{_AFTER_CONTEXT}{message}" if context else message
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return the context, or "", and the message of a key."""
+    context, _, message = key.rpartition(_AFTER_CONTEXT)
+    return context, message
 
 
 def ngettext(one: str, many: str, count: int, **values: object) -> str:
@@ -60,18 +79,29 @@ def plural_message(one: str, many: str, count: int) -> str:
     return forms[plural_form(catalogue.language, count)] if forms else one if count == 1 else many
 
 
-def lazy_gettext(message: str) -> str:
-    """Return a message of a module or class, which is translated each time it is shown."""
-    return _LazyText(message)
+def lazy_gettext(message: str, /, **values: object) -> str:
+    """Return a message that is translated each time it is shown: of a module or class, or of a lower layer."""
+    return _LazyText(message, values)
+
+
+def lazy_pgettext(context: str, message: str) -> str:
+    """Return a message like `lazy_gettext`, with a context like `pgettext`."""
+    return _LazyText(message, {}, context)
 
 
 class _LazyText(str):
-    """Compares and hashes as its English text, so that it can be a key."""
+    """Compares and hashes as its English text, so that it can be a key, and is stored and encoded in English."""
 
-    __slots__ = ()
+    __slots__ = ("_context", "_message", "_values")
+
+    def __new__(cls, message: str, values: Mapping[str, object] = MappingProxyType({}), context: str = "") -> "_LazyText":
+        with using(ENGLISH):
+            text = super().__new__(cls, message.format(**values) if values else message)
+        text._message, text._values, text._context = message, values, context
+        return text
 
     def __str__(self) -> str:
-        return gettext(str.__str__(self))
+        return pgettext(self._context, self._message, **self._values)
 
     def __html__(self) -> str:
         return escape(str(self), quote=False)

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from mailwright.domain.translation import ENGLISH, Catalogue
+from mailwright.domain.translation import ENGLISH, Catalogue, message_key
 
 LANGUAGES: Final = {"en": "English", "ru": "Русский", "pt": "Português"}
 LOCALE: Final = files("mailwright.web.dashboard") / "locale"
@@ -17,7 +17,7 @@ _LINE: Final = re.compile(r'(?:(?P<word>msgctxt|msgid_plural|msgid|msgstr)(?:\[(
 
 @dataclass(slots=True)
 class Entry:
-    """One message of a catalogue."""
+    """One message of a catalogue. A context is part of its key."""
 
     message: str = ""
     plural: str | None = None
@@ -67,6 +67,7 @@ def _read_entry(block: str) -> Entry:
         elif match := _LINE.fullmatch(line.strip()):
             at = (match["word"], int(match["form"] or 0)) if match["word"] else at
             texts[at] = texts.get(at, "") + ast.literal_eval(match["text"])
-    entry.message, entry.plural = texts.get(("msgid", 0), ""), texts.get(("msgid_plural", 0))
+    message, entry.plural = texts.get(("msgid", 0), ""), texts.get(("msgid_plural", 0))
+    entry.message = message_key(message, texts.get(("msgctxt", 0), ""))
     entry.translations = {form: text for (word, form), text in sorted(texts.items()) if word == "msgstr"}
     return entry

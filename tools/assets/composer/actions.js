@@ -9,6 +9,11 @@ import { cleanPasted, hasBlocks } from "./paste.js";
 import { PHONE } from "./sheets.js";
 
 const LOCAL_CLIPBOARD = "mailwright.blocks";
+const NEWS = {
+  added: (block) => t("{block} added.", { block }),
+  inserted: (block) => t("{block} inserted.", { block }),
+  pasted: (block) => t("{block} pasted.", { block }),
+};
 
 export class Actions {
   constructor(store, context) {
@@ -44,7 +49,7 @@ export class Actions {
     if (PHONE.matches) return this.choose();
     const types = Object.keys(BLOCKS).filter((type) => mayContain(document, parent, [{ type }]));
     openBlockMenu(anchor, types, (type) => this.add(type, place));
-    announce("Choose a block to add.");
+    announce(t("Choose a block to add."));
   }
 
   /** Open a menu of blocks to add directly below a block; on a phone the palette. */
@@ -58,12 +63,12 @@ export class Actions {
     if (PHONE.matches) return this.choose();
     const types = Object.keys(BLOCKS).filter((type) => mayContain(document, place.parent, [{ type }]));
     openBlockMenu(anchor, types, (type) => this.add(type, place));
-    announce("Choose a block to add below.");
+    announce(t("Choose a block to add below."));
   }
 
   choose() {
     this.context.openPalette();
-    announce("Choose a block to add.");
+    announce(t("Choose a block to add."));
   }
 
   make(type) {
@@ -75,13 +80,13 @@ export class Actions {
   }
 
   insert(blocks, { place, verb = "pasted", instead = null, merge = null } = {}) {
-    if (this.store.document.mjml) return toast("A developer designed this email. It has fields, but no place for blocks.");
+    if (this.store.document.mjml) return toast(t("A developer designed this email. It has fields, but no place for blocks."));
     const made = renew(this.store.document, blocks);
     const target = place && mayContain(this.store.document, place.parent, made) ? place : this.#place(made);
     const inserted = insertAt(this.store.document, target, made);
     this.store.change({ document: instead ? removeBlock(inserted, instead) : inserted }, { merge });
     this.store.select(made.at(-1).id);
-    announce(made.length === 1 ? `${labelOf(made[0])} ${verb}.` : `${made.length} blocks ${verb}.`);
+    announce(NEWS[verb](made.length === 1 ? labelOf(made[0]) : t("{count} blocks", { count: made.length })));
     this.context.closeSheets();
     if (made.length === 1 && definitionOf(made[0]).rich) this.canvas.edit(made[0].id);
     else this.canvas.focus(made.at(-1).id);
@@ -90,9 +95,9 @@ export class Actions {
 
   move(id, step) {
     const { document } = this.store;
-    if (isFixed(document, id)) return announce("This block is locked.");
+    if (isFixed(document, id)) return announce(t("This block is locked."));
     const place = stepFrom(document, id, step);
-    if (!place) return announce(step < 0 ? "This is the first block." : "This is the last block.");
+    if (!place) return announce(step < 0 ? t("This is the first block.") : t("This is the last block."));
     this.moveTo(id, place);
   }
 
@@ -101,7 +106,8 @@ export class Actions {
     this.store.select(id);
     this.canvas.focus(id);
     const { index, list, parent, block } = find(this.store.document, id);
-    announce(`${labelOf(block)} moved to ${index + 1} of ${list.length}${parent ? ` inside ${labelOf(parent)}` : ""}.`);
+    const values = { block: labelOf(block), index: index + 1, count: list.length, parent: parent && labelOf(parent) };
+    announce(parent ? t("{block} moved to {index} of {count} inside {parent}.", values) : t("{block} moved to {index} of {count}.", values));
   }
 
   duplicate(id) {
@@ -112,28 +118,29 @@ export class Actions {
     this.store.change({ document: insertAt(document, { parent: parent?.id ?? null, slot, index: index + 1 }, [copy]) });
     this.store.select(copy.id);
     this.canvas.focus(copy.id);
-    announce(`${labelOf(copy)} duplicated.`);
+    announce(t("{block} duplicated.", { block: labelOf(copy) }));
   }
 
   remove(id) {
     const { document } = this.store;
-    if (isFixed(document, id)) return announce("This block is locked.");
+    if (isFixed(document, id)) return announce(t("This block is locked."));
     const { block, list, index, parent } = find(document, id);
     const next = list[index + 1] ?? list[index - 1] ?? parent;
     this.store.change({ document: removeBlock(document, id) });
     this.store.select(next?.id ?? null);
     if (next) this.canvas.focus(next.id);
     else this.canvas.host.focus();
-    announce(`${labelOf(block)} deleted.`);
-    toast(`${labelOf(block)} deleted.`, { label: "Undo", run: () => this.undo() });
+    const text = t("{block} deleted.", { block: labelOf(block) });
+    announce(text);
+    toast(text, { label: t("Undo"), run: () => this.undo() });
   }
 
   undo() {
-    announce(this.#travel(() => this.store.undo()) ? "Undone." : "Nothing to undo.");
+    announce(this.#travel(() => this.store.undo()) ? t("Undone.") : t("Nothing to undo."));
   }
 
   redo() {
-    announce(this.#travel(() => this.store.redo()) ? "Redone." : "Nothing to redo.");
+    announce(this.#travel(() => this.store.redo()) ? t("Redone.") : t("Nothing to redo."));
   }
 
   /** Go one step through the history. The cursor follows to the text that changed, and an older offer to undo ends. */
@@ -152,7 +159,7 @@ export class Actions {
     const text = this.#copied(id);
     localStorage.setItem(LOCAL_CLIPBOARD, text);
     await navigator.clipboard?.writeText(text).catch(() => null);
-    toast("Block copied. Paste it here or in another email with Ctrl+V.");
+    toast(t("Block copied. Paste it here or in another email with Ctrl+V."));
   }
 
   #copied(id) {
@@ -165,7 +172,7 @@ export class Actions {
     const text = (await navigator.clipboard?.readText?.().catch(() => "")) || "";
     const blocks = blocksIn(text) ?? blocksIn(localStorage.getItem(LOCAL_CLIPBOARD) ?? "");
     if (blocks) this.insert(blocks);
-    else toast("There are no copied blocks.");
+    else toast(t("There are no copied blocks."));
   }
 
   onCopy(event) {
@@ -175,7 +182,7 @@ export class Actions {
     localStorage.setItem(LOCAL_CLIPBOARD, this.#copied(id));
     event.preventDefault();
     if (event.type === "cut") this.remove(id);
-    else announce("Block copied.");
+    else announce(t("Block copied."));
   }
 
   /** Handle what one text cannot hold. Return whether that was the case. */
@@ -199,7 +206,7 @@ export class Actions {
     try {
       const { blocks, warnings } = await this.context.api.post("/composer/convert", source);
       if (blocks.length) this.insert(blocks, cursor ? this.#replaceSelection(cursor) : {});
-      const text = blocks.length ? warnings.join(" ") : "The clipboard has nothing that an email can show.";
+      const text = blocks.length ? warnings.join(" ") : t("The clipboard has nothing that an email can show.");
       if (text) toast(text);
     } catch (error) {
       toast(error.message);

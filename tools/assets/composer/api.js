@@ -26,14 +26,14 @@ export class Api {
         redirect: "manual",
       });
     } catch {
-      throw new RequestFailed("offline", "The server cannot be reached.");
+      throw new RequestFailed("offline", t("The server cannot be reached."));
     }
     // A redirect leads to the sign-in page.
-    if (response.type === "opaqueredirect") throw new RequestFailed("signIn", "Your session has ended.");
+    if (response.type === "opaqueredirect") throw new RequestFailed("signIn", t("Your session has ended."));
     const answer = await response.json().catch(() => ({}));
     if (response.ok) return answer;
     const reasons = (answer.errors ?? []).map((each) => each.message).filter(Boolean);
-    throw new RequestFailed(KINDS[response.status] ?? "failed", reasons.join(" ") || answer.detail || answer.error || "The server could not do this. Try again.", answer);
+    throw new RequestFailed(KINDS[response.status] ?? "failed", reasons.join(" ") || answer.detail || answer.error || t("The server could not do this. Try again."), answer);
   }
 
   get(path) {

@@ -54,7 +54,7 @@ export class Autosave {
       // A full or disabled storage must not stop the work; the server still saves.
     }
     if (this.isBlocked || this.isSignedOut) return;
-    if (!this.saving) this.context.showState("pending", "Unsaved changes");
+    if (!this.saving) this.context.showState("pending", t("Unsaved changes"));
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.save(), PAUSE_MS);
   }
@@ -75,13 +75,13 @@ export class Autosave {
     const isRepeat = this.unconfirmed !== null;
     const state = this.unconfirmed ?? this.store.state;
     this.unconfirmed = state;
-    this.context.showState("saving", "Saving…");
+    this.context.showState("saving", t("Saving…"));
     try {
       const saved = await this.context.api.send("PUT", `${this.path}/autosave`, { document: state.document, subject: state.subject, locale: this.locale, baseRevision: this.revision, baseVersion: this.baseVersion });
       this.revision = saved.revision;
       this.unconfirmed = null;
       this.isSignedOut = false;
-      if (this.store.state === state) this.#settled(`Draft saved ${saved.savedAtText}`);
+      if (this.store.state === state) this.#settled(t("Draft saved {time}", { time: saved.savedAtText }));
       else if (isRepeat) await this.#put();
       else this.#changed();
     } catch (error) {
@@ -105,34 +105,34 @@ export class Autosave {
     const retry = () => (this.timer = setTimeout(() => this.save(), RETRY_MS));
     switch (error.kind) {
       case "offline":
-        this.context.showState("offline", "Offline: kept in this browser");
+        this.context.showState("offline", t("Offline: kept in this browser"));
         return retry();
       case "signIn":
         return this.#askSignIn();
       case "conflict":
         this.unconfirmed = null;
         this.isBlocked = true;
-        this.context.showState("conflict", `Not saved: changed ${this.#isOwn(error.body) ? "in another tab" : "by someone else"}`);
+        this.context.showState("conflict", this.#isOwn(error.body) ? t("Not saved: changed in another tab") : t("Not saved: changed by someone else"));
         return this.#resolve(error.body);
       case "refused":
         this.unconfirmed = null;
         this.context.showState("problem", error.message);
         return undefined;
       default:
-        this.context.showState("problem", `${error.message} Kept in this browser.`);
+        this.context.showState("problem", `${error.message} ${t("Kept in this browser.")}`);
         return retry();
     }
   }
 
   #askSignIn() {
     this.isSignedOut = true;
-    this.context.showState("offline", "Signed out: kept in this browser");
+    this.context.showState("offline", t("Signed out: kept in this browser"));
     if (this.signInBox) return;
     const next = encodeURIComponent("/composer/signed-in");
     this.signInBox = h("div", { class: "c-banner is-warning", role: "alert" },
-      h("span", {}, "Your session has ended. Nothing is lost: sign in, and your changes are saved."),
-      h("a", { class: "button is-small is-primary", href: `/sign-in?next=${next}`, target: "_blank", rel: "opener" }, "Sign in"),
-      h("button", { type: "button", class: "button is-small", onclick: () => this.#resume() }, "I have signed in"));
+      h("span", {}, t("Your session has ended. Nothing is lost: sign in, and your changes are saved.")),
+      h("a", { class: "button is-small is-primary", href: `/sign-in?next=${next}`, target: "_blank", rel: "opener" }, t("Sign in")),
+      h("button", { type: "button", class: "button is-small", onclick: () => this.#resume() }, t("I have signed in")));
     this.context.banners.append(this.signInBox);
   }
 
@@ -160,15 +160,12 @@ export class Autosave {
   async #resolve(theirs) {
     const mine = this.store.state;
     const isOwn = this.#isOwn(theirs);
-    const who = isOwn ? "You" : theirs.savedBy.replace(/^(the|another) /, (word) => word[0].toUpperCase() + word.slice(1));
-    const verb = theirs.isPublished ? "published" : "saved";
-    const body = h("div", { class: "stack" },
-      h("p", {}, `${who} ${verb} this email${isOwn ? " in another tab or window" : ""} at ${theirs.savedAtText}, after you opened it${isOwn ? " here" : ""}. Your changes are kept in this browser until you decide.`));
+    const body = h("div", { class: "stack" }, h("p", {}, this.#news(theirs), " ", t("Your changes are kept in this browser until you decide.")));
     const [title, copy, take, names] = isOwn
-      ? ["You changed this email in another tab", "Keep this version as a copy", "Take the other tab’s version", ["This tab", "The other tab"]]
-      : ["Two people changed this email", "Keep mine as a copy", "Take theirs", ["Mine", `From ${theirs.savedBy}`]];
+      ? [t("You changed this email in another tab"), t("Keep this version as a copy"), t("Take the other tab’s version"), [t("This tab"), t("The other tab")]]
+      : [t("Two people changed this email"), t("Keep mine as a copy"), t("Take theirs"), [t("Mine"), t("From {who}", { who: theirs.savedBy })]];
     for (;;) {
-      const choice = await ask({ title, body, buttons: [["copy", copy, "primary"], ["theirs", take], ["compare", "Compare"], ["", "Decide later"]] });
+      const choice = await ask({ title, body, buttons: [["copy", copy, "primary"], ["theirs", take], ["compare", t("Compare")], ["", t("Decide later")]] });
       if (choice === "compare") {
         await this.context.compare(mine, theirs, names);
         continue;
@@ -177,6 +174,12 @@ export class Autosave {
       if (choice === "theirs") return this.#take(theirs);
       return this.#postpone(theirs);
     }
+  }
+
+  #news(theirs) {
+    const values = { who: theirs.savedBy.replace(/^(the|another) /, (word) => word[0].toUpperCase() + word.slice(1)), time: theirs.savedAtText };
+    if (this.#isOwn(theirs)) return theirs.isPublished ? t("You published this email in another tab or window at {time}, after you opened it here.", values) : t("You saved this email in another tab or window at {time}, after you opened it here.", values);
+    return theirs.isPublished ? t("{who} published this email at {time}, after you opened it.", values) : t("{who} saved this email at {time}, after you opened it.", values);
   }
 
   async #copy(mine, theirs) {
@@ -196,15 +199,15 @@ export class Autosave {
     this.isBlocked = false;
     this.store.change({ document: theirs.document, subject: theirs.subject });
     clearTimeout(this.timer);
-    this.settle(theirs.revision, theirs.baseVersion, theirs.isPublished ? `Version ${theirs.baseVersion}` : `Draft saved ${theirs.savedAtText}`);
+    this.settle(theirs.revision, theirs.baseVersion, theirs.isPublished ? t("Version {version}", { version: theirs.baseVersion }) : t("Draft saved {time}", { time: theirs.savedAtText }));
     this.isPublished = theirs.isPublished;
-    toast(`This is what ${this.#isOwn(theirs) ? "you saved in the other tab" : `${theirs.savedBy} saved`}. Undo brings yours back.`);
+    toast(this.#isOwn(theirs) ? t("This is what you saved in the other tab. Undo brings yours back.") : t("This is what {who} saved. Undo brings yours back.", { who: theirs.savedBy }));
   }
 
   #postpone(theirs) {
     const box = h("div", { class: "c-banner is-warning", role: "alert" },
-      h("span", {}, `Not saved: ${this.#isOwn(theirs) ? "you changed this email in another tab too" : `${theirs.savedBy} changed this email too`}.`),
-      h("button", { type: "button", class: "button is-small", onclick: () => (box.remove(), this.#resolve(theirs)) }, "Decide"));
+      h("span", {}, this.#isOwn(theirs) ? t("Not saved: you changed this email in another tab too.") : t("Not saved: {who} changed this email too.", { who: theirs.savedBy })),
+      h("button", { type: "button", class: "button is-small", onclick: () => (box.remove(), this.#resolve(theirs)) }, t("Decide")));
     this.context.banners.append(box);
   }
 
@@ -226,13 +229,15 @@ export class Autosave {
   }
 
   #showOthers({ others, revision, savedBy }) {
-    const names = [...new Set(others)];
-    const text = names.length === 0 ? "" : names.every((name) => name === this.user) ? "You have this email open in another tab or browser." : `${names.filter((name) => name !== this.user).join(" and ")} ${names.length > 1 ? "are" : "is"} editing this email too.`;
+    const names = [...new Set(others)].filter((name) => name !== this.user);
+    const values = { names: new Intl.ListFormat(LANGUAGE).format(names), who: savedBy };
+    const alone = others.length ? t("You have this email open in another tab or browser.") : "";
+    const text = names.length === 0 ? alone : names.length > 1 ? t("{names} are editing this email too.", values) : t("{names} is editing this email too.", values);
     const isBehind = revision > this.revision && !this.saving && !this.isBlocked;
-    const news = isBehind ? ` ${this.#isOwn({ savedBy }) ? "You saved a newer draft there" : `${savedBy} saved a newer draft`}: reload to see it.` : "";
+    const news = !isBehind ? "" : this.#isOwn({ savedBy }) ? t("You saved a newer draft there: reload to see it.") : t("{who} saved a newer draft: reload to see it.", values);
     this.othersBox ??= h("div", { class: "c-banner is-info", role: "status" });
     if (!this.othersBox.isConnected) this.context.banners.append(this.othersBox);
-    const all = (text + news).trim();
+    const all = `${text} ${news}`.trim();
     if (this.othersBox.textContent !== all) this.othersBox.textContent = all;
     this.othersBox.hidden = !all;
   }

@@ -6,7 +6,7 @@ import { h, icon, iconButton } from "./dom.js";
 import { Look } from "./look.js";
 import { RichText } from "./richtext.js";
 
-const PLACEHOLDERS = { heading: "Write a heading", text: "Write your text", quote: "Write the quote", card: "Write a description", footer: "Add a line to the footer (optional)", slot: "Write your text" };
+const PLACEHOLDERS = { heading: t("Write a heading"), text: t("Write your text"), quote: t("Write the quote"), card: t("Write a description"), footer: t("Add a line to the footer (optional)"), slot: t("Write your text") };
 
 export class Canvas {
   #views = new Map();
@@ -61,9 +61,8 @@ export class Canvas {
   #number() {
     for (const { block, index, list, parent } of walk(this.store.document)) {
       this.#views.get(block.id)?.element.classList.toggle("is-page", !parent && block.type === "footer" && list.slice(index).every((each) => each.type === "footer"));
-      const inside = parent ? `, inside ${labelOf(parent)}` : "";
-      const lock = isLocked(this.store.document, block.id) ? ", locked" : "";
-      this.#views.get(block.id)?.element.setAttribute("aria-label", `${labelOf(block)}, ${index + 1} of ${list.length}${inside}${lock}`);
+      const place = [t("{block}, {index} of {count}", { block: labelOf(block), index: index + 1, count: list.length }), parent && t("inside {block}", { block: labelOf(parent) }), isLocked(this.store.document, block.id) && t("locked")];
+      this.#views.get(block.id)?.element.setAttribute("aria-label", place.filter(Boolean).join(", "));
     }
   }
 
@@ -89,7 +88,7 @@ export class Canvas {
   }
 
   addButton(parent, slot) {
-    return h("button", { type: "button", class: "c-add-here", "aria-haspopup": "menu", onclick: (event) => this.context.actions.chooseAt(event.currentTarget, parent, slot) }, icon("plus"), "Add block");
+    return h("button", { type: "button", class: "c-add-here", "aria-haspopup": "menu", onclick: (event) => this.context.actions.chooseAt(event.currentTarget, parent, slot) }, icon("plus"), t("Add block"));
   }
 
   setValues(id, values, merge) {
@@ -106,7 +105,7 @@ class BlockView {
     this.content = h("div", { class: "c-content" });
     this.element = h("div", { class: "c-block", tabindex: "0", role: "group", "data-id": block.id, "data-type": block.type }, this.content);
     // For the mouse: the keyboard has "/", and the tools of the block.
-    if (!canvas.store.document.mjml) this.element.append(h("button", { type: "button", class: "c-insert", tabindex: "-1", title: "Add a block here", "aria-hidden": "true", onclick: (event) => this.#insertBelow(event) }, icon("plus")));
+    if (!canvas.store.document.mjml) this.element.append(h("button", { type: "button", class: "c-insert", tabindex: "-1", title: t("Add a block here"), "aria-hidden": "true", onclick: (event) => this.#insertBelow(event) }, icon("plus")));
     this.tools = null;
   }
 
@@ -137,8 +136,8 @@ class BlockView {
     for (const [name, value] of Object.entries({ "padding-top": `${padding.top}px`, "padding-bottom": `${padding.bottom}px`, "background-color": look.colour(block.background) ?? "", "text-align": block.align ?? look.alignOf(block) })) this.content.style.setProperty(name, value);
     const render = definition.isUnknown ? unknown : RENDERERS[block.type];
     this.content.replaceChildren(...[render(block, this, look, context)].flat().filter(Boolean));
-    if (this.element.classList.contains("is-locked") && !definition.isSlot) this.content.append(h("span", { class: "c-lock", title: "Locked by a developer" }, icon("lock")));
-    if (block.hideOn) this.content.append(h("span", { class: "c-note" }, icon(block.hideOn), block.hideOn === "phone" ? "Not on phones" : "Only on phones"));
+    if (this.element.classList.contains("is-locked") && !definition.isSlot) this.content.append(h("span", { class: "c-lock", title: t("Locked by a developer") }, icon("lock")));
+    if (block.hideOn) this.content.append(h("span", { class: "c-note" }, icon(block.hideOn), block.hideOn === "phone" ? t("Not on phones") : t("Only on phones")));
   }
 
   /** A text of the block that is edited in place. */
@@ -149,7 +148,7 @@ class BlockView {
     const isEditable = block.type === "slot" || !isLocked(canvas.store.document, block.id);
     this.editors[key] = new RichText(host, {
       html: block[key] ?? "",
-      label: `${labelOf(block)}: text`,
+      label: t("{block}: text", { block: labelOf(block) }),
       isLine,
       isLocked: !isEditable,
       onChange: (html) => canvas.setValues(this.id, { [key]: html }, `${this.id}.${key}`),
@@ -194,16 +193,16 @@ class BlockView {
     const isMovable = !isFixed(this.canvas.store.document, this.id);
     const buttons = isMovable
       ? [
-          h("span", { class: "c-handle", title: "Drag to move" }, icon("drag")),
-          iconButton("up", "Move up", () => actions.move(this.id, -1)),
-          iconButton("down", "Move down", () => actions.move(this.id, 1)),
-          iconButton("plus", "Insert below", (event) => actions.chooseBelow(event.currentTarget, this.id)),
-          iconButton("duplicate", "Duplicate", () => actions.duplicate(this.id)),
-          iconButton("copy", "Copy", () => actions.copy(this.id)),
-          iconButton("trash", "Delete", () => actions.remove(this.id)),
+          h("span", { class: "c-handle", title: t("Drag to move") }, icon("drag")),
+          iconButton("up", t("Move up"), () => actions.move(this.id, -1)),
+          iconButton("down", t("Move down"), () => actions.move(this.id, 1)),
+          iconButton("plus", t("Insert below"), (event) => actions.chooseBelow(event.currentTarget, this.id)),
+          iconButton("duplicate", t("Duplicate"), () => actions.duplicate(this.id)),
+          iconButton("copy", t("Copy"), () => actions.copy(this.id)),
+          iconButton("trash", t("Delete"), () => actions.remove(this.id)),
         ]
-      : [lockNote(this.block.type === "slot" ? "Only this field can be changed" : "Locked")];
-    const tools = h("div", { class: "c-tools", role: "toolbar", "aria-label": `${labelOf(this.block)} tools` }, h("span", { class: "c-tools-name" }, labelOf(this.block)), buttons);
+      : [lockNote(this.block.type === "slot" ? t("Only this field can be changed") : t("Locked"))];
+    const tools = h("div", { class: "c-tools", role: "toolbar", "aria-label": t("{block} tools", { block: labelOf(this.block) }) }, h("span", { class: "c-tools-name" }, labelOf(this.block)), buttons);
     this.element.prepend(tools);
     return tools;
   }
@@ -229,12 +228,12 @@ const RENDERERS = {
   divider: (block, view, look) => h("div", { class: "c-line", style: { "border-top": `${block.thickness ?? 1}px solid ${look.colour(block.color) ?? "#e4e4e7"}` } }),
   spacer: (block) => h("div", { class: "c-spacer", style: { height: `${block.height ?? 24}px` } }),
   social: (block, view, look, context) => h("div", { class: "c-social" }, (block.links ?? []).map((link) => (context.hasIcons ? h("img", { src: `/assets/social/mailwright-social-${link.network}.png`, alt: NETWORKS[link.network] ?? link.network, width: "32", height: "32" }) : h("span", { style: { color: look.linkColor } }, NETWORKS[link.network] ?? link.network)))),
-  video: (block, view, look, context) => [picture(block, "thumbnail", view, context), h("p", { class: "c-caption", style: { color: look.linkColor } }, `▶  ${block.alt || "Watch the video"}`)],
+  video: (block, view, look, context) => [picture(block, "thumbnail", view, context), h("p", { class: "c-caption", style: { color: look.linkColor } }, `▶  ${block.alt || t("Watch the video")}`)],
   quote: (block, view, look) => h("blockquote", { class: "c-quote", style: { "border-inline-start-color": look.primary } }, view.rich("html"), block.cite && h("p", { class: "c-cite" }, block.cite)),
-  html: (block) => h("div", { class: "c-html" }, h("span", { class: "c-frame-title" }, icon("html"), "HTML, shown in the preview"), h("pre", {}, (block.html ?? "").slice(0, 400))),
+  html: (block) => h("div", { class: "c-html" }, h("span", { class: "c-frame-title" }, icon("html"), t("HTML, shown in the preview")), h("pre", {}, (block.html ?? "").slice(0, 400))),
   card: (block, view, look, context) => [
     picture(block, "image", view, context),
-    h("p", { class: "c-card-title", style: { ...look.heading(3), margin: "12px 0 4px" } }, block.title || "Title"),
+    h("p", { class: "c-card-title", style: { ...look.heading(3), margin: "12px 0 4px" } }, block.title || t("Title")),
     view.rich("html"),
     block.label && h("p", { class: "c-card-link", style: { color: look.linkColor } }, `${block.label} →`),
   ],
@@ -243,19 +242,19 @@ const RENDERERS = {
     const name = block.alt ?? context.brand.name;
     return logo
       ? h("img", { src: logo, alt: name, class: "c-logo", style: { width: `${context.brand.logoWidth}px` } })
-      : h("span", { class: "c-logo-text", style: { ...look.heading(3), "font-size": "20px", ...(name ? {} : { opacity: "0.5" }) } }, name || "No logo or name yet");
+      : h("span", { class: "c-logo-text", style: { ...look.heading(3), "font-size": "20px", ...(name ? {} : { opacity: "0.5" }) } }, name || t("No logo or name yet"));
   },
-  footer: (block, view, look, context) => h("div", { class: "c-footer" }, view.rich("html"), !block.html && context.brand.footerHtml && plain(context.brand.footerHtml), h("p", {}, context.postalAddress || "Your postal address"), !block.transactional && h("p", {}, h("u", {}, "Unsubscribe"), "  ·  ", h("u", {}, "Preferences"))),
+  footer: (block, view, look, context) => h("div", { class: "c-footer" }, view.rich("html"), !block.html && context.brand.footerHtml && plain(context.brand.footerHtml), h("p", {}, context.postalAddress || t("Your postal address")), !block.transactional && h("p", {}, h("u", {}, t("Unsubscribe", { context: "link" })), "  ·  ", h("u", {}, t("Preferences")))),
   condition: (block, view, look, context) => {
     const name = context.segments.find((each) => each.key === block.segment)?.name ?? block.segment;
     return h("div", { class: "c-frame is-condition" },
-      h("p", { class: "c-frame-title" }, icon("condition"), name ? `Only for segment ${name}` : "Choose a segment"),
+      h("p", { class: "c-frame-title" }, icon("condition"), name ? t("Only for segment {name}", { name }) : t("Choose a segment")),
       view.list("blocks"),
-      block.otherwise && [h("p", { class: "c-frame-title" }, icon("condition"), "For everyone else"), view.list("otherwise")]);
+      block.otherwise && [h("p", { class: "c-frame-title" }, icon("condition"), t("For everyone else")), view.list("otherwise")]);
   },
-  repeat: (block, view) => h("div", { class: "c-frame is-repeat" }, h("p", { class: "c-frame-title" }, icon("repeat"), `For each ${block.as} of ${block.over}${block.limit ? `, at most ${block.limit}` : ""}`), view.list("blocks")),
+  repeat: (block, view) => h("div", { class: "c-frame is-repeat" }, h("p", { class: "c-frame-title" }, icon("repeat"), block.limit ? t("For each {as} of {over}, at most {limit}", block) : t("For each {as} of {over}", block)), view.list("blocks")),
   slot: (block, view, look, context) => {
-    const shown = { richText: () => view.rich("value"), image: () => picture(block, "value", view, context), link: () => h("span", { style: { color: look.linkColor } }, block.value || "No link yet"), text: () => h("p", {}, block.value || "No text yet") };
+    const shown = { richText: () => view.rich("value"), image: () => picture(block, "value", view, context), link: () => h("span", { style: { color: look.linkColor } }, block.value || t("No link yet")), text: () => h("p", {}, block.value || t("No text yet")) };
     return h("div", { class: "c-frame is-slot" }, h("p", { class: "c-frame-title" }, icon("slot"), block.label || block.name), (shown[block.kind] ?? shown.text)());
   },
 };
@@ -265,21 +264,21 @@ function lockNote(text) {
 }
 
 function unknown(block) {
-  return h("div", { class: "c-frame is-unknown" }, h("p", { class: "c-frame-title" }, icon("unknown"), `“${block.type}” is not known to this version. It is kept, and shows nothing in the email.`));
+  return h("div", { class: "c-frame is-unknown" }, h("p", { class: "c-frame-title" }, icon("unknown"), t("“{type}” is not known to this version. It is kept, and shows nothing in the email.", block)));
 }
 
 function buttonLike(block, look) {
-  return h("span", { class: `c-button${block.fullWidth ? " is-full" : ""}`, style: { "background-color": look.colour(block.color) ?? look.primary, color: look.colour(block.textColor) ?? look.onPrimary(block.color) } }, block.label || "Button");
+  return h("span", { class: `c-button${block.fullWidth ? " is-full" : ""}`, style: { "background-color": look.colour(block.color) ?? look.primary, color: look.colour(block.textColor) ?? look.onPrimary(block.color) } }, block.label || t("Button"));
 }
 
 function picture(block, key, view, context, style = {}) {
   const address = context.images.url(block[key]);
   if (address) return h("img", { src: address, alt: block.alt ?? "", class: "c-picture", style });
-  if (block[key]) return h("p", { class: "c-frame-title" }, icon("image"), `Image from ${block[key]}`);
+  if (block[key]) return h("p", { class: "c-frame-title" }, icon("image"), t("Image from {source}", { source: block[key] }));
   const isLockedNow = view.block.type !== "slot" && isLocked(view.canvas.store.document, view.id);
   return h("div", { class: "c-drop", "data-drop": key },
-    icon("image"), h("span", {}, "Drop or paste an image"),
-    h("button", { type: "button", class: "button is-small", disabled: isLockedNow, onclick: () => context.actions.chooseImage(view.id, key) }, "Choose image"));
+    icon("image"), h("span", {}, t("Drop or paste an image")),
+    h("button", { type: "button", class: "button is-small", disabled: isLockedNow, onclick: () => context.actions.chooseImage(view.id, key) }, t("Choose image")));
 }
 
 function isRightToLeft(locale) {

@@ -5,11 +5,12 @@ export function labelOf(name) {
 }
 
 export function showChip({ name, fallback }) {
+  const values = { variable: labelOf(name), fallback };
   const dom = document.createElement("span");
   dom.className = "c-chip";
   dom.dataset.variable = name;
   dom.dataset.fallback = fallback;
-  dom.title = fallback ? `${labelOf(name)}, or “${fallback}” if a contact has none. Click to change it.` : `${labelOf(name)}. Click to set what contacts without one see.`;
-  dom.textContent = fallback ? `${labelOf(name)} or “${fallback}”` : labelOf(name);
+  dom.title = fallback ? t("{variable}, or “{fallback}” if a contact has none. Click to change it.", values) : t("{variable}. Click to set what contacts without one see.", values);
+  dom.textContent = fallback ? t("{variable} or “{fallback}”", values) : values.variable;
   return dom;
 }

@@ -13,27 +13,27 @@ export async function compare(context, mine, theirs, names) {
   const side = (title, name) => h("section", {}, h("h3", {}, title), h("iframe", { name, title, sandbox: "", class: "c-preview-frame" }));
   const rows = found.map(({ what, mine: own, theirs: other }) => h("tr", {}, h("th", { scope: "row" }, what), h("td", { class: own ? "is-new" : "" }, own || "–"), h("td", { class: other ? "is-old" : "" }, other || "–")));
   const list = found.length
-    ? h("div", { class: "c-differences", tabindex: "0", role: "region", "aria-label": "Differences" }, h("table", {}, h("thead", {}, h("tr", {}, ["Differences", ...names].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)))
-    : h("p", { class: "muted" }, "Both versions are the same.");
+    ? h("div", { class: "c-differences", tabindex: "0", role: "region", "aria-label": t("Differences") }, h("table", {}, h("thead", {}, h("tr", {}, [t("Differences"), ...names].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)))
+    : h("p", { class: "muted" }, t("Both versions are the same."));
   const body = h("div", { class: "stack" }, list, h("div", { class: "c-compare" }, side(names[0], "composer-mine"), side(names[1], "composer-theirs")));
-  const closed = ask({ title: "Compare", body, wide: true, buttons: [["", "Back"]] });
+  const closed = ask({ title: t("Compare"), body, wide: true, buttons: [["", t("Back")]] });
   for (const [state, name] of [[mine, "composer-mine"], [theirs, "composer-theirs"]]) showInFrame(body.querySelector(`[name=${name}]`), { state, api: context.api, templateId: context.templateId, locale: context.locale });
   await closed;
 }
 
 /** What differs, as `{ what, mine, theirs }` with short texts: the lines above the email, then the blocks in order. */
 export function differences(mine, theirs) {
-  const lines = [["Subject", mine.subject, theirs.subject], ["Preview text", mine.document.preheader ?? "", theirs.document.preheader ?? ""]];
+  const lines = [[t("Subject"), mine.subject, theirs.subject], [t("Preview text"), mine.document.preheader ?? "", theirs.document.preheader ?? ""]];
   const found = lines.filter(([, own, other]) => own !== other).map(([what, own, other]) => ({ what, mine: own, theirs: other }));
-  if (JSON.stringify(mine.document.settings ?? {}) !== JSON.stringify(theirs.document.settings ?? {})) found.push({ what: "Design of the email", mine: "Changed", theirs: "Changed" });
+  if (JSON.stringify(mine.document.settings ?? {}) !== JSON.stringify(theirs.document.settings ?? {})) found.push({ what: t("Design of the email"), mine: t("Changed"), theirs: t("Changed") });
   const [own, other] = [placesOf(mine.document), placesOf(theirs.document)];
   for (const [id, place] of own) {
     const twin = other.get(id);
-    if (!twin) found.push({ what: `${labelOf(place.block)}, only in one version`, mine: textOf(place.block), theirs: "" });
+    if (!twin) found.push({ what: t("{block}, only in one version", { block: labelOf(place.block) }), mine: textOf(place.block), theirs: "" });
     else if (ownFields(place.block) !== ownFields(twin.block)) found.push({ what: labelOf(place.block), ...texts(place.block, twin.block) });
-    else if (place.parent !== twin.parent || isMoved(id, own, other)) found.push({ what: `${labelOf(place.block)}, at another place`, mine: textOf(place.block), theirs: textOf(twin.block) });
+    else if (place.parent !== twin.parent || isMoved(id, own, other)) found.push({ what: t("{block}, at another place", { block: labelOf(place.block) }), mine: textOf(place.block), theirs: textOf(twin.block) });
   }
-  for (const [id, { block }] of other) if (!own.has(id)) found.push({ what: `${labelOf(block)}, only in one version`, mine: "", theirs: textOf(block) });
+  for (const [id, { block }] of other) if (!own.has(id)) found.push({ what: t("{block}, only in one version", { block: labelOf(block) }), mine: "", theirs: textOf(block) });
   return found;
 }
 
@@ -57,7 +57,7 @@ function ownFields(block) {
 /** The texts of two blocks, or a remark if only their settings differ. */
 function texts(own, other) {
   const [mine, theirs] = [textOf(own), textOf(other)];
-  return mine === theirs ? { mine: `${mine} (other settings)`, theirs: `${theirs} (other settings)` } : { mine, theirs };
+  return mine === theirs ? { mine: t("{text} (other settings)", { text: mine }), theirs: t("{text} (other settings)", { text: theirs }) } : { mine, theirs };
 }
 
 function textOf(block) {

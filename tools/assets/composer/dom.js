@@ -129,7 +129,7 @@ export function toast(text, action) {
   box.replaceChildren(
     h("span", {}, text),
     action ? h("button", { type: "button", class: "button is-small", onclick: () => (hideToast(), action.run()) }, action.label) : "",
-    iconButton("cross", "Close message", hideToast),
+    iconButton("cross", t("Close message"), hideToast),
   );
   box.hidden = false;
   clearTimeout(timer);

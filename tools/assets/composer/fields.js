@@ -14,7 +14,7 @@ function enhance(input) {
   label.id = `${input.id}-label`;
   label.removeAttribute("for");
   const host = h("div", { class: "c-line-input", "data-placeholder": input.placeholder });
-  const add = iconButton("variable", `Insert a variable into the ${label.firstChild.textContent.trim().toLowerCase()}`, pick);
+  const add = iconButton("variable", t("Insert a variable into the {field}", { field: label.firstChild.textContent.trim().toLowerCase() }), pick);
   input.after(h("div", { class: "c-line-field is-field" }, host, add));
   const isFocused = document.activeElement === input;
   input.hidden = true;

@@ -19,14 +19,14 @@ export class Images {
 
   /** Upload a file and resolve with its address and description, or null after it reported why it was refused. */
   async upload(file, report = toast) {
-    if (file.size > MAX_BYTES) return void report("The image is larger than 20 MB. Choose a smaller one.");
-    report(`Uploading ${file.name || "image"} …`);
+    if (file.size > MAX_BYTES) return void report(t("The image is larger than 20 MB. Choose a smaller one."));
+    report(t("Uploading {name} …", { name: file.name || t("image") }));
     try {
       const body = new FormData();
       body.append("file", file, file.name || "pasted.png");
       const image = await this.api.send("POST", "/images", body, { isRaw: true });
       hideToast();
-      announce("Image uploaded.");
+      announce(t("Image uploaded."));
       return image;
     } catch (error) {
       report(error.message);
@@ -37,9 +37,9 @@ export class Images {
   /** Show the library and resolve with the chosen image, or null. */
   async pick() {
     let chosen = null;
-    const search = h("input", { id: "c-image-search", type: "search", placeholder: "Search", autocomplete: "off" });
+    const search = h("input", { id: "c-image-search", type: "search", placeholder: t("Search"), autocomplete: "off" });
     const grid = h("div", { class: "c-library", role: "list" });
-    const more = h("button", { type: "button", class: "button is-small", hidden: true }, "Show more");
+    const more = h("button", { type: "button", class: "button is-small", hidden: true }, t("Show more"));
     const file = h("input", { type: "file", accept: ACCEPTED, id: "c-image-file" });
     const address = h("input", { id: "c-image-address", inputmode: "url", placeholder: "https://", autocomplete: "off" });
     const problem = h("p", { class: "error", role: "alert", hidden: true });
@@ -49,10 +49,10 @@ export class Images {
     };
     const body = h("div", { class: "stack" },
       problem,
-      h("div", { class: "c-upload", "data-upload": "" }, h("label", { for: "c-image-file" }, "Upload an image, or drop it here"), file),
-      h("div", { class: "field" }, h("label", { for: "c-image-search" }, "Find in the library"), search), grid, more,
-      h("details", {}, h("summary", {}, "Use the address of an image"), h("div", { class: "field" }, h("label", { for: "c-image-address" }, "Address"), address), h("button", { type: "button", class: "button", onclick: () => take(addressed(address)) }, "Use address")));
-    const answered = ask({ title: "Choose image", body, wide: true, buttons: [["", "Cancel"]] });
+      h("div", { class: "c-upload", "data-upload": "" }, h("label", { for: "c-image-file" }, t("Upload an image, or drop it here")), file),
+      h("div", { class: "field" }, h("label", { for: "c-image-search" }, t("Find in the library")), search), grid, more,
+      h("details", {}, h("summary", {}, t("Use the address of an image")), h("div", { class: "field" }, h("label", { for: "c-image-address" }, t("Address")), address), h("button", { type: "button", class: "button", onclick: () => take(addressed(address)) }, t("Use address"))));
+    const answered = ask({ title: t("Choose image"), body, wide: true, buttons: [["", t("Cancel")]] });
     const dialog = body.closest("dialog");
     const take = (image) => {
       if (!image) return;
@@ -78,8 +78,8 @@ export class Images {
       if (request !== latest) return;
       if (!cursor) grid.replaceChildren();
       grid.append(...(found.images ?? []).map((image) => h("div", { role: "listitem" },
-        h("button", { type: "button", class: "c-thumbnail", "aria-label": `Use ${image.alt || image.name}`, onclick: () => take(image) }, h("img", { src: image.url, alt: "", loading: "lazy" }), h("span", {}, image.name)))));
-      if (!grid.children.length) grid.append(h("p", { class: "muted", role: "listitem" }, search.value ? "No image matches." : "The library is empty. Upload the first image."));
+        h("button", { type: "button", class: "c-thumbnail", "aria-label": t("Use {name}", { name: image.alt || image.name }), onclick: () => take(image) }, h("img", { src: image.url, alt: "", loading: "lazy" }), h("span", {}, image.name)))));
+      if (!grid.children.length) grid.append(h("p", { class: "muted", role: "listitem" }, search.value ? t("No image matches.") : t("The library is empty. Upload the first image.")));
       more.hidden = !found.nextCursor;
       more.onclick = () => load(found.nextCursor);
     };

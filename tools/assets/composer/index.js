@@ -61,7 +61,7 @@ function start() {
 function buildPalette(context, drag) {
   const host = $("composer-palette");
   if (context.store.document.mjml) {
-    host.append(h("p", { class: "muted" }, "A developer designed this email. Fill in its fields."));
+    host.append(h("p", { class: "muted" }, t("A developer designed this email. Fill in its fields.")));
     return;
   }
   const groups = Map.groupBy(Object.entries(BLOCKS), ([, definition]) => definition.group);
@@ -123,7 +123,7 @@ function connectButtons(context) {
       const asks = context.campaign && !autosave.isPublished;
       if (!autosave.isDirty && !asks) return;
       event.preventDefault();
-      if (!(await autosave.save())) return toast("Not saved yet. Your changes are kept in this browser.");
+      if (!(await autosave.save())) return toast(t("Not saved yet. Your changes are kept in this browser."));
       if (asks && !(await offerToPublish(context))) return;
       location.assign(link.href);
     });
@@ -131,8 +131,8 @@ function connectButtons(context) {
 
 /** Ask whether to publish the draft. Resolves with whether to return to the campaign. */
 async function offerToPublish(context) {
-  const body = h("p", {}, "The campaign sends the published version, without the changes in this draft.");
-  const choice = await ask({ title: "Publish your changes?", body, buttons: [["publish", "Publish and return", "primary"], ["leave", "Return without publishing"], ["", "Stay"]] });
+  const body = h("p", {}, t("The campaign sends the published version, without the changes in this draft."));
+  const choice = await ask({ title: t("Publish your changes?"), body, buttons: [["publish", t("Publish and return"), "primary"], ["leave", t("Return without publishing")], ["", t("Stay", { context: "button" })]] });
   if (choice !== "publish") return choice === "leave";
   await publish(context);
   return context.autosave.isPublished;
@@ -156,25 +156,25 @@ function offerRecovery({ store, autosave, banners }) {
   if (!kept) return;
   const at = new Date(kept.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
   const box = h("div", { class: "c-banner is-warning", role: "alert" },
-    h("span", {}, `This browser has changes from ${at} that were not saved.${kept.revision < autosave.revision ? " Someone saved a newer draft since then." : ""}`),
-    h("button", { type: "button", class: "button is-small is-primary", onclick: () => { box.remove(); store.change({ document: kept.document, subject: kept.subject }); toast("Restored.", { label: "Undo", run: () => store.undo() }); } }, "Restore"),
-    h("button", { type: "button", class: "button is-small", onclick: () => { box.remove(); autosave.forget(); } }, "Discard"));
+    h("span", {}, t("This browser has changes from {at} that were not saved.", { at }), kept.revision < autosave.revision && ` ${t("Someone saved a newer draft since then.")}`),
+    h("button", { type: "button", class: "button is-small is-primary", onclick: () => { box.remove(); store.change({ document: kept.document, subject: kept.subject }); toast(t("Restored."), { label: t("Undo"), run: () => store.undo() }); } }, t("Restore")),
+    h("button", { type: "button", class: "button is-small", onclick: () => { box.remove(); autosave.forget(); } }, t("Discard")));
   banners.append(box);
 }
 
 async function publish(context) {
   const { store, autosave, api } = context;
   if (!(await autosave.save())) return;
-  showState("saving", "Publishing…");
+  showState("saving", t("Publishing…"));
   try {
     const made = await api.post(`${context.path}/publish`, { ...store.state, locale: context.locale, baseRevision: autosave.revision, baseVersion: autosave.baseVersion });
-    autosave.settle(made.revision, made.version, `Published as version ${made.version}`);
+    autosave.settle(made.revision, made.version, t("Published as version {version}", made));
     context.checks.check();
-    toast(`Published as version ${made.version}. ${context.campaign ? "The campaign uses it." : "Campaigns and API requests use it from now on."}`);
+    toast(context.campaign ? t("Published as version {version}. The campaign uses it.", made) : t("Published as version {version}. Campaigns and API requests use it from now on.", made));
     $("composer-discard").hidden = true;
   } catch (error) {
     if (error.kind === "refused") {
-      showState("problem", "Draft saved, not published");
+      showState("problem", t("Draft saved, not published"));
       toast(error.message);
       if (error.body.blockId) store.select(error.body.blockId);
     } else autosave.failed(error);
@@ -188,9 +188,9 @@ async function discard(context) {
   try {
     const published = await api.post(`${context.path}/discard`, { locale: context.locale, baseRevision: autosave.revision });
     store.change({ document: published.document, subject: published.subject });
-    autosave.settle(published.revision, published.version, `Version ${published.version}`);
+    autosave.settle(published.revision, published.version, t("Version {version}", published));
     clearTimeout(autosave.timer);
-    toast("Draft discarded.", { label: "Undo", run: () => store.undo() });
+    toast(t("Draft discarded."), { label: t("Undo"), run: () => store.undo() });
   } catch (error) {
     autosave.failed(error);
   }
@@ -201,14 +201,14 @@ async function sendTest(context) {
   const to = h("input", { id: "c-test-to", type: "email", required: true, value: localStorage.getItem(TEST_ADDRESS) || context.userEmail, autocomplete: "email" });
   const contact = h("input", { id: "c-test-contact", list: "c-test-contacts", value: context.contacts[0]?.email ?? "", autocomplete: "off" });
   const body = h("div", { class: "stack" },
-    h("div", { class: "field" }, h("label", { for: "c-test-to" }, "To"), to),
-    h("div", { class: "field" }, h("label", { for: "c-test-contact" }, "With the data of", h("span", { class: "muted" }, " optional")), contact, h("datalist", { id: "c-test-contacts" }, context.contacts.map((each) => h("option", { value: each.email }, each.name))), h("p", { class: "hint" }, "Leave empty to use sample values.")));
-  const choice = await ask({ title: "Send test email", body, buttons: [["send", "Send test email", "primary"], ["", "Cancel"]] });
+    h("div", { class: "field" }, h("label", { for: "c-test-to" }, t("To")), to),
+    h("div", { class: "field" }, h("label", { for: "c-test-contact" }, t("With the data of"), h("span", { class: "muted" }, ` ${t("optional")}`)), contact, h("datalist", { id: "c-test-contacts" }, context.contacts.map((each) => h("option", { value: each.email }, each.name))), h("p", { class: "hint" }, t("Leave empty to use sample values."))));
+  const choice = await ask({ title: t("Send test email"), body, buttons: [["send", t("Send test email"), "primary"], ["", t("Cancel")]] });
   if (choice !== "send") return;
   localStorage.setItem(TEST_ADDRESS, to.value.trim());
   try {
     await api.post("/composer/test", { ...store.state, to: to.value.trim(), contact: contact.value.trim(), templateId: context.templateId, locale: context.locale });
-    toast(`Test email sent to ${to.value.trim()}.`);
+    toast(t("Test email sent to {address}.", { address: to.value.trim() }));
   } catch (error) {
     toast(error.message);
   }
@@ -217,14 +217,14 @@ async function sendTest(context) {
 async function switchToSource(context) {
   const { store, autosave, api } = context;
   const body = h("div", { class: "stack" },
-    h("p", {}, "The email becomes MJML source that you edit as text. What cannot come back:"),
-    h("ul", {}, ["blocks, drag and drop, and editing in place", "locks and fields of developers", "colours that follow the brand: they become fixed values", "warnings for single blocks"].map((text) => h("li", {}, text))),
-    h("p", {}, "The last version with blocks stays in the history of the template. Open it there to continue with blocks."));
-  const choice = await ask({ title: "Switch to source?", body, buttons: [["switch", "Switch to source", "primary"], ["", "Cancel"]] });
+    h("p", {}, t("The email becomes MJML source that you edit as text. What cannot come back:")),
+    h("ul", {}, [t("blocks, drag and drop, and editing in place"), t("locks and fields of developers"), t("colours that follow the brand: they become fixed values"), t("warnings for single blocks")].map((text) => h("li", {}, text))),
+    h("p", {}, t("The last version with blocks stays in the history of the template. Open it there to continue with blocks.")));
+  const choice = await ask({ title: t("Switch to source?"), body, buttons: [["switch", t("Switch to source"), "primary"], ["", t("Cancel")]] });
   if (choice !== "switch" || !(await autosave.save())) return;
   try {
     const made = await api.post(`${context.path}/source`, { ...store.state, locale: context.locale, baseRevision: autosave.revision, baseVersion: autosave.baseVersion });
-    autosave.settle(made.revision, made.version, "Saved");
+    autosave.settle(made.revision, made.version, t("Saved"));
     location.assign(made.path);
   } catch (error) {
     if (error.kind === "refused") toast(error.message);
@@ -232,10 +232,10 @@ async function switchToSource(context) {
   }
 }
 
-const KEYS = [["↑ ↓", "Select the block above or below"], ["Enter", "Edit the text or the settings of a block"], ["/", "Choose a block to add below"], ["Esc", "Leave the text or the settings"], ["Alt + ↑ ↓", "Move the block"], ["Ctrl + D", "Duplicate the block"], ["Delete", "Delete the block"], ["Ctrl + C, X, V", "Copy, cut and paste blocks, also between emails"], ["Ctrl + Z, Ctrl + Y", "Undo and redo"], ["Alt + F10", "Go to the formatting toolbar"], ["Ctrl + K", "Link"], ["Ctrl + S", "Publish as a new version"]];
+const KEYS = [["↑ ↓", t("Select the block above or below")], ["Enter", t("Edit the text or the settings of a block")], ["/", t("Choose a block to add below")], ["Esc", t("Leave the text or the settings")], ["Alt + ↑ ↓", t("Move the block")], ["Ctrl + D", t("Duplicate the block")], ["Delete", t("Delete the block")], ["Ctrl + C, X, V", t("Copy, cut and paste blocks, also between emails")], ["Ctrl + Z, Ctrl + Y", t("Undo and redo")], ["Alt + F10", t("Go to the formatting toolbar")], ["Ctrl + K", t("Link")], ["Ctrl + S", t("Publish as a new version")]];
 
 function showKeys() {
-  ask({ title: "Keyboard shortcuts", body: h("dl", { class: "c-keys" }, KEYS.map(([keys, what]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, what)))), buttons: [["", "Close"]] });
+  ask({ title: t("Keyboard shortcuts"), body: h("dl", { class: "c-keys" }, KEYS.map(([keys, what]) => h("div", {}, h("dt", {}, h("kbd", {}, keys)), h("dd", {}, what)))), buttons: [["", t("Close")]] });
 }
 
 start();

@@ -2,7 +2,7 @@
 
 import { ask, h, toast } from "./dom.js";
 
-const SOURCES = { html: "HTML", markdown: "Markdown", feed: "RSS or Atom feed", notion: "Notion page" };
+const SOURCES = { html: "HTML", markdown: "Markdown", feed: t("RSS or Atom feed"), notion: t("Notion page") };
 
 /** Ask for the source and insert its blocks. A refusal is shown beside what was entered, which stays. */
 export async function insertFrom(context, kind = "html") {
@@ -15,9 +15,9 @@ export async function insertFrom(context, kind = "html") {
   const problem = h("p", { class: "error", role: "alert", hidden: true });
   const field = (label, control, hint) => h("div", { class: "field" }, h("label", { for: control.id }, label), control, hint && h("p", { class: "hint" }, hint));
   const parts = {
-    html: [field("Text", text, "What an email cannot contain, such as scripts and forms, is left out."), field("Or a file", file)],
-    feed: [field("Address of the feed", url), field("Number of items", limit)],
-    notion: [field("Address or id of the page", page, "Mailwright needs access to the page: see Mailouts in the manual.")],
+    html: [field(t("Text"), text, t("What an email cannot contain, such as scripts and forms, is left out.")), field(t("Or a file"), file)],
+    feed: [field(t("Address of the feed"), url), field(t("Number of items"), limit)],
+    notion: [field(t("Address or id of the page"), page, t("Mailwright needs access to the page: see Mailouts in the manual."))],
   };
   const fields = h("div", { class: "stack" });
   const show = () => fields.replaceChildren(...(parts[source.value] ?? parts.html));
@@ -29,18 +29,18 @@ export async function insertFrom(context, kind = "html") {
     source.value = /\.(md|markdown)$/i.test(chosen.name) ? "markdown" : "html";
   });
   show();
-  const body = h("div", { class: "stack" }, field("From", source), fields, problem);
-  const answered = ask({ title: "Insert content", body, buttons: [["insert", "Insert", "primary"], ["", "Cancel"]] });
+  const body = h("div", { class: "stack" }, field(t("From", { context: "source" }), source), fields, problem);
+  const answered = ask({ title: t("Insert content"), body, buttons: [["insert", t("Insert"), "primary"], ["", t("Cancel")]] });
   const dialog = body.closest("dialog");
   dialog.querySelector("form").addEventListener("submit", async (event) => {
     if (event.submitter?.value !== "insert") return;
     event.preventDefault();
     try {
       const { blocks, warnings } = await context.api.post("/composer/convert", requestOf(source.value, { text, url, limit, page }));
-      if (!blocks.length) throw new Error("There is nothing in it that an email can show.");
+      if (!blocks.length) throw new Error(t("There is nothing in it that an email can show."));
       dialog.close("inserted");
       context.actions.insert(blocks, { verb: "inserted" });
-      toast([blocks.length === 1 ? "One block inserted." : `${blocks.length} blocks inserted.`, ...warnings].join(" "));
+      toast([blocks.length === 1 ? t("One block inserted.") : t("{count} blocks inserted.", { count: blocks.length }), ...warnings].join(" "));
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;

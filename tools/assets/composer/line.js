@@ -132,7 +132,7 @@ function chip(code) {
   if (variable) return showChip(variable);
   const dom = document.createElement("code");
   dom.className = "c-code-chip";
-  dom.title = "Template code";
+  dom.title = t("Template code");
   dom.textContent = code;
   return dom;
 }

@@ -6,16 +6,16 @@ const SCHEMES = new Set(["http:", "https:", "mailto:", "tel:", "sms:"]);
 export function hrefProblem(text) {
   const href = text.trim();
   if (/\{\{|\{%/.test(href)) return "";
-  if (!href || href === "https://" || href === "http://") return "Enter an address, for example https://example.com.";
+  if (!href || href === "https://" || href === "http://") return t("Enter an address, for example https://example.com.");
   let address;
   try {
     address = new URL(href);
   } catch {
-    return `Addresses begin with https://. Did you mean https://${href.replace(/^\/+/, "")}?`;
+    return t("Addresses begin with https://. Did you mean {address}?", { address: `https://${href.replace(/^\/+/, "")}` });
   }
-  if (!SCHEMES.has(address.protocol)) return "Use an address that begins with https://, http://, mailto:, tel: or sms:.";
-  if (address.protocol.startsWith("http") && !/\.[a-z\d-]{2,}$|^localhost$|^[\d.]+$|^\[/i.test(address.hostname)) return `${address.hostname} is not a complete domain, such as example.com.`;
-  if (address.protocol === "mailto:" && !/^[^@\s]+@[^@\s]+$/.test(address.pathname)) return "Enter an email address after mailto:.";
+  if (!SCHEMES.has(address.protocol)) return t("Use an address that begins with https://, http://, mailto:, tel: or sms:.");
+  if (address.protocol.startsWith("http") && !/\.[a-z\d-]{2,}$|^localhost$|^[\d.]+$|^\[/i.test(address.hostname)) return t("{domain} is not a complete domain, such as example.com.", { domain: address.hostname });
+  if (address.protocol === "mailto:" && !/^[^@\s]+@[^@\s]+$/.test(address.pathname)) return t("Enter an email address after mailto:.");
   return "";
 }
 

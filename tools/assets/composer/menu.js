@@ -9,7 +9,7 @@ const STEPS = { ArrowDown: 2, ArrowRight: 1, ArrowUp: -2, ArrowLeft: -1 };
 /** Show the blocks of these types at `anchor`, and call `add` with the chosen type. */
 export function openBlockMenu(anchor, types, add) {
   const items = types.map((type) => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: () => { menu.hidePopover(); add(type); } }, icon(type), h("span", {}, BLOCKS[type].label)));
-  const menu = h("div", { class: "c-block-menu", role: "menu", "aria-label": "Add block", popover: "auto" }, items);
+  const menu = h("div", { class: "c-block-menu", role: "menu", "aria-label": t("Add block"), popover: "auto" }, items);
   menu.addEventListener("keydown", (event) => {
     const at = items.indexOf(document.activeElement);
     const next = { Home: 0, End: items.length - 1 }[event.key] ?? (event.key in STEPS ? at + STEPS[event.key] : nextNamed(items, event, at));

@@ -35,7 +35,7 @@ export class Checks {
     this.warnings = warnings;
     const items = warnings.map((each) => this.#item(each));
     this.host.replaceChildren(
-      warnings.length ? h("ul", { class: "c-warnings" }, items) : h("p", { class: "c-fine" }, icon("check"), "Nothing to improve."),
+      warnings.length ? h("ul", { class: "c-warnings" }, items) : h("p", { class: "c-fine" }, icon("check"), t("Nothing to improve.")),
       sizeBytes == null ? "" : this.#size(sizeBytes));
     this.context.showWarnings(warnings.length);
   }
@@ -51,15 +51,15 @@ export class Checks {
     };
     const fix = path && [" ", h("a", { href: path, target: "_blank" }, label)];
     const isOne = places.length === 1 && !fix;
-    const jumps = !isOne && places.map(({ block }, index) => [" ", h("button", { type: "button", class: "button is-small", onclick: go(block.id) }, places.length > 1 ? `${labelOf(block)} ${index + 1}` : `Show the ${labelOf(block).toLowerCase()}`)]);
+    const jumps = !isOne && places.map(({ block }, index) => [" ", h("button", { type: "button", class: "button is-small", onclick: go(block.id) }, places.length > 1 ? `${labelOf(block)} ${index + 1}` : t("Show the {block}", { block: labelOf(block).toLowerCase() }))]);
     const text = [icon(isError ? "cross" : "attention"), h("span", {}, isOne && h("b", {}, `${labelOf(place.block)}: `), message, advice && !path && ` ${advice}`, fix, jumps)];
     return h("li", { class: isError ? "is-bad" : "is-warning" }, isOne ? h("button", { type: "button", class: "c-jump", onclick: go(place.block.id) }, text) : h("div", { class: "c-jump" }, text));
   }
 
   #size(bytes) {
     const share = Math.min(bytes / GMAIL_BYTES, 1);
-    const text = `${Math.ceil(bytes / 1024)} KB of 102 KB`;
-    return h("div", { class: "c-size" }, h("p", {}, "Size: ", text), h("div", { class: `c-meter${share >= 1 ? " is-bad" : ""}`, role: "img", "aria-label": text }, h("span", { style: { width: `${share * 100}%` } })), h("p", { class: "hint" }, "Gmail cuts off what exceeds 102 KB."));
+    const text = t("Size: {size} KB of 102 KB", { size: Math.ceil(bytes / 1024) });
+    return h("div", { class: "c-size" }, h("p", {}, text), h("div", { class: `c-meter${share >= 1 ? " is-bad" : ""}`, role: "img", "aria-label": text }, h("span", { style: { width: `${share * 100}%` } })), h("p", { class: "hint" }, t("Gmail cuts off what exceeds 102 KB.")));
   }
 }
 
@@ -75,7 +75,7 @@ export function showInFrame(frame, { state, api, contact = "", scheme = "light",
 /** The preview dialog: desktop or phone, light or dark, as a real contact, HTML or plain text. */
 export async function preview(store, context) {
   const view = { screen: "desktop", scheme: "light", contact: context.contacts[0]?.email ?? "", kind: "html" };
-  const frame = h("iframe", { name: "composer-preview", title: "Preview of the email", sandbox: "allow-popups allow-popups-to-escape-sandbox", class: "c-preview-frame" });
+  const frame = h("iframe", { name: "composer-preview", title: t("Preview of the email"), sandbox: "allow-popups allow-popups-to-escape-sandbox", class: "c-preview-frame" });
   const text = h("pre", { class: "c-preview-text", tabindex: "0", hidden: true });
   const subject = h("p", { class: "c-preview-subject" });
   const stage = h("div", { class: "c-stage" }, frame, text);
@@ -87,7 +87,7 @@ export async function preview(store, context) {
     const { state } = store;
     showInFrame(frame, { state, api: context.api, contact: view.contact, scheme: view.scheme, templateId: context.templateId, locale: context.locale });
     const made = await context.api.post("/composer/preview", { ...state, contact: view.contact, templateId: context.templateId, locale: context.locale }).catch((error) => ({ subject: "", text: error.message }));
-    subject.textContent = made.subject || "No subject";
+    subject.textContent = made.subject || t("No subject");
     text.textContent = made.text ?? "";
   };
   const choose = (name, options) => h("div", { class: "c-segmented", role: "group", "aria-label": name }, options.map(([key, value, label, drawing]) => {
@@ -98,15 +98,15 @@ export async function preview(store, context) {
     } }, drawing && icon(drawing), label);
     return button;
   }));
-  const contact = h("input", { id: "c-preview-contact", list: "c-preview-contacts", value: view.contact, placeholder: "sample values", autocomplete: "off", onchange: ({ target }) => ((view.contact = target.value.trim()), show()) });
+  const contact = h("input", { id: "c-preview-contact", list: "c-preview-contacts", value: view.contact, placeholder: t("sample values"), autocomplete: "off", onchange: ({ target }) => ((view.contact = target.value.trim()), show()) });
   const body = h("div", { class: "c-preview" },
     h("div", { class: "c-preview-bar" },
-      choose("Screen", [["screen", "desktop", "Desktop", "desktop"], ["screen", "phone", "Phone", "phone"]]),
-      choose("Colour scheme", [["scheme", "light", "Light"], ["scheme", "dark", "Dark"]]),
-      choose("Format", [["kind", "html", "HTML"], ["kind", "text", "Plain text"]]),
-      h("div", { class: "c-preview-as" }, h("label", { for: "c-preview-contact" }, "As contact"), contact, h("datalist", { id: "c-preview-contacts" }, context.contacts.map((each) => h("option", { value: each.email }, each.name))))),
+      choose(t("Screen"), [["screen", "desktop", t("Desktop"), "desktop"], ["screen", "phone", t("Phone"), "phone"]]),
+      choose(t("Colour scheme"), [["scheme", "light", t("Light")], ["scheme", "dark", t("Dark")]]),
+      choose(t("Format"), [["kind", "html", "HTML"], ["kind", "text", t("Plain text")]]),
+      h("div", { class: "c-preview-as" }, h("label", { for: "c-preview-contact" }, t("As contact")), contact, h("datalist", { id: "c-preview-contacts" }, context.contacts.map((each) => h("option", { value: each.email }, each.name))))),
     subject, stage);
-  const closed = ask({ title: "Preview", body, wide: true, buttons: [["", "Close"]] });
+  const closed = ask({ title: t("Preview"), body, wide: true, buttons: [["", t("Close")]] });
   show();
   await closed;
 }

@@ -5,9 +5,9 @@ import { find, isLocked, updateBlock } from "./document.js";
 import { h, icon, iconButton } from "./dom.js";
 import { completed, hrefProblem } from "./links.js";
 
-const BRAND_COLOURS = { primary: "Primary", accent: "Accent", text: "Text", background: "Background" };
-const ALIGNMENTS = [["", "Automatic"], ["left", "Left"], ["center", "Centre"], ["right", "Right"]];
-const HIDDEN = [["", "Everywhere"], ["phone", "Not on phones"], ["desktop", "Only on phones"]];
+const BRAND_COLOURS = { primary: t("Primary colour of the brand"), accent: t("Accent colour of the brand"), text: t("Text colour of the brand"), background: t("Background colour of the brand") };
+const ALIGNMENTS = [["", t("Automatic")], ["left", t("Left")], ["center", t("Centre")], ["right", t("Right")]];
+const HIDDEN = [["", t("Everywhere")], ["phone", t("Not on phones")], ["desktop", t("Only on phones")]];
 
 let lastId = 0;
 
@@ -15,7 +15,7 @@ let lastId = 0;
 function field(label, build, { hint, isOptional } = {}) {
   const id = `c-field-${++lastId}`;
   const about = hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null;
-  return h("div", { class: "field" }, h("label", { for: id }, label, isOptional && h("span", { class: "muted" }, " optional")), build(id, about ? `${id}-hint` : null), about);
+  return h("div", { class: "field" }, h("label", { for: id }, label, isOptional && h("span", { class: "muted" }, ` ${t("optional")}`)), build(id, about ? `${id}-hint` : null), about);
 }
 
 const CONTROLS = "input, textarea, select, button, summary";
@@ -60,30 +60,30 @@ export class Settings {
   #block(block) {
     const definition = definitionOf(block);
     const title = h("h2", {}, icon(block.type), labelOf(block));
-    if (definition.isUnknown) return [title, h("p", { class: "muted" }, "This version does not know this kind of block. It is kept as it is, and shows nothing in the email.")];
-    if (isLocked(this.store.document, block.id) && !definition.isSlot) return [title, h("p", { class: "c-lock-note" }, icon("lock"), "A developer locked this block. It cannot be changed here.")];
+    if (definition.isUnknown) return [title, h("p", { class: "muted" }, t("This version does not know this kind of block. It is kept as it is, and shows nothing in the email."))];
+    if (isLocked(this.store.document, block.id) && !definition.isSlot) return [title, h("p", { class: "c-lock-note" }, icon("lock"), t("A developer locked this block. It cannot be changed here."))];
     const fields = definition.fields.filter(({ key, of }) => !of || block[of]).map((each) => this.#field(block, each));
-    if (definition.isSlot) return [title, h("p", { class: "muted" }, "A developer designed this email. You fill in this field."), ...fields];
+    if (definition.isSlot) return [title, h("p", { class: "muted" }, t("A developer designed this email. You fill in this field.")), ...fields];
     const hasText = definition.rich && fields.length === 0;
-    return [title, hasText ? h("p", { class: "muted" }, "Click into the text to edit it.") : null, ...fields, this.#box(block)].filter(Boolean);
+    return [title, hasText ? h("p", { class: "muted" }, t("Click into the text to edit it.")) : null, ...fields, this.#box(block)].filter(Boolean);
   }
 
   /** What every block has: alignment, spacing, background and visibility. */
   #box(block) {
     const padding = this.context.look().paddingOf(block);
     return h("details", { class: "c-more", open: this.isMoreOpen, ontoggle: (event) => (this.isMoreOpen = event.target.open) },
-      h("summary", {}, "Spacing, background and visibility"),
-      this.#select("Alignment", ALIGNMENTS, block.align ?? "", (value) => this.#set({ align: value || undefined })),
+      h("summary", {}, t("Spacing, background and visibility")),
+      this.#select(t("Alignment"), ALIGNMENTS, block.align ?? "", (value) => this.#set({ align: value || undefined })),
       h("div", { class: "row" }, ["top", "bottom"].map((side) =>
-        this.#number(`Space ${side === "top" ? "above" : "below"}`, padding[side], { min: 0, max: 200 }, (value) => this.#set({ padding: { ...block.padding, [side]: value ?? undefined } }, `padding.${side}`)))),
-      this.#colour("Background", block.background, (value) => this.#set({ background: value })),
-      this.#select("Visible", HIDDEN, block.hideOn ?? "", (value) => this.#set({ hideOn: value || undefined })));
+        this.#number(side === "top" ? t("Space above") : t("Space below"), padding[side], { min: 0, max: 200 }, (value) => this.#set({ padding: { ...block.padding, [side]: value ?? undefined } }, `padding.${side}`)))),
+      this.#colour(t("Background"), block.background, (value) => this.#set({ background: value })),
+      this.#select(t("Visible"), HIDDEN, block.hideOn ?? "", (value) => this.#set({ hideOn: value || undefined })));
   }
 
   #email() {
     const { settings = {}, mjml } = this.store.document;
-    const title = h("h2", {}, icon("settings"), "Email");
-    if (mjml) return [title, h("p", { class: "muted" }, "A developer designed this email. Select a field to fill it in.")];
+    const title = h("h2", {}, icon("settings"), t("Email"));
+    if (mjml) return [title, h("p", { class: "muted" }, t("A developer designed this email. Select a field to fill it in."))];
     const set = (values, merge) => {
       const next = { ...this.store.document.settings, ...values };
       for (const key of Object.keys(next)) if (next[key] === undefined) delete next[key];
@@ -91,10 +91,10 @@ export class Settings {
     };
     return [
       title,
-      h("p", { class: "muted" }, "Select a block to change it. These settings apply to the whole email; what you leave empty comes from your brand."),
-      this.#select("Font", [["", "From the brand"], ...Object.entries(FONTS)], settings?.font ?? "", (value) => set({ font: value || undefined })),
-      this.#number("Width in pixels", settings?.width ?? 600, { min: 320, max: 900 }, (value) => set({ width: value ?? undefined }, "width")),
-      ...[["Background", "background"], ["Content background", "contentBackground"], ["Text colour", "textColor"], ["Link colour", "linkColor"]].map(([label, key]) =>
+      h("p", { class: "muted" }, t("Select a block to change it. These settings apply to the whole email; what you leave empty comes from your brand.")),
+      this.#select(t("Font"), [["", t("From the brand")], ...Object.entries(FONTS)], settings?.font ?? "", (value) => set({ font: value || undefined })),
+      this.#number(t("Width in pixels"), settings?.width ?? 600, { min: 320, max: 900 }, (value) => set({ width: value ?? undefined }, "width")),
+      ...[[t("Background"), "background"], [t("Content background"), "contentBackground"], [t("Text colour"), "textColor"], [t("Link colour"), "linkColor"]].map(([label, key]) =>
         this.#colour(label, settings?.[key], (value) => set({ [key]: value }, key), this.context.look()[key])),
     ];
   }
@@ -125,7 +125,7 @@ export class Settings {
       case "code":
         return field(label, (id) => h("textarea", { id, rows: 12, class: "c-code", spellcheck: "false", value: value ?? "", oninput: ({ target }) => set(target.value) }), about);
       case "segment":
-        return this.#select(label, [["", "Choose a segment"], ...this.context.segments.map((segment) => [segment.key, segment.name])], value ?? "", set, this.context.segments.length ? undefined : "There are no segments yet. Create one under Segments.");
+        return this.#select(label, [["", t("Choose a segment")], ...this.context.segments.map((segment) => [segment.key, segment.name])], value ?? "", set, this.context.segments.length ? undefined : t("There are no segments yet. Create one under Segments."));
       case "otherwise":
         return this.#checkbox(label, Boolean(value), (isOn) => this.#set({ otherwise: isOn ? [] : undefined }));
       case "columns":
@@ -176,9 +176,9 @@ export class Settings {
   #colour(label, value, set, shown = "#ffffff") {
     const look = this.context.look();
     const swatches = Object.entries(BRAND_COLOURS).map(([name, text]) =>
-      h("button", { type: "button", class: "c-swatch", "aria-label": `${text} colour of the brand`, title: `${text} colour of the brand`, "aria-pressed": String(value === `brand:${name}`), style: { "background-color": look.colour(`brand:${name}`) ?? "transparent" }, onclick: () => (set(`brand:${name}`), this.render()) }));
+      h("button", { type: "button", class: "c-swatch", "aria-label": text, title: text, "aria-pressed": String(value === `brand:${name}`), style: { "background-color": look.colour(`brand:${name}`) ?? "transparent" }, onclick: () => (set(`brand:${name}`), this.render()) }));
     return field(label, (id) => h("div", { class: "c-colours" }, h("input", { id, type: "color", value: look.colour(value) ?? shown, class: value ? "" : "is-unset", oninput: ({ target }) => set(target.value) }), swatches,
-      value && h("button", { type: "button", class: "button is-small is-link", onclick: () => (set(undefined), this.render()) }, "Reset")));
+      value && h("button", { type: "button", class: "button is-small is-link", onclick: () => (set(undefined), this.render()) }, t("Reset"))));
   }
 
   #image(block, { key, label, hint }) {
@@ -186,8 +186,8 @@ export class Settings {
     return h("fieldset", { class: "c-image-field" }, h("legend", {}, label),
       address && h("img", { src: address, alt: "" }),
       h("div", { class: "actions" },
-        h("button", { type: "button", class: "button is-small", onclick: () => this.context.actions.chooseImage(block.id, key) }, block[key] ? "Replace image" : "Choose image"),
-        block[key] && h("button", { type: "button", class: "button is-small is-link", onclick: () => (this.#set({ [key]: "" }), this.render()) }, "Remove")),
+        h("button", { type: "button", class: "button is-small", onclick: () => this.context.actions.chooseImage(block.id, key) }, block[key] ? t("Replace image") : t("Choose image")),
+        block[key] && h("button", { type: "button", class: "button is-small is-link", onclick: () => (this.#set({ [key]: "" }), this.render()) }, t("Remove"))),
       hint && h("p", { class: "hint" }, hint));
   }
 
@@ -195,9 +195,9 @@ export class Settings {
   #alt(block, { key, label }) {
     const isMissing = !block[key] && !block.decorative;
     return h("div", { class: "c-alt" },
-      field(label, (id) => h("input", { id, value: block[key] ?? "", disabled: Boolean(block.decorative), "aria-describedby": `${id}-why`, oninput: ({ target }) => this.#set({ [key]: target.value }, key) }), { hint: "What the image says, for people who do not see it." }),
-      this.#checkbox("Decoration only: needs no description", Boolean(block.decorative), (isOn) => { this.#set(isOn ? { decorative: true, [key]: "" } : { decorative: undefined }); this.render(); }),
-      isMissing && h("p", { class: "c-warning" }, icon("attention"), "Describe the image, or mark it as decoration."));
+      field(label, (id) => h("input", { id, value: block[key] ?? "", disabled: Boolean(block.decorative), "aria-describedby": `${id}-why`, oninput: ({ target }) => this.#set({ [key]: target.value }, key) }), { hint: t("What the image says, for people who do not see it.") }),
+      this.#checkbox(t("Decoration only: needs no description"), Boolean(block.decorative), (isOn) => { this.#set(isOn ? { decorative: true, [key]: "" } : { decorative: undefined }); this.render(); }),
+      isMissing && h("p", { class: "c-warning" }, icon("attention"), t("Describe the image, or mark it as decoration.")));
   }
 
   #columns(block) {
@@ -211,19 +211,19 @@ export class Settings {
       set(kept);
     };
     return h("div", {},
-      this.#select("Number of columns", [[2, "2"], [3, "3"]], block.columns.length, (value) => count(Number(value))),
-      block.columns.length === 2 && this.#select("Widths", [["50", "Half and half"], ["33", "One third and two thirds"], ["67", "Two thirds and one third"]], String(widths[0]), (value) => set(block.columns.map((column, index) => ({ ...column, width: index === 0 ? Number(value) : 100 - Number(value) })))));
+      this.#select(t("Number of columns"), [[2, "2"], [3, "3"]], block.columns.length, (value) => count(Number(value))),
+      block.columns.length === 2 && this.#select(t("Widths"), [["50", t("Half and half")], ["33", t("One third and two thirds")], ["67", t("Two thirds and one third")]], String(widths[0]), (value) => set(block.columns.map((column, index) => ({ ...column, width: index === 0 ? Number(value) : 100 - Number(value) })))));
   }
 
   #links(block) {
     const set = (links, isRebuilt) => { this.#set({ links }, "links"); if (isRebuilt) this.render(); };
     const store = (index) => (href) => set(find(this.store.document, block.id).block.links.map((each, at) => (at === index ? { ...each, href } : each)));
     const change = (index, values) => block.links.map((link, at) => (at === index ? { ...link, ...values } : link));
-    return h("fieldset", { class: "c-links" }, h("legend", {}, "Links"),
+    return h("fieldset", { class: "c-links" }, h("legend", {}, t("Links")),
       block.links.map((link, index) => h("div", { class: "c-link-row" },
-        h("select", { "aria-label": `Network ${index + 1}`, onchange: ({ target }) => set(change(index, { network: target.value }), true) }, Object.entries(NETWORKS).map(([key, text]) => h("option", { value: key, selected: key === link.network }, text))),
-        h("input", { "aria-label": `Address ${index + 1}`, inputmode: "url", value: link.href, oninput: ({ target }) => store(index)(target.value), onchange: ({ target }) => this.#complete(target, store(index)) }),
-        iconButton("trash", `Remove link ${index + 1}`, () => set(find(this.store.document, block.id).block.links.filter((_, at) => at !== index), true)))),
-      h("button", { type: "button", class: "button is-small", onclick: () => set([...find(this.store.document, block.id).block.links, { network: "web", href: "https://" }], true) }, icon("plus"), "Add link"));
+        h("select", { "aria-label": t("Network {number}", { number: index + 1 }), onchange: ({ target }) => set(change(index, { network: target.value }), true) }, Object.entries(NETWORKS).map(([key, text]) => h("option", { value: key, selected: key === link.network }, text))),
+        h("input", { "aria-label": t("Address {number}", { number: index + 1 }), inputmode: "url", value: link.href, oninput: ({ target }) => store(index)(target.value), onchange: ({ target }) => this.#complete(target, store(index)) }),
+        iconButton("trash", t("Remove link {number}", { number: index + 1 }), () => set(find(this.store.document, block.id).block.links.filter((_, at) => at !== index), true)))),
+      h("button", { type: "button", class: "button is-small", onclick: () => set([...find(this.store.document, block.id).block.links, { network: "web", href: "https://" }], true) }, icon("plus"), t("Add link")));
   }
 }

@@ -4,8 +4,8 @@ import { openChip } from "./chip_dialog.js";
 import { ask, h, icon, iconButton } from "./dom.js";
 import { completed, hrefProblem } from "./links.js";
 
-const MARKS = [["strong", "Bold", "B", "Ctrl+B"], ["em", "Italic", "I", "Ctrl+I"], ["u", "Underline", "U", "Ctrl+U"]];
-const COLOURS = ["primary", "accent", "text"];
+const MARKS = [["strong", t("Bold"), "B", "Ctrl+B"], ["em", t("Italic"), "I", "Ctrl+I"], ["u", t("Underline"), "U", "Ctrl+U"]];
+const COLOURS = { primary: t("Text in the primary colour of the brand"), accent: t("Text in the accent colour of the brand"), text: t("Text in the text colour of the brand") };
 
 export class Toolbar {
   constructor(host, context) {
@@ -51,15 +51,15 @@ export class Toolbar {
   #buttons() {
     const act = (run) => () => this.editor && run(this.editor);
     const marks = MARKS.map(([name, label, sign, keys]) => h("button", { type: "button", class: `c-icon-button is-${name}`, "data-name": name, "aria-label": label, "aria-pressed": "false", title: `${label} (${keys})`, onclick: act((editor) => editor.toggle(name)) }, sign));
-    const colours = COLOURS.map((name) => h("button", { type: "button", class: "c-icon-button", "aria-label": `Text in the ${name} colour of the brand`, title: `${name} colour`, onclick: act((editor) => editor.setColour(this.context.brand[name])) }, h("span", { class: "c-dot", style: { "background-color": this.context.brand[name] } })));
+    const colours = Object.entries(COLOURS).map(([name, label]) => h("button", { type: "button", class: "c-icon-button", "aria-label": label, title: label, onclick: act((editor) => editor.setColour(this.context.brand[name])) }, h("span", { class: "c-dot", style: { "background-color": this.context.brand[name] } })));
     return [
       h("span", { class: "c-tool-group" }, marks),
       h("span", { class: "c-tool-group" },
-        iconButton("link", "Link", act((editor) => this.#askLink(editor)), { "data-name": "link", "aria-pressed": "false", title: "Link (Ctrl+K)" }),
-        iconButton("bullets", "Bulleted list", act((editor) => editor.toggleList("bullet_list")), { "data-name": "bullet_list", "data-block": "", "aria-pressed": "false" }),
-        iconButton("numbers", "Numbered list", act((editor) => editor.toggleList("ordered_list")), { "data-name": "ordered_list", "data-block": "", "aria-pressed": "false" })),
-      h("span", { class: "c-tool-group" }, colours, iconButton("clear", "Remove formatting", act((editor) => editor.clear()))),
-      h("button", { type: "button", class: "c-icon-button is-wide", onclick: act((editor) => this.#askVariable(editor)) }, icon("variable"), "Variable"),
+        iconButton("link", t("Link"), act((editor) => this.#askLink(editor)), { "data-name": "link", "aria-pressed": "false", title: `${t("Link")} (Ctrl+K)` }),
+        iconButton("bullets", t("Bulleted list"), act((editor) => editor.toggleList("bullet_list")), { "data-name": "bullet_list", "data-block": "", "aria-pressed": "false" }),
+        iconButton("numbers", t("Numbered list"), act((editor) => editor.toggleList("ordered_list")), { "data-name": "ordered_list", "data-block": "", "aria-pressed": "false" })),
+      h("span", { class: "c-tool-group" }, colours, iconButton("clear", t("Remove formatting"), act((editor) => editor.clear()))),
+      h("button", { type: "button", class: "c-icon-button is-wide", onclick: act((editor) => this.#askVariable(editor)) }, icon("variable"), t("Variable")),
     ];
   }
 
@@ -75,10 +75,10 @@ export class Toolbar {
     const text = h("input", { id: "c-link-text", value: "", autocomplete: "off" });
     const isNew = empty && !current;
     const body = h("div", { class: "stack" },
-      h("div", { class: "field" }, h("label", { for: "c-link" }, "Address"), href, problem),
-      isNew && h("div", { class: "field" }, h("label", { for: "c-link-text" }, "Text"), text));
+      h("div", { class: "field" }, h("label", { for: "c-link" }, t("Address")), href, problem),
+      isNew && h("div", { class: "field" }, h("label", { for: "c-link-text" }, t("Text")), text));
     href.addEventListener("blur", () => (href.value = completed(href.value)));
-    const answered = ask({ title: current ? "Change link" : "Add link", body, buttons: [["set", current ? "Change link" : "Add link", "primary"], ...(current ? [["remove", "Remove link"]] : []), ["", "Cancel"]] });
+    const answered = ask({ title: current ? t("Change link") : t("Add link"), body, buttons: [["set", current ? t("Change link") : t("Add link"), "primary"], ...(current ? [["remove", t("Remove link")]] : []), ["", t("Cancel")]] });
     const form = body.closest("form");
     form.addEventListener("submit", (event) => {
       if (event.submitter?.value !== "set") return;

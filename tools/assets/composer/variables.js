@@ -11,24 +11,24 @@ export class Variables {
   /** Resolve with `{ name, fallback }`, or null. */
   async pick() {
     const known = await this.#load();
-    const search = h("input", { id: "c-variable-search", type: "search", autocomplete: "off", placeholder: "Search" });
-    const fallback = h("input", { id: "c-variable-fallback", autocomplete: "off", placeholder: "there" });
-    const list = h("div", { class: "c-variables", role: "radiogroup", "aria-label": "Variables" });
+    const search = h("input", { id: "c-variable-search", type: "search", autocomplete: "off", placeholder: t("Search") });
+    const fallback = h("input", { id: "c-variable-fallback", autocomplete: "off", placeholder: t("there") });
+    const list = h("div", { class: "c-variables", role: "radiogroup", "aria-label": t("Variables") });
     const show = () => {
       const words = search.value.trim().toLowerCase();
       const found = known.filter((each) => labelOf(each.name).toLowerCase().includes(words) || each.name.includes(words));
       list.replaceChildren(...found.map((each, index) => h("label", { class: "c-variable" },
         h("input", { type: "radio", name: "variable", value: each.name, checked: index === 0 }),
         h("span", { class: "c-variable-name" }, labelOf(each.name)),
-        h("span", { class: "muted" }, each.example ? `for example ${each.example}` : "no example yet"))));
-      if (!found.length) list.append(h("p", { class: "c-variable muted" }, "No variable matches. Choose one of the attributes of your contacts."));
+        h("span", { class: "muted" }, each.example ? t("for example {example}", each) : t("no example yet")))));
+      if (!found.length) list.append(h("p", { class: "c-variable muted" }, t("No variable matches. Choose one of the attributes of your contacts.")));
     };
     search.addEventListener("input", show);
     show();
     const body = h("div", { class: "stack" },
-      h("div", { class: "field" }, h("label", { for: "c-variable-search" }, "Find a variable"), search), list,
-      h("div", { class: "field" }, h("label", { for: "c-variable-fallback" }, "If a contact has none, write", h("span", { class: "muted" }, " optional")), fallback));
-    const answered = ask({ title: "Insert variable", body, buttons: [["insert", "Insert", "primary"], ["", "Cancel"]] });
+      h("div", { class: "field" }, h("label", { for: "c-variable-search" }, t("Find a variable")), search), list,
+      h("div", { class: "field" }, h("label", { for: "c-variable-fallback" }, t("If a contact has none, write"), h("span", { class: "muted" }, ` ${t("optional")}`)), fallback));
+    const answered = ask({ title: t("Insert variable"), body, buttons: [["insert", t("Insert"), "primary"], ["", t("Cancel")]] });
     const chosen = () => list.querySelector("input:checked")?.value;
     body.closest("form").addEventListener("submit", (event) => event.submitter?.value && !chosen() && event.preventDefault());
     return (await answered) === "insert" ? { name: chosen(), fallback: fallback.value.trim() } : null;

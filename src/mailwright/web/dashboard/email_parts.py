@@ -17,7 +17,7 @@ from mailwright.content.raw import decode_words
 from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.shell import email_frame
 
@@ -25,7 +25,7 @@ VIEWS: Final = {
     "html": "HTML",
     "text": lazy_gettext("Text"),
     "headers": lazy_gettext("Headers"),
-    "source": lazy_gettext("Source"),
+    "source": lazy_pgettext("code", "Source"),
 }
 # Longer sources are cut on the page; the download is complete.
 MAX_SOURCE_BYTES: Final = 200_000

@@ -21,7 +21,7 @@ from mailwright.audience.importing.report import RefusedLine
 from mailwright.audience.importing.value_formats import LABELS
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.web.api.imports import read_beginning
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -43,8 +43,8 @@ _NO_LIST: Final = "~none"
 _ENCODINGS: Final = ("utf-8", "cp1252", "cp1250", "cp1251", "utf-16")
 _BETWEEN_SHEETS: Final = "/"  # no sheet name contains this character
 _FIELD_WORDS: Final = {
-    "email": lazy_gettext("Email"),
-    "name": lazy_gettext("Name"),
+    "email": lazy_pgettext("address", "Email"),
+    "name": lazy_pgettext("person", "Name"),
     "locale": lazy_gettext("Language"),
     "timezone": lazy_gettext("Time zone"),
     "tags": lazy_gettext("Tags"),

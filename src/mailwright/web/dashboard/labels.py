@@ -7,7 +7,7 @@ from typing import Final
 
 from mailwright.audience.legal_basis import LegalBasis
 from mailwright.domain.clock import Instant
-from mailwright.domain.translation import gettext, lazy_gettext, number_text
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, number_text
 from mailwright.schemas.time_text import day_text, distance
 
 NO_TIME: Final = "–"
@@ -50,9 +50,9 @@ STATUS_STYLES: Final = {
     "RUNNING": StatusStyle(lazy_gettext("Running"), "info", "arrow"),
     "COMPLETED": StatusStyle(lazy_gettext("Completed"), "good", "check"),
     "active": StatusStyle(lazy_gettext("Active"), "good", "check"),
-    "unsubscribed": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "unsubscribed": StatusStyle(lazy_pgettext("status", "Unsubscribed"), "neutral", "dash"),
     "bounced": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
-    "complained": StatusStyle(lazy_gettext("Complained"), "bad", "cross"),
+    "complained": StatusStyle(lazy_pgettext("status", "Complained"), "bad", "cross"),
     "blocked": StatusStyle(lazy_gettext("Blocked"), "bad", "slash"),
     "suppressed": StatusStyle(lazy_gettext("Suppressed"), "neutral", "slash"),
     "pending": StatusStyle(lazy_gettext("Awaiting confirmation"), "warning", "clock"),
@@ -72,19 +72,19 @@ STATUS_STYLES: Final = {
     "disabled": StatusStyle(lazy_gettext("Disabled"), "neutral", "dash"),
     "delivered": StatusStyle(lazy_gettext("Delivered"), "good", "check"),
     "open": StatusStyle(lazy_gettext("Opened"), "good", "check"),
-    "click": StatusStyle(lazy_gettext("Clicked"), "good", "arrow"),
+    "click": StatusStyle(lazy_pgettext("status", "Clicked"), "good", "arrow"),
     "bounce": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
     "complaint": StatusStyle(lazy_gettext("Complaint"), "bad", "cross"),
-    "unsubscribe": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "unsubscribe": StatusStyle(lazy_pgettext("status", "Unsubscribed"), "neutral", "dash"),
     "deferred": StatusStyle(lazy_gettext("Deferred"), "warning", "clock"),
-    "replied": StatusStyle(lazy_gettext("Replied"), "good", "arrow"),
+    "replied": StatusStyle(lazy_pgettext("status", "Replied"), "good", "arrow"),
     "published": StatusStyle(lazy_gettext("Published"), "good", "check"),
     "accepted": StatusStyle(lazy_gettext("Accepted"), "info", "ring"),
     "archived": StatusStyle(lazy_gettext("Archived"), "neutral", "dash"),
     "draft": StatusStyle(lazy_gettext("Draft"), "neutral", "pencil"),
     "not_yet": StatusStyle(lazy_gettext("Scheduled"), "info", "clock"),
     "joined": StatusStyle(lazy_gettext("Subscribed"), "good", "check"),
-    "left": StatusStyle(lazy_gettext("Unsubscribed"), "neutral", "dash"),
+    "left": StatusStyle(lazy_pgettext("status", "Unsubscribed"), "neutral", "dash"),
     "campaign.started": StatusStyle(lazy_gettext("Campaign started"), "info", "arrow"),
     "campaign.held": StatusStyle(lazy_gettext("Campaign held"), "warning", "clock"),
     "campaign.warned": StatusStyle(lazy_gettext("Campaign warning"), "warning", "clock"),

@@ -16,7 +16,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Resolution, Status
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.outbox import message_records
 from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
@@ -101,7 +101,7 @@ _EVENT_LABELS: Final = {
     EventType.CLICKED: lazy_gettext("Link clicked"),
     EventType.BOUNCED: lazy_gettext("Bounced"),
     EventType.COMPLAINED: lazy_gettext("Marked as spam"),
-    EventType.UNSUBSCRIBED: lazy_gettext("Unsubscribed"),
+    EventType.UNSUBSCRIBED: lazy_pgettext("status", "Unsubscribed"),
     EventType.DEFERRED: lazy_gettext("Delivery deferred"),
     EventType.REPLIED: lazy_gettext("Reply received"),
 }

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists, segments
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.sequence_document_text import (
     STEP_TITLES,
@@ -325,7 +325,7 @@ async def header_values(engine: Engine, sequence: StoredSequence) -> dict[str, A
         "": gettext("Steps"),
         "/simulation": gettext("Simulation"),
         "/people": gettext("People"),
-        "/source": gettext("Source"),
+        "/source": pgettext("code", "Source"),
     }
     return {
         "sequence": sequence,

@@ -385,6 +385,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "clock": _clock,
     "weekday": weekday_text,
     "day": _day,
+    "context": lambda text, _context: text,
 }
 _GLOBALS: Final[Mapping[str, Any]] = {
     "asset": asset,

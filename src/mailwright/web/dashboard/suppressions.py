@@ -11,7 +11,7 @@ from mailwright.audience import lists, suppressions
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain import address
 from mailwright.domain.errors import InvalidInput
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -26,7 +26,7 @@ REASONS: Final = {
     "bounce": lazy_gettext("Hard bounce"),
     "soft_bounces": lazy_gettext("Repeated soft bounces"),
     "complaint": lazy_gettext("Complaint"),
-    "unsubscribed": lazy_gettext("Unsubscribed"),
+    "unsubscribed": lazy_pgettext("status", "Unsubscribed"),
 }
 
 

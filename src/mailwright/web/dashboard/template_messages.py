@@ -2,7 +2,7 @@
 
 A message is a run of text between block elements and statements. `{{ expressions }}` become named placeholders, inline
 elements become markers: `Sent to <1>{name}</1>.` Attributes that people read and string constants of expressions are
-messages too. Extraction and translation run the same code, so that what is looked up is what was extracted.
+messages too, and `{{ "Source" | context("code") }}` is a word with two meanings. Extraction and translation run the same code, so that what is looked up is what was extracted.
 """
 
 import re
@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, nodes
 from jinja2.visitor import NodeTransformer
+
+from mailwright.domain.translation import message_key
 
 # Returns the translation of a message, or None if there is none.
 Find = Callable[[str], str | None]
@@ -443,6 +445,8 @@ class _Constants(NodeTransformer):
     def visit_Filter(self, node: nodes.Filter) -> nodes.Expr:  # noqa: N802
         if node.name == "as_text" and node.node is not None:
             return self._text(node.node)
+        if node.name == "context" and isinstance(node.node, nodes.Const) and isinstance(node.args[0], nodes.Const):
+            return self._constant(node.node, node.args[0].value)
         if node.name in {"count", "strong_count"} and isinstance(node.args[0], nodes.Const):
             self._find_count(*_forms(node.args))
         if node.node is not None:
@@ -496,13 +500,13 @@ class _Constants(NodeTransformer):
                 return self._concatenation(node, is_prose)
         return self.visit(node)  # type: ignore[no-any-return]
 
-    def _constant(self, node: nodes.Const) -> nodes.Expr:
+    def _constant(self, node: nodes.Const, context: str = "") -> nodes.Expr:
         text = node.value.strip()
         start = node.value[: len(node.value) - len(node.value.lstrip())]
         if text.startswith("#"):  # The column of a table that holds numbers.
             start, text = f"{start}#", text[1:]
         end = node.value[len(node.value.rstrip()) :]
-        translation = self._find(text)
+        translation = self._find(message_key(text, context))
         return node if translation is None else nodes.Const(f"{start}{translation}{end}", lineno=node.lineno)
 
     def _concatenation(self, node: nodes.Concat, is_message: Callable[[str], bool]) -> nodes.Expr:
