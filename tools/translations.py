@@ -129,7 +129,7 @@ def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
         match node.func.id, texts:
             case (("gettext" | "lazy_gettext"), [text]):
                 yield text, None
-            case ("pgettext" | "lazy_pgettext"), [context, text]:
+            case (("pgettext" | "lazy_pgettext"), [context, text]):
                 yield message_key(text, context), None
             case (("ngettext" | "marked_plural"), [one, many]):
                 yield one, many

@@ -93,8 +93,13 @@ class _LazyText(str):
     """Compares and hashes as its English text, so that it can be a key, and is stored and encoded in English."""
 
     __slots__ = ("_context", "_message", "_values")
+    _context: str
+    _message: str
+    _values: Mapping[str, object]
 
-    def __new__(cls, message: str, values: Mapping[str, object] = MappingProxyType({}), context: str = "") -> "_LazyText":
+    def __new__(
+        cls, message: str, values: Mapping[str, object] = MappingProxyType({}), context: str = ""
+    ) -> "_LazyText":
         with using(ENGLISH):
             text = super().__new__(cls, message.format(**values) if values else message)
         text._message, text._values, text._context = message, values, context

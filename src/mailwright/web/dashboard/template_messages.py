@@ -2,7 +2,8 @@
 
 A message is a run of text between block elements and statements. `{{ expressions }}` become named placeholders, inline
 elements become markers: `Sent to <1>{name}</1>.` Attributes that people read and string constants of expressions are
-messages too, and `{{ "Source" | context("code") }}` is a word with two meanings. Extraction and translation run the same code, so that what is looked up is what was extracted.
+messages too, and `{{ "Source" | context("code") }}` is a word with two meanings. Extraction and translation run the
+same code, so that what is looked up is what was extracted.
 """
 
 import re
