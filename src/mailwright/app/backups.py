@@ -40,7 +40,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A finished backup. `audit` is None if the secret key is not available, so the backup could not be read back."""
+    """A finished backup. `audit` is None if it was not wanted, or not possible without the secret key."""
 
     file: Path
     size_bytes: int
@@ -58,11 +58,13 @@ async def back_up(
     key: Path | None = None,
     keep: int | None = None,
     force: bool = False,
+    audits: bool = True,
     on_rows: Progress = lambda count: None,
 ) -> Backup:
     """Write a backup while all processes run, read it back and audit the copy. Delete the backup if this fails.
 
-    `force`: replace an existing backup. Any other existing file is never replaced.
+    `force`: replace an existing backup. Any other existing file is never replaced. `audits`: whether the copy must
+    pass the audit.
     """
     now = clock.now()
     file = _file(target, now)
@@ -72,7 +74,7 @@ async def back_up(
         with _output(partial, key, header) as writer:
             await write_tables(database, writer, on_rows)
             _write_images(settings.images, writer)
-        found = await audit_of(partial, key) if key is None or can_decrypt(key) else None
+        found = await audit_of(partial, key) if audits and (key is None or can_decrypt(key)) else None
         if found is not None and not found.ok:
             raise BackupInvalid("The audit of the backup failed. Run `mailwright audit` on the database.")
         _publish(partial, file, force=force)
@@ -178,6 +180,9 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
         os.link(partial, file)  # Unlike a rename, this never replaces a file that appeared meanwhile.
     except FileExistsError:
         raise BackupNotWritten(f"The file {file} appeared meanwhile. Choose another name.") from None
+    except OSError:  # The file system has no hard links, as those of USB sticks and some network shares.
+        _require_replaceable(file, force=False)
+        partial.replace(file)
 
 
 @contextmanager

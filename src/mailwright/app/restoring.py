@@ -22,6 +22,7 @@ from mailwright.outbox.audit import Audit, audit
 from mailwright.outbox.sending_hold import HOLD, HoldReason, SendingHold, insert_hold
 from mailwright.outbox.valkey import valkey_client
 from mailwright.outbox.workers import list_present
+from mailwright.storage.backup import has_content
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid
 from mailwright.storage.database import Database, parse_url
 from mailwright.storage.migrate import current_revision
@@ -106,10 +107,11 @@ async def _keep_content(settings: Settings, database: Database, clock: Clock, fo
     if await current_revision(database) is None:
         return None
     await _require_alone(database, clock)
-    if not (await audit(database)).accepted:
+    if not await has_content(database):
         return None
     kept = folder / f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}{SUFFIX}"
-    await back_up(settings, database, clock, kept)
+    # Without an audit, because a database whose audit fails is a reason to restore a backup.
+    await back_up(settings, database, clock, kept, audits=False)
     return kept
 
 

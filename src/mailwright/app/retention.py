@@ -10,7 +10,7 @@ from mailwright.app.turns import has_turn
 from mailwright.audience.importing.report import report_path
 from mailwright.domain.clock import DAY, MINUTE, Clock
 from mailwright.domain.errors import MailwrightError, NotDurable
-from mailwright.domain.retention import RetentionCount, RetentionRule
+from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
 from mailwright.ops.logs import logger
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
@@ -20,6 +20,7 @@ from mailwright.outbox.retention import Retention, RetentionServices
 from mailwright.outbox.retention_rules import list_rules
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.database import Database
+from mailwright.storage.partitions import drop_empty_partitions
 from mailwright.storage.reclaim import release_pages
 
 log = logger(__name__)
@@ -127,7 +128,10 @@ class RetentionSweep:
         return after
 
     async def _release_space(self) -> None:
-        """Shrink a SQLite file step by step."""
+        """Shrink a SQLite file step by step, or drop the partitions of PostgreSQL that are empty."""
+        if self._database.dialect == "postgresql":
+            await drop_empty_partitions(self._database, self._clock.now() - MIN_DAYS[RetentionKind.EVENTS] * DAY)
+            return
         last, free = None, 0
         while last is None or 0 < free < last:
             began = perf_counter()

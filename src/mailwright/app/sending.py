@@ -7,7 +7,7 @@ from mailwright.domain.clock import Clock
 from mailwright.domain.lanes import sequence_lane
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import record_lane_deferral
-from mailwright.outbox.sending_hold import DueMessages, release_hold
+from mailwright.outbox.sending_hold import DueMessages, release_hold, require_hold
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaign_repeats, campaign_runs, campaigns, queue_entries, sequences
 
@@ -20,6 +20,7 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
     All running and scheduled campaigns are paused first: recipients who have no message yet may have received them
     after the backup. Running sequences and recurring campaigns are paused for the same reason.
     """
+    await require_hold(database)  # Nothing is paused if someone else has decided already.
     paused = await _pause_campaigns(database, clock)
     await _pause_repeats(database, clock, actor)
     return await release_hold(database, clock, actor=actor, due=due), paused

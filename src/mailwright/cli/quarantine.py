@@ -45,9 +45,9 @@ def release(yes: Yes = False) -> None:
     Messages that a provider has reported as sent are not sent again. Running and scheduled campaigns are paused. Resume
     each after you have checked its report.
     """
-    count = _unreported(run(_find))
-    confirm(f"Send the messages that may have been sent before ({count:,})?", yes=yes)
-    resent, paused = run(lambda at: _resume(at, Resolution.RESEND))
+    found = run(_find)
+    confirm(f"Send the messages that may have been sent before ({_unreported(found):,})?", yes=yes)
+    resent, paused = run(lambda at: _resume(at, found, Resolution.RESEND))
     out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
     _print_paused(paused)
 
@@ -59,9 +59,9 @@ def drop(yes: Yes = False) -> None:
     These messages are closed as unknown. Running and scheduled campaigns are paused. Resume each after you have checked
     its report.
     """
-    count = _unreported(run(_find))
-    confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
-    dropped, paused = run(lambda at: _resume(at, Resolution.CLOSE))
+    found = run(_find)
+    confirm(f"Close the messages that may have been sent ({_unreported(found):,}) without sending them?", yes=yes)
+    dropped, paused = run(lambda at: _resume(at, found, Resolution.CLOSE))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
     _print_paused(paused)
 
@@ -85,10 +85,13 @@ async def _find(at: Installation) -> Quarantine:
     return await find_quarantine(at.database)
 
 
-async def _resume(at: Installation, resolution: Resolution) -> tuple[int, int]:
-    """Resume sending; return how many messages were resolved this way and how many campaigns were paused."""
+async def _resume(at: Installation, found: Quarantine, resolution: Resolution) -> tuple[int, int]:
+    """Resume sending; return how many messages were resolved this way and how many campaigns were paused.
+
+    `found` is what the operator has seen. If someone else has resumed sending since then, nothing is changed.
+    """
     paused = 0
-    if (await find_quarantine(at.database)).hold is not None:
+    if found.hold is not None:
         _, paused = await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.IN_DOUBT)
     return await resolve_quarantined(at.database, at.clock, resolution, actor=CONSOLE), paused
 

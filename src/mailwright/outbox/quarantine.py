@@ -66,17 +66,17 @@ async def count_quarantined(database: Database) -> int:
 async def resolve_quarantined(database: Database, clock: Clock, resolution: Resolution, *, actor: str) -> int:
     """Resolve all messages that a restore put in doubt, and return their number. Expired ones are not sent again."""
     status, event = outcome_of(resolution)
-    count = 0
-    while True:
+    count, is_last = 0, False
+    while not is_last:
         now = clock.now()
         resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": "quarantine"})
         async with database.write() as tx:
             rows = await tx.run(RESOLVE_RESTORED, status=status, now=now, limit=BATCH)
-            if not rows:
-                break
-            await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])
+            is_last = len(rows) < BATCH
             count += len(rows)
-            if len(rows) < BATCH:
+            if rows:
+                await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])
+            if is_last and count:
                 detail = {"as": resolution, "messages": count}
                 await audit_log.record(
                     tx, now, actor=actor, action="quarantine.resolve", subject="installation", tenant_id=None,

@@ -87,6 +87,8 @@ _FIND_CANDIDATES: Final = _without(CANDIDATES, "skip locked")
 
 # Larger than every key.
 _ALL: Final = 2**62
+# The most keys that are read at once, which takes a fraction of a second.
+_MAX_RANGE: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Retention:
         self._database = services.database
         self._clock = services.clock
         self._services = services
+        self._range = 0  # How many keys the next batch reads, if more than it deletes.
         self.write_seconds = 0.0  # How long the last batch held its locks.
 
     def check_export(self, *, exports: bool) -> None:
@@ -155,19 +158,21 @@ class Retention:
             next_keys = select(func.min(m.id)).where(m.tenant_id == rule.tenant_id, m.id > rule.position, m.id <= up_to)
             first = (await tx.execute(next_keys))[0][0]
             if first is not None:
-                # SQLite reads the whole range before it applies a limit, so the range is as large as the batch.
-                window = {"after": first - 1, "up_to": min(first + limit - 1, up_to)}
+                # SQLite reads the whole range before it applies a limit, so the range is as large as the batch. It
+                # grows where nothing is found, because a pass reads again what earlier passes left.
+                window = {"after": first - 1, "up_to": min(first + max(limit, self._range) - 1, up_to)}
                 found = await tx.run(_FIND_CANDIDATES, **values, **window)
         if first is None:
             return await self._finish(rule)
-        if not found:
-            return replace(rule, position=window["up_to"])
+        self._range = 0 if found else min(2 * max(limit, self._range), _MAX_RANGE)
+        if len(found) > limit:
+            window["up_to"] = found[limit - 1].message_key
 
         async def work(tx: Runner) -> RetentionRule:
             began = perf_counter()
             if not await lock_rule(tx, rule):
                 return replace(rule, finished_at=self._clock.now())
-            rows = await tx.run(CANDIDATES, **values, **window)
+            rows = await tx.run(CANDIDATES, **values, **window) if found else ()
             deleted = await self._delete_of_messages(tx, rule, rows, values["before"]) if rows else 0
             recorded = await self._record(tx, replace(rule, position=window["up_to"]), rows, deleted)
             self.write_seconds = perf_counter() - began

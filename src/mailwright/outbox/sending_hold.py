@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
-from sqlalchemy import Insert, delete, insert
+from sqlalchemy import Insert, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import SECOND, Clock, Instant
@@ -17,7 +17,7 @@ from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
 from mailwright.outbox import audit_log
 from mailwright.outbox.settle import append_events, event_row, settle_proven
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import installation
@@ -60,6 +60,13 @@ async def is_held(tx: Runner) -> bool:
 async def find_hold(database: Database) -> SendingHold | None:
     async with database.read() as tx:
         return await load_hold(tx)
+
+
+async def require_hold(database: Database) -> SendingHold:
+    hold = await find_hold(database)
+    if hold is None:
+        raise NotPossibleNow("Sending is not on hold. If it was, someone else has resumed it.")
+    return hold
 
 
 async def load_hold(tx: Runner) -> SendingHold | None:
@@ -117,12 +124,14 @@ def insert_hold(hold: SendingHold) -> Insert:
 
 
 async def release_hold(database: Database, clock: Clock, *, actor: str, due: DueMessages) -> int:
-    """Resume sending, and return the number of messages that were put in doubt."""
-    hold = await find_hold(database)
-    if hold is None:
-        raise NotPossibleNow("Sending is not on hold.")
-    doubted = await _doubt_due(database, hold.since, clock.now(), only_reported=due is DueMessages.SEND)
+    """Resume sending, and return the number of messages that were put in doubt.
+
+    If someone else resumes it at the same time, only the first decision counts.
+    """
+    hold = await require_hold(database)
+    doubted = await _doubt_due(database, hold, clock.now(), only_reported=due is DueMessages.SEND)
     async with database.write() as tx:
+        await _lock_hold(tx, hold)
         await tx.execute(delete(installation).where(installation.c.name == HOLD))
         await audit_log.record(
             tx,
@@ -136,7 +145,16 @@ async def release_hold(database: Database, clock: Clock, *, actor: str, due: Due
     return doubted
 
 
-async def _doubt_due(database: Database, since: Instant, now: Instant, *, only_reported: bool) -> int:
+async def _lock_hold(tx: Transaction, hold: SendingHold) -> None:
+    """Raise an error if the hold has ended. Otherwise it lasts until the transaction ends."""
+    await tx.execute(select(installation.c.name).where(installation.c.name == HOLD).with_for_update())
+    if await load_hold(tx) != hold:
+        raise NotPossibleNow(
+            "Someone else has resumed sending meanwhile. See what is left to decide with `mailwright quarantine list`."
+        )
+
+
+async def _doubt_due(database: Database, hold: SendingHold, now: Instant, *, only_reported: bool) -> int:
     """Put due messages in doubt, and mark those as sent that a provider has reported.
 
     Return the number of messages in doubt.
@@ -145,7 +163,10 @@ async def _doubt_due(database: Database, since: Instant, now: Instant, *, only_r
     error = {"error_code": ERROR_CODE, "error_reason": ERROR_REASON}
     while True:
         async with database.write() as tx:
-            rows = await tx.run(DOUBT_DUE, since=since, now=now, limit=BATCH, only_reported=int(only_reported), **error)
+            await _lock_hold(tx, hold)
+            rows = await tx.run(
+                DOUBT_DUE, since=hold.since, now=now, limit=BATCH, only_reported=int(only_reported), **error
+            )
             metadata = {"errorCode": ERROR_CODE, "errorMessage": ERROR_REASON}
             events = [
                 event_row(row.message_key, row.tenant_id, Event(EventType.IN_DOUBT, now, metadata)) for row in rows

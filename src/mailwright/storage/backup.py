@@ -7,11 +7,13 @@ from sqlalchemy import Column, Connection, MetaData, Table, delete, insert, insp
 
 from mailwright.storage.backup_file import BackupInvalid, BackupWriter, TableRows, decoded
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import metadata, sessions, workers
+from mailwright.storage.tables import installation, metadata, sessions, tenants, workers
 
 _PAGE: Final = 2_000
 # Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore.
 _LEFT_OUT: Final = frozenset({workers.name, sessions.name})
+# The number of rows that a new database has at most. `installation` has what processes note about themselves.
+_INITIAL_ROWS: Final = {tenants.name: 1, installation.name: 100}
 
 
 async def write_tables(
@@ -24,6 +26,16 @@ async def write_tables(
             async for rows in _pages(tx, table):
                 writer.write_rows(table.name, rows)
                 on_rows(len(rows))
+
+
+async def has_content(database: Database) -> bool:
+    """Return whether anything was stored since the tables were created."""
+    async with database.read() as tx:
+        for table in _backed_up():
+            more = select(*table.primary_key).offset(_INITIAL_ROWS.get(table.name, 0)).limit(1)
+            if await tx.execute(more):
+                return True
+    return False
 
 
 def load_tables(connection: Connection, parts: Iterable[TableRows]) -> None:

@@ -1,4 +1,4 @@
-"""Return the space of deleted rows to the file system. PostgreSQL does this itself (autovacuum)."""
+"""Return the space of deleted rows of a SQLite file to the file system. PostgreSQL does this itself (autovacuum)."""
 
 from typing import Any
 
@@ -10,8 +10,6 @@ async def release_pages(database: Database, pages: int) -> int:
 
     A file that was created without incremental vacuum keeps its free pages and uses them again.
     """
-    if database.dialect != "sqlite":
-        return 0
     free: list[int] = []
 
     def work(connection: Any) -> None:

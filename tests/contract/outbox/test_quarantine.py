@@ -1,14 +1,20 @@
 """After a restore, a person sends or drops the messages that may have been sent, on both engines."""
 
+import asyncio
+
+import orjson
 import pytest
 from sqlalchemy import insert, select, update
 
 from mailwright.app.sending import list_running_campaigns, release_sending, stop_article_runs
 from mailwright.domain.clock import DAY, MINUTE
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import OnDoubt, Resolution, Status
+from mailwright.outbox import quarantine, sending_hold
 from mailwright.outbox.quarantine import QuarantinedMessages, find_quarantine, resolve_quarantined
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
-from mailwright.storage.tables import campaign_runs, deliveries
+from mailwright.storage.database import Database
+from mailwright.storage.tables import audit_log, campaign_runs, deliveries
 from tests.builders import Bench, a_message, a_newsletter
 from tests.campaigns import CampaignHarness
 from tests.standins.provider import ScriptedProvider
@@ -73,6 +79,45 @@ async def test_released_messages_are_sent_once(bench: Bench) -> None:
     provider = ScriptedProvider()
     await bench.drain(provider)
     assert sorted(provider.outbox_ids) == sorted(old)
+
+
+async def test_first_of_two_decisions_counts(bench: Bench) -> None:
+    await bench.accept(a_message(), a_newsletter())
+    await held(bench)
+    both = (release_sending(bench.database, bench.clock, actor=due, due=due) for due in DueMessages)
+    results = await asyncio.gather(*both, return_exceptions=True)
+    [refused] = [each for each in results if isinstance(each, BaseException)]
+    assert isinstance(refused, NotPossibleNow)
+    async with bench.database.read() as tx:
+        entries = await tx.execute(select(audit_log.c.id).where(audit_log.c.action == "sending.release"))
+    assert len(entries) == 1
+
+
+async def test_newer_hold_survives_an_older_decision(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.accept(a_message())
+    await held(bench)
+    older = await sending_hold.require_hold(bench.database)
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    await held(bench)
+
+    async def find_older(_: Database) -> SendingHold:
+        return older
+
+    monkeypatch.setattr(sending_hold, "require_hold", find_older)
+    with pytest.raises(NotPossibleNow, match="Someone else"):
+        await sending_hold.release_hold(bench.database, bench.clock, actor="bob", due=DueMessages.SEND)
+    assert (await find_quarantine(bench.database)).hold != older
+
+
+async def test_decision_about_full_batches_is_in_the_audit_log(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "BATCH", 2)
+    await bench.accept(*(a_message() for _ in range(4)))
+    await held(bench)
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    assert await resolve_quarantined(bench.database, bench.clock, Resolution.CLOSE, actor="ada") == 4
+    async with bench.database.read() as tx:
+        [entry] = await tx.execute(select(audit_log.c.detail).where(audit_log.c.action == "quarantine.resolve"))
+    assert orjson.loads(entry.detail)["messages"] == 4
 
 
 @pytest.mark.parametrize("status", [Status.SENT_ATTEMPT, Status.IN_DOUBT])

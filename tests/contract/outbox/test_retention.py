@@ -32,6 +32,7 @@ from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.sources.campaigns.report_figures import load_figures
 from mailwright.sources.campaigns.statistics import campaign_statistics
+from mailwright.storage.partitions import ensure_event_partitions
 from mailwright.storage.tables import (
     audit_log,
     deleted_messages,
@@ -418,6 +419,23 @@ async def test_interrupted_pass_continues_at_its_position(bench: Bench) -> None:
     assert (await audit(bench.database)).ok
 
 
+async def test_range_without_old_data_is_read_once_per_pass(bench: Bench) -> None:
+    await a_history(bench, 15)
+    await rule(bench, RetentionKind.BODIES)
+    await sweep(bench)
+    [first] = await list_rules(bench.database)
+    async with bench.database.read() as tx:
+        [(before,)] = await tx.execute(select(func.min(messages.c.id) - 1))
+    [late] = await a_history(bench, 1)
+    retention = make_retention(bench.engine.settings, bench.database, bench.clock)
+    for position in (1, 3, 7, 15):  # The range grows, and another process would continue behind it.
+        await retention.run_batch(replace((await list_rules(bench.database))[0], finished_at=None), 1)
+        [stored] = await list_rules(bench.database)
+        assert (stored.position - before, stored.finished_at) == (position, first.finished_at)
+    assert await sweep(bench) == 1
+    assert (await bench.record(late)).payload == {}
+
+
 def exported(folder: Path) -> list[dict[str, Any]]:
     files = sorted(folder.glob("*.jsonl.gz"))
     return [orjson.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
@@ -605,6 +623,28 @@ async def test_sqlite_file_shrinks(bench: Bench) -> None:
     before = await _pages(bench)
     await sweep(bench)
     assert await _pages(bench) < before / 2
+
+
+async def test_empty_partitions_of_old_months_are_dropped(bench: Bench) -> None:
+    if bench.database.dialect == "sqlite":
+        return
+    long_ago = bench.clock.now() - 200 * DAY
+    await ensure_event_partitions(bench.database, long_ago)
+    async with bench.database.write() as tx:
+        values = {"message_key": 1, "tenant_id": 1, "type": "SENT", "created_at": long_ago, "metadata": "{}"}
+        await tx.execute(insert(events).values(**values))
+    before = await _partitions(bench)
+    await rule(bench, RetentionKind.REPORTS)
+    await sweep(bench)
+    after = await _partitions(bench)
+    assert len(before - after) == 2  # Not the one with an event, the default one, and those of recent months.
+    assert max(before - after) < max(after - {"events_default"})
+
+
+async def _partitions(bench: Bench) -> set[str]:
+    found = text("SELECT relname FROM pg_class WHERE relname ~ '^events_(default|[0-9_]+)$'")
+    async with bench.database.read() as tx:
+        return {row.relname for row in await tx.execute(found)}
 
 
 async def _pages(bench: Bench) -> int:

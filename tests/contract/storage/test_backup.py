@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import delete, insert
 
 from mailwright.app.backups import Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.restoring import Restored, restore
 from mailwright.app.sending import release_sending
+from mailwright.audience import contacts
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import MailwrightError, NotPossibleNow
 from mailwright.ops.settings import Settings
@@ -24,8 +25,8 @@ from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
 from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
-from mailwright.storage.tables import workers
-from tests.builders import a_bench, a_message, settings_for
+from mailwright.storage.tables import deliveries, workers
+from tests.builders import DEFAULT_TENANT, a_bench, a_message, settings_for
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
 from tests.faults.backups import RESTORE_POINTS, RESTORED, content, fill, killed
@@ -204,6 +205,27 @@ async def test_other_process_prevents_a_restore(
     await postgres_server.drop(url)
 
 
+async def test_replaced_content_is_kept_whatever_its_state(
+    clock: ManualClock, tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    url, file = await postgres_server.create(), tmp_path / "a.mwbackup"
+    await backed_up(url, clock, file)
+    assert (await restored(url, clock, file)).kept is None  # A new database has nothing to lose.
+    async with a_bench(url, clock) as bench:
+        await contacts.put(bench.database, clock, DEFAULT_TENANT, "ada@example.com", contacts.ContactChange())
+    kept = (await restored(url, clock, file)).kept
+    assert kept is not None
+    assert (await restored(url, clock, kept)).audit.ok
+    await filled(url, clock)
+    clock.advance(120_000)
+    database = Database(url)
+    async with database.write() as tx:
+        await tx.execute(delete(deliveries))
+    await database.close()
+    assert (await restored(url, clock, file)).kept is not None  # Also if its audit fails.
+    await postgres_server.drop(url)
+
+
 async def test_existing_files_are_never_overwritten(clock: ManualClock, tmp_path: Path, empty_sqlite: bytes) -> None:
     file = tmp_path / "mailwright.db"
     file.write_bytes(empty_sqlite)
@@ -320,6 +342,18 @@ async def test_full_disk_leaves_no_file(
     with pytest.raises(BackupNotWritten, match="does not exist"):
         await backed_up(engine.url, clock, tmp_path / "no such folder" / "a.mwbackup")
     assert [*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*")] == []
+
+
+async def test_backup_works_without_hard_links(
+    clock: ManualClock, tmp_path: Path, empty_sqlite: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    (tmp_path / "mailwright.db").write_bytes(empty_sqlite)
+    monkeypatch.setattr(os, "link", refuse)
+    await backed_up(f"sqlite:///{tmp_path}/mailwright.db", clock, tmp_path / "a.mwbackup")
+    assert (await audit_of(tmp_path / "a.mwbackup", None)).ok
 
 
 async def test_full_disk_during_the_audit_leaves_no_file(
