@@ -61,7 +61,70 @@ def test_missing_backup_has_an_alert() -> None:
     assert any(rule["expr"].endswith("(mailwright_last_backup_timestamp_seconds) == 0") for rule in rules())
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_accepts_the_rules() -> None:
-    checked = subprocess.run(["promtool", "check", "rules", FILE], capture_output=True, text=True, check=False)
+# The values of a healthy installation, by metric. Times count from 0, where the test begins.
+HEALTHY = {
+    "up": "1",
+    "mailwright_sending_held": "0",
+    "mailwright_workers": "2",
+    "mailwright_oldest_due_age_seconds": "3",
+    "mailwright_disk_free_bytes": "50000000000",
+    "mailwright_database_growth_bytes_per_day": "100000000",
+    "mailwright_clock_skew_seconds": "0.1",
+    "mailwright_certificate_expiry_timestamp_seconds": "7776000",
+    "mailwright_last_backup_timestamp_seconds": "172000",
+    "mailwright_last_report_timestamp_seconds": "172000",
+    'pipeline_final_state_total{state="SENT"}': "0+100",
+    'pipeline_final_state_total{state="FAILED"}': "0+1",
+    'mailwright_circuit_state{provider="ses"}': "0",
+    "mailwright_in_doubt": "0",
+    "mailwright_dead_letters": "3",
+    'mailwright_health_findings{verdict="problem"}': "0",
+}
+# What makes each alert fire.
+FAULTS = {
+    "MailwrightDown": {"up": "0"},
+    "MailwrightSendingHeld": {"mailwright_sending_held": "1"},
+    "MailwrightNoWorker": {"mailwright_workers": "0"},
+    "MailwrightMessagesLate": {"mailwright_oldest_due_age_seconds": "700"},
+    "MailwrightDiskAlmostFull": {
+        "mailwright_disk_free_bytes": "500000000",
+        "mailwright_database_growth_bytes_per_day": "0",
+    },
+    "MailwrightDiskFullSoon": {"mailwright_database_growth_bytes_per_day": "2000000000"},
+    "MailwrightClockSkew": {"mailwright_clock_skew_seconds": "3"},
+    "MailwrightCertificateExpires": {"mailwright_certificate_expiry_timestamp_seconds": "500000"},
+    "MailwrightBackupOld": {"mailwright_last_backup_timestamp_seconds": "1"},
+    "MailwrightNoBackup": {"mailwright_last_backup_timestamp_seconds": "0"},
+    "MailwrightNoProviderEvents": {"mailwright_last_report_timestamp_seconds": "1"},
+    "MailwrightMessagesFail": {'pipeline_final_state_total{state="FAILED"}': "0+20"},
+    "MailwrightProviderUnavailable": {'mailwright_circuit_state{provider="ses"}': "2"},
+    "MailwrightUnconfirmed": {"mailwright_in_doubt": "4"},
+    "MailwrightDeadLetters": {"mailwright_dead_letters": "0+1"},
+    "MailwrightUnhealthy": {'mailwright_health_findings{verdict="problem"}': "1"},
+}
+TWO_DAYS_AND_AN_HOUR = 49 * 60
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool here; apt-get install prometheus")
+def test_each_alert_fires_for_its_fault_only(tmp_path: Path) -> None:
+    assert {rule["alert"] for rule in rules()} == FAULTS.keys()
+    tests = [_promtool_test({}, None), *(_promtool_test(fault, alert) for alert, fault in FAULTS.items())]
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(FILE)], "evaluation_interval": "10m", "tests": tests}))
+    checked = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def _promtool_test(fault: dict[str, str], alert: str | None) -> dict[str, Any]:
+    series = [
+        {"series": _with_job(name), "values": f"{value}x{TWO_DAYS_AND_AN_HOUR}"}
+        for name, value in {**HEALTHY, **fault}.items()
+    ]
+    firing = [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else []
+    expression = 'max by (alertname) (ALERTS{alertstate="firing"})'
+    expected = {"expr": expression, "eval_time": f"{TWO_DAYS_AND_AN_HOUR}m", "exp_samples": firing}
+    return {"interval": "1m", "input_series": series, "promql_expr_test": [expected]}
+
+
+def _with_job(name: str) -> str:
+    return name.replace("{", '{job="mailwright",') if "{" in name else f'{name}{{job="mailwright"}}'
