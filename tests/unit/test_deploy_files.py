@@ -103,6 +103,21 @@ def test_secrets_are_written_once_and_fit_compose(tmp_path: Path) -> None:
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
 
 
+@needs("runuser", "util-linux")
+def test_command_runs_with_the_settings_of_the_services(tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd/mailwright.sh").read_text(encoding="utf-8")
+    places = {"/opt/mailwright/bin/mailwright": f"{tmp_path}/program", "/etc/mailwright": f"{tmp_path}"}
+    for place, here in {**places, "cd /var/lib/mailwright": f"cd {tmp_path}", "!= mailwright": "= nobody"}.items():
+        text = text.replace(place, here)
+    settings = ("# a comment", "MAILWRIGHT_FROM=Ada & Co <ada@example.com>", "A='b c'", 'B="$HOME"', "", "C=")
+    (tmp_path / "environment").write_text("\n".join(settings))
+    (tmp_path / "program").write_text('#!/bin/sh\necho "$MAILWRIGHT_FROM|$A|$B|$C|$MAILWRIGHT_STATE|$1|$PWD"\n')
+    (tmp_path / "program").chmod(0o755)
+    (tmp_path / "command").write_text(text)
+    expected = f"Ada & Co <ada@example.com>|b c|$HOME||/var/lib/mailwright-state|x y|{tmp_path}"
+    assert run("sh", tmp_path / "command", "x y") == f"{expected}\n"
+
+
 # Names.
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import func, select, true
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput
-from mailwright.domain.retention import OF_MESSAGES, RetentionCount, RetentionKind, RetentionRule, check_days
+from mailwright.domain.retention import NOTHING, OF_MESSAGES, RetentionCount, RetentionKind, RetentionRule, check_days
 from mailwright.outbox.frequency import delete_unsent
 from mailwright.outbox.reported import load_stored_copies
 from mailwright.outbox.retention_export import export_line, export_lines
@@ -127,15 +127,26 @@ class Retention:
         """Return what a rule would delete now. Nothing is changed."""
         check_days(kind, days)
         rule = RetentionRule(tenant_id, kind, days, exports=False)
+        if kind in OF_MESSAGES:
+            return await self._preview_messages(rule)
         async with self._database.read() as tx:
-            if kind in OF_MESSAGES:
-                values = await self._message_values(tx, rule)
-                up_to = await key_before(tx, values["before"])
-                values["counted"] = _ALL  # A run counts all events first.
-                rows = await tx.run(_COUNT_CANDIDATES, **values, after=0, up_to=up_to)
-            else:
-                rows = await tx.run(_COUNT_OLD[kind], **self._old_values(rule), limit=_ALL)
+            rows = await tx.run(_COUNT_OLD[kind], **self._old_values(rule), limit=_ALL)
         return RetentionCount(int(rows[0].found), int(rows[0].bytes))
+
+    async def _preview_messages(self, rule: RetentionRule) -> RetentionCount:
+        """Count range by range: one query over millions of messages would take longer than its timeout."""
+        total, after = NOTHING, 0
+        while True:
+            async with self._database.read() as tx:
+                values = await self._message_values(tx, rule)
+                values["counted"] = _ALL  # A run counts all events first.
+                up_to = await key_before(tx, values["before"])
+                first = await _next_key(tx, rule.tenant_id, after, up_to)
+                if first is None:
+                    return total
+                after = min(first + _MAX_RANGE - 1, up_to)
+                [row] = await tx.run(_COUNT_CANDIDATES, **values, after=first - 1, up_to=after)
+            total += RetentionCount(int(row.found), int(row.bytes))
 
     async def run_batch(self, rule: RetentionRule, limit: int) -> RetentionRule:
         """Delete one batch and return the rule with its new position. `finished_at` changes at the end of a pass."""
@@ -154,9 +165,7 @@ class Retention:
         async with self._database.read() as tx:
             values = await self._message_values(tx, rule)
             up_to = await key_before(tx, values["before"])
-            m = messages.c
-            next_keys = select(func.min(m.id)).where(m.tenant_id == rule.tenant_id, m.id > rule.position, m.id <= up_to)
-            first = (await tx.execute(next_keys))[0][0]
+            first = await _next_key(tx, rule.tenant_id, rule.position, up_to)
             if first is not None:
                 # SQLite reads the whole range before it applies a limit, so the range is as large as the batch. It
                 # grows where nothing is found, because a pass reads again what earlier passes left.
@@ -284,6 +293,13 @@ def _tombstones(rule: RetentionRule, rows: Sequence[Any], deleted: int, now: Ins
         (*head, *place, len(group), sum(int(row.bytes) for row in group), sum(row.resends for row in group))
         for place, group in groups.items()
     ]
+
+
+async def _next_key(tx: Transaction, tenant_id: int, after: int, up_to: int) -> int | None:
+    m = messages.c
+    query = select(func.min(m.id)).where(m.tenant_id == tenant_id, m.id > after, m.id <= up_to)
+    found: int | None = (await tx.execute(query))[0][0]
+    return found
 
 
 async def _counted_up_to(tx: Transaction) -> int:
