@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,7 @@ PLURAL_RULES: Final = {
 }
 _PART: Final = re.compile(r"</?\w+>|\{\w+\}|%[sd]|%\(\w+\)[sd]")
 _CONFLICT: Final = re.compile(r"^<{7}.*?\n(.*?)^={7}\n(.*?)^>{7}.*?\n", re.M | re.S)
+_CALLED: Final = re.compile(r"gettext\(|marked_plural\(|count_text\(")
 _CODE: Final = re.compile(r"<code>([^<{]*)</code>")
 
 
@@ -95,6 +97,7 @@ def problems() -> Iterator[str]:
             yield from (f"{file}: {problem}" for problem in mistakes(entry, language))
 
 
+@cache
 def messages() -> dict[tuple[str, str | None], Message]:
     """Return every message of the templates, modules and scripts, in the order of their paths."""
     found: dict[tuple[str, str | None], Message] = {}
@@ -104,15 +107,15 @@ def messages() -> dict[tuple[str, str | None], Message]:
         if place not in message.places:
             message.places.append(place)
 
+    place = ""
+    environment = make_environment(lambda text: note(place, text), lambda one, many: note(place, one, many))
     for file in sorted(TEMPLATES.rglob("*.html")):
         place = file.relative_to(TEMPLATES).as_posix()
-        environment = make_environment(
-            lambda text, place=place: note(place, text),  # type: ignore[misc]
-            lambda one, many, place=place: note(place, one, many),  # type: ignore[misc]
-        )
-        environment.compile(file.read_text(encoding="utf-8"), place)
+        environment.compile(file.read_text(encoding="utf-8"), place, raw=True)
     for file in sorted(PACKAGE.rglob("*.py")):
-        for text, plural in called(ast.parse(file.read_text(encoding="utf-8"))):
+        source = file.read_text(encoding="utf-8")
+        # Parsing every module would take seconds.
+        for text, plural in called(ast.parse(source)) if _CALLED.search(source) else ():
             note(file.relative_to(PACKAGE).as_posix(), text, plural)
     for file in sorted([*DASHBOARD.glob("static/*.js"), *ASSETS.glob("composer/*.js")]):
         for text in script_messages(file.read_text(encoding="utf-8")):

@@ -120,10 +120,9 @@ def test_wrong_translation_is_reported(text: str) -> None:
 
 
 def test_catalogue_survives_writing_and_reading() -> None:
-    for language in translations.PLURAL_RULES:
-        for file, text in translations.made():
-            entries = [*read_entries(text)]
-            assert len(entries) == len(re.findall(r"^msgid ", text, re.M)) - 1, (language, file)
+    for file, text in translations.made():
+        entries = [*read_entries(text)]
+        assert len(entries) == len(re.findall(r"^msgid ", text, re.M)) - 1, file
 
 
 @pytest.mark.parametrize(
