@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +33,18 @@ QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 # The default one shows all local variables in color, which takes half a second for each logged error.
 ConsoleRenderer.get_active().exception_formatter = plain_traceback
+
+# Without this, httpx searches for a package that is not installed in each request.
+sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# The default handler would let the event loop of each test install its own, and describe all that the test uses for an
+# error message that nobody sees.
+signal.signal(signal.SIGINT, _interrupt)
 
 gc.disable()  # While the tests are collected, almost nothing becomes garbage.
 

@@ -49,11 +49,15 @@ def main() -> None:
 
 
 def made() -> Iterator[tuple[Path, str]]:
-    """Yield every generated page with its expected text."""
+    """Yield every generated page and catalogue with its expected text."""
+    yield from pages()
+    yield from translations.made()
+
+
+def pages() -> Iterator[tuple[Path, str]]:
     yield _filled("configuration.md", {"settings": settings})
     yield _filled("commands.md", {"commands": commands})
     yield DOCS / "openapi.json", openapi()
-    yield from translations.made()
     yield PROMISES, guarded(PROMISES.read_text(encoding="utf-8"), guards())
 
 

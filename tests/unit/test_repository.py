@@ -313,7 +313,7 @@ def _pattern(line: str) -> str:
 
 @cache
 def _made() -> dict[str, str]:
-    return {page.name: text for page, text in docs.made()}
+    return {page.name: text for page, text in docs.pages()}
 
 
 def _picture(page: Path) -> str:

@@ -126,7 +126,7 @@ def create_app(engine: Engine) -> FastAPI:
     """
     app = FastAPI(
         title="Mailwright",
-        version=version("mailwright"),
+        version=_installed_version(),
         description="Send email and track what happened to it.",
         # FastAPI's interactive documentation loads scripts from another host; `api_reference` serves ours.
         docs_url=None,
@@ -164,6 +164,11 @@ def create_app(engine: Engine) -> FastAPI:
     app.add_middleware(TrackedLinks, redirects=engine.redirects)
     describe_app(app, server=engine.public_url)
     return app
+
+
+@cache
+def _installed_version() -> str:
+    return version("mailwright")
 
 
 def _add_routes(app: FastAPI) -> None:

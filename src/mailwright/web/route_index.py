@@ -1,6 +1,6 @@
 """Find the route of a request by the first two segments of its path, instead of trying hundreds of routes in order."""
 
-from functools import cached_property
+from functools import cache, cached_property
 
 from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
@@ -48,9 +48,12 @@ class RouteIndex:
 
 
 def _pattern(route: BaseRoute) -> Segments:
-    if not isinstance(route, Route):
-        return ANY, ANY
-    first, second = _segments(route.path)
+    return _path_pattern(route.path) if isinstance(route, Route) else (ANY, ANY)
+
+
+@cache
+def _path_pattern(path: str) -> Segments:
+    first, second = _segments(path)
     if ":path}" in first:
         return ANY, ANY
     return ANY if "{" in first else first, ANY if "{" in second else second
@@ -62,4 +65,4 @@ def _segments(path: str) -> Segments:
 
 
 def _can_match(pattern: Segments, key: Segments) -> bool:
-    return all(own in {ANY, given} for own, given in zip(pattern, key, strict=True))
+    return pattern[0] in (ANY, key[0]) and pattern[1] in (ANY, key[1])
