@@ -19,6 +19,7 @@ from bench import (
     outgoing_webhooks,
     pacing,
     pages,
+    sequences,
     submission,
     tracked_links,
     webhooks,
@@ -100,6 +101,9 @@ IMPORTED_PER_SECOND = 50_000
 IMPORT_MEGABYTES = 200
 ASSEMBLED_SECONDS = 10
 MEAN_DEVIATION = 0.01
+STEP_MILLISECONDS = 1
+EVENT_MILLISECONDS = 0.5  # 2,000 events per second
+ENROLMENT_SECONDS = 10
 # The caches of SQLite, which do not grow with the number of contacts.
 GROWTH_MEGABYTES = 150
 
@@ -268,6 +272,27 @@ def command_start(order: Order) -> Iterator[Figure]:
     for command in commands.COMMANDS:
         what = f"CPU time of `mailwright {command}` with an empty database, the least of all rounds"
         yield _figure(order, "commands", what, f"≤ {COMMAND_SECONDS} s", found, command)
+
+
+def large_sequences(order: Order) -> Iterator[Figure]:
+    """Compare CPU time, with the database's share. The fill takes minutes."""
+    people = order.count * 50  # a million by default
+
+    def found(engine: str, new: Callable[[], AbstractContextManager[str]]) -> Found:
+        with new() as url:
+            order.tell(f"{engine}: a sequence with {people:,} people", 0)
+            costs = sequences.measured(url, people).costs
+        step = costs["step with email"].milliseconds - costs["email alone"].milliseconds
+        entered = costs["enrolment"].process + costs["enrolment"].database
+        event, idle = costs["event"].milliseconds, costs["idle pass"].milliseconds
+        ours = f"step {step:.2f} ms, event {event:.2f} ms, enrolment {entered:.1f} s, idle pass {idle:.1f} ms"
+        met = step <= STEP_MILLISECONDS and event <= EVENT_MILLISECONDS and entered <= ENROLMENT_SECONDS
+        return Found(ours, met=met)
+
+    for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
+        what = f"{engine}: CPU time of a due step besides its email, of an event over HTTP, of 100,000 enrolments"
+        goal = f"≤ {STEP_MILLISECONDS} ms, ≤ {EVENT_MILLISECONDS} ms, ≤ {ENROLMENT_SECONDS} s"
+        yield _figure(order, "sequences", what, goal, found, engine, new)
 
 
 def claim_cost(order: Order) -> Iterator[Figure]:
@@ -476,6 +501,7 @@ ALONE: dict[str, Callable[[Order], Iterator[Figure]]] = {
     "notifications": fan_out,
     "pacing": even_pace,
     "pages": large_pages,
+    "sequences": large_sequences,
     "webhooks": inbound_webhooks,
     "outgoing-webhooks": outgoing,
     "tracked-links": tracked,
@@ -505,6 +531,7 @@ NAMES = (
     "notifications",
     "pacing",
     "pages",
+    "sequences",
 )
 
 

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 
 from bench.children import NotMeasured
+from bench.in_process import answer
 from bench.migrated import migrated
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.domain.ids import uuid7s
@@ -52,27 +52,6 @@ async def _paths(engine: Engine, count: int) -> list[str]:
 
 
 async def _get(app: FastAPI, path: str) -> None:
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"host", b"bench"), (b"user-agent", BROWSER)],
-        "client": ("203.0.113.7", 1),
-        "server": ("127.0.0.1", 80),
-    }
-    answers: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        answers.append(message)
-
-    await app(scope, receive, send)
-    if answers[0]["status"] not in (200, 302):
-        raise NotMeasured(f"{path} answered {answers[0]['status']}")
+    status, _ = await answer(app, "GET", path, headers=[(b"user-agent", BROWSER)])
+    if status not in (200, 302):
+        raise NotMeasured(f"{path} answered {status}")

@@ -12,7 +12,7 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,6 +21,7 @@ from sqlalchemy import update
 from tests.standins.sns import TOPIC, Signer
 
 from bench.children import NotMeasured
+from bench.in_process import answer
 from bench.migrated import migrated
 from mailwright.app.wiring import Engine, open_engine
 from mailwright.domain.clock import SystemClock
@@ -142,30 +143,9 @@ async def _answered(app: FastAPI, requests: Sequence[Request]) -> float:
 
 
 async def _post(app: FastAPI, request: Request) -> None:
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": request.path,
-        "raw_path": request.path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"host", b"bench"), (b"content-length", str(len(request.body)).encode()), *request.headers],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
-    }
-    answers: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": request.body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        answers.append(message)
-
-    await app(scope, receive, send)
-    if answers[0]["status"] != 200 or b'"unknown":0' not in answers[1]["body"]:
-        raise NotMeasured(f"{request.path} answered {answers[0]['status']}: {answers[1]['body']!r}")
+    status, body = await answer(app, "POST", request.path, request.body, request.headers)
+    if status != 200 or b'"unknown":0' not in body:
+        raise NotMeasured(f"{request.path} answered {status}: {body!r}")
 
 
 def _address(number: int) -> str:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import and_, select, update
+from sqlalchemy import select, update
 
 from mailwright.audience.contact_events import ContactEvent, load_after
 from mailwright.audience.enrolments import end_enrolments
@@ -16,7 +16,6 @@ from mailwright.ops.logs import logger
 from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import enrol_contacts
 from mailwright.sources.sequences.finished import load_latest_runs, split_runs, stop_finished
-from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.versions import ProgramCache, Published
 from mailwright.sources.sequences.watch import LOCK_OPEN_SEQUENCE
 from mailwright.storage.database import Database, Transaction
@@ -24,6 +23,7 @@ from mailwright.storage.horizon import HorizonWatch
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contact_events, contacts, sequence_enrolments, sequences
 
+LOCK_WAITING_ENROLMENTS = statement(__package__, "lock_waiting_enrolments")
 SEQUENCES_WITH_EVENTS = statement(__package__, "sequences_with_events")
 
 BATCH_SIZE: Final = 1_000
@@ -152,7 +152,8 @@ async def _wake(
     """Make the step of everyone due who waits for an event that they had. The step looks for the event itself."""
     for step, wanted in published.program.awaited_events.items():
         keys = sorted(_by_contact(wanted, batch))
-        waiting = and_(is_enrolled(sequence.id), _E.node == step, _E.due_at > now, _E.contact_key.in_(keys))
-        if keys:
-            await tx.execute(select(_E.id).where(waiting).order_by(_E.contact_key).with_for_update())
-            await tx.execute(update(sequence_enrolments).where(waiting).values(due_at=now))
+        where = {"sequence_key": sequence.id, "node": step, "now": now}
+        waiting = await tx.run(LOCK_WAITING_ENROLMENTS, contacts=[(key,) for key in keys], **where) if keys else ()
+        if waiting:
+            woken = _E.id.in_([row.id for row in waiting])
+            await tx.execute(update(sequence_enrolments).where(woken).values(due_at=now))

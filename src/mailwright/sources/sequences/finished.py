@@ -10,7 +10,10 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.lanes import sequence_lane
 from mailwright.sources.sequences.program import EndReason
 from mailwright.storage.database import Transaction
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts, deliveries, messages, sequence_enrolments
+
+LATEST_RUNS = statement(__package__, "latest_runs")
 
 _E = sequence_enrolments.c
 # Literals, as in the indexes.
@@ -20,9 +23,8 @@ _IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PEND
 
 async def load_latest_runs(tx: Transaction, sequence_key: int, contact_keys: Iterable[int]) -> list[Any]:
     """Return the latest run of each contact, if it is open or finished."""
-    columns = (_E.id, _E.contact_key, _E.entered_at, _E.events_after, _E.ended_at, _E.end_reason)
-    mine = (_E.sequence_key == sequence_key, _E.contact_key.in_(sorted(contact_keys)))
-    latest = {row.contact_key: row for row in await tx.execute(select(*columns).where(*mine).order_by(_E.id))}
+    rows = await tx.run(LATEST_RUNS, contacts=[(key,) for key in sorted(contact_keys)], sequence_key=sequence_key)
+    latest = {row.contact_key: row for row in rows}
     return [row for _, row in sorted(latest.items()) if row.end_reason in (None, EndReason.FINISHED)]
 
 
