@@ -44,11 +44,16 @@ def picture(context: BrowserContext, page: Page, viewport: Any) -> bytes:
     """Take a screenshot, cut at TALLEST."""
     height = page.evaluate("document.documentElement.scrollHeight")
     height = min(max(height, viewport["height"]), TALLEST)
+    if height > viewport["height"] and page.locator("iframe").count():
+        # Browsers do not paint frames outside of the window.
+        page.set_viewport_size({**viewport, "height": height})
+        page.wait_for_timeout(500)
     clip = {"x": 0, "y": 0, "width": viewport["width"], "height": height, "scale": 1}
     shot = {"format": "webp", "quality": QUALITY, "captureBeyondViewport": True, "clip": clip}
     session = context.new_cdp_session(page)
     taken = session.send("Page.captureScreenshot", shot)
     session.detach()
+    page.set_viewport_size(viewport)
     return base64.b64decode(taken["data"])
 
 
