@@ -103,6 +103,24 @@ async def test_sequence_is_drafted_rehearsed_and_not_published(agents: Agents) -
     assert (only.sequence_id, only.status) == (draft["sequenceId"], "draft")
 
 
+@pytest.mark.promise("agent-proposes-only")
+async def test_proposal_edits_only_its_own_unpublished_sequence(agents: Agents) -> None:
+    document = a_document(an_email(), name="First")
+    service = agents.api.engine.sequences
+    foreign = (await agents.api.client.post("/v1/sequences", json={"document": document})).json()["sequenceId"]
+    async with agents.agent(Scope.PROPOSE) as client:
+        await call(client, "create_template", templateId=WELCOME, subject="Welcome", html="<p>Hello</p>")
+        own = (await call(client, "create_sequence_draft", document=document))["sequenceId"]
+        better = {"sequenceId": own, "document": {**document, "name": "Better"}, "revision": 1}
+        assert (await call(client, "edit_sequence_draft", **better))["name"] == "Better"
+        refused = await client.call_tool("edit_sequence_draft", {**better, "sequenceId": foreign})
+        assert "requires the scope `manage`" in error_of(refused)
+        await service.publish(DEFAULT_TENANT, own, actor="api:drafter")
+        refused = await client.call_tool("edit_sequence_draft", {**better, "revision": 2})
+        assert "was published" in error_of(refused)
+    assert {each.name for each in await service.list_all(DEFAULT_TENANT)} == {"First", "Better"}
+
+
 @pytest.mark.promise("second-person")
 async def test_agent_requests_an_approval_and_never_gives_one(agents: Agents) -> None:
     await tenants.change(agents.api.engine.database, tenants.DEFAULT, approval_over=0)

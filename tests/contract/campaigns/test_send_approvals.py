@@ -7,6 +7,7 @@ from mailwright.access.roles import Role
 from mailwright.access.users import User
 from mailwright.app.system_emails import render_branded
 from mailwright.app.wiring import Engine
+from mailwright.audience import segments
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import tenants
@@ -15,6 +16,7 @@ from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithou
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
 from mailwright.sources.campaigns.approvals import SecondPersonRequired
 from mailwright.sources.send_approvals import SendApproval
+from mailwright.sources.sequences.segment_edits import edit_segment
 from mailwright.storage.tables import campaign_runs, messages
 from tests.articles import KEY, US, a_recipient, a_slice, begin, the_slices, two_recipients, write_slices
 from tests.builders import DEFAULT_TENANT, Bench, a_tenant
@@ -25,6 +27,8 @@ from tests.sequences import WELCOME, SequenceBench, a_document, an_email, lists
 
 PASSWORD = "correct horse battery staple"
 EMAILS = ("ada@example.com", "bob@example.com", "cleo@example.com")
+PRO, FREE = ({"attribute": "plan", "is": plan} for plan in ("pro", "free"))
+NOT_PRO = {"attribute": "plan", "isNot": "pro"}
 
 
 async def require(engine: Engine, over: int | None) -> None:
@@ -143,6 +147,37 @@ async def test_sequence_for_many_is_published_by_two_people(bench: Bench) -> Non
         await sequences.enrol(made.sequence_id, *EMAILS)
     with pytest.raises(AwaitsApproval):
         await engine.sequences.publish(DEFAULT_TENANT, made.sequence_id, actor="ada")
+
+
+@pytest.mark.promise("second-person")
+async def test_segment_edit_that_enrols_many_needs_approval(bench: Bench) -> None:
+    sequences, engine = SequenceBench(bench), bench.engine
+    await sequences.people(*EMAILS, attributes='{"plan": "free"}')
+    await segments.create(engine.database, engine.clock, DEFAULT_TENANT, "pros", filter_=PRO)
+    key = await sequences.start(trigger={"entersSegment": "pros"})
+    await require(engine, 2)
+    bea = await a_person(engine, "bea")
+
+    async def edit(filter_: dict[str, str]) -> int:
+        where = (engine.database, engine.clock, DEFAULT_TENANT, "pros")
+        _, started = await edit_segment(*where, filter_=filter_, enrols=True, actor="ada")
+        return sum(each.people for each in started)
+
+    for _ in range(2):  # A repeated attempt does not request it twice.
+        with pytest.raises(AwaitsApproval):
+            await edit(FREE)
+    [waiting] = await engine.send_approvals.list_waiting(DEFAULT_TENANT)
+    assert (waiting.recipients, waiting.kind) == (3, "enrolment")
+    assert (await segments.find(engine.database, DEFAULT_TENANT, "pros")).filter == PRO
+    await decide(engine, bea)
+    with pytest.raises(AwaitsApproval):  # The approval is for the filter that was requested.
+        await edit(NOT_PRO)
+    assert await sequences.enrolments(key) == []
+    await decide(engine, bea)
+    assert await edit(NOT_PRO) == 3
+    assert len(await sequences.enrolments(key)) == 3
+    with pytest.raises(AwaitsApproval):  # It works once.
+        await sequences.enrol(key, *EMAILS)
 
 
 @pytest.mark.promise("second-person")

@@ -32,6 +32,7 @@ from mailwright.sources.campaigns.digests import changed_parts
 from mailwright.sources.campaigns.plan import CampaignPlan, CampaignPlans
 from mailwright.sources.campaigns.plan_changes import PlanChange, compare_plans
 from mailwright.sources.campaigns.records import (
+    DECISION_ENTRIES,
     Actor,
     Campaign,
     CampaignChanges,
@@ -39,9 +40,9 @@ from mailwright.sources.campaigns.records import (
     entry_of,
     find_campaign,
     lock_campaign,
-    require_own_draft,
 )
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.own_drafts import require_own_draft
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_approvals, campaigns
 
@@ -120,7 +121,9 @@ class CampaignApprovals:
                 raise KeyWithoutOwner(missing)
             if must_be_own:
                 check_status(campaign, CampaignAction.EDIT)
-                await require_own_draft(tx, actor, campaign)
+                await require_own_draft(
+                    tx, campaign.tenant_id, campaign.campaign_id, actor.name, allowed=DECISION_ENTRIES
+                )
             await _require_not_rejected(tx, campaign, plan)
             earlier = await find_newest(tx, campaign.key)
             if earlier is not None and earlier.is_binding and earlier.status is not ApprovalStatus.REJECTED:

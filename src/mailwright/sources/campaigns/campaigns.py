@@ -53,6 +53,7 @@ from mailwright.sources.campaigns.entries import ENQUEUE_AGAIN, QUEUE_ORDER, Que
 from mailwright.sources.campaigns.extension import extended_audience
 from mailwright.sources.campaigns.guard_rails import accept_incidents, is_stopped
 from mailwright.sources.campaigns.records import (
+    DECISION_ENTRIES,
     Actor,
     Campaign,
     CampaignChanges,
@@ -65,7 +66,6 @@ from mailwright.sources.campaigns.records import (
     is_in_state,
     load_repeats,
     lock_campaign,
-    require_own_draft,
 )
 from mailwright.sources.campaigns.repeat_records import end_repeat
 from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
@@ -74,6 +74,7 @@ from mailwright.sources.campaigns.snapshot import FrozenCampaign, freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
 from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.own_drafts import require_own_draft
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaigns, queue_entries
@@ -138,7 +139,9 @@ class Campaigns:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EDIT)
             if must_be_own:
-                await require_own_draft(tx, actor, campaign)
+                await require_own_draft(
+                    tx, campaign.tenant_id, campaign.campaign_id, actor.name, allowed=DECISION_ENTRIES
+                )
             definition = _with_same_original(definition, campaign.definition)
             changes = {
                 "name": definition.name,

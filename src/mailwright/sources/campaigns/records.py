@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 import orjson
 from sqlalchemy import ColumnElement, select, update
@@ -19,11 +19,11 @@ from mailwright.sources.campaigns.attachments import CampaignAttachment, list_at
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.storage.database import Transaction
-from mailwright.storage.tables import audit_log as audit_log_table
 from mailwright.storage.tables import campaign_repeats, campaigns
 
 # Actions of others after which a draft is still the proposal of its author.
 _DECISIONS = (CampaignAction.APPROVE, CampaignAction.REJECT, CampaignAction.WITHDRAW_REQUEST)
+DECISION_ENTRIES: Final = tuple(f"campaign.{action}" for action in _DECISIONS)
 
 
 class RepeatSummary(NamedTuple):
@@ -113,22 +113,6 @@ class CampaignChanges:
             subject=campaign.campaign_id,
             tenant_id=campaign.tenant_id,
             detail={"name": campaign.name, **detail},
-        )
-
-
-async def require_own_draft(tx: Transaction, actor: Actor, campaign: Campaign) -> None:
-    """Raise an error unless this actor created the draft and nobody else has touched it. Keys without a name fail."""
-    a = audit_log_table.c
-    matching = (
-        a.subject == campaign.campaign_id,
-        a.tenant_id == campaign.tenant_id,
-        a.action.not_in([f"campaign.{action}" for action in _DECISIONS]),
-    )
-    actors = {row.actor for row in await tx.execute(select(a.actor).distinct().where(*matching))}
-    if actors != {actor.name} or actor.name == audit_log.API:
-        raise NotPossibleNow(
-            "Somebody else created or changed this draft, or the API key has no name. Replacing it requires the scope "
-            "`manage`; with the scope `propose`, create a new draft."
         )
 
 

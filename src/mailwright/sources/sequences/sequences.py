@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, case, delete, func, insert, or_, select, update
 
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.domain.campaign import CANCELLED, INDEFINITELY, PAUSED
@@ -16,6 +16,7 @@ from mailwright.outbox import audit_log
 from mailwright.outbox.defer import end_lane_deferral, record_lane_deferral
 from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
 from mailwright.sources.feeds.reader import Fetch
+from mailwright.sources.own_drafts import require_own_draft
 from mailwright.sources.send_approvals import SendKind, end_approvals
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.approval import require_publication
@@ -114,12 +115,26 @@ class Sequences:
             return await find_sequence(tx, tenant_id, sequence_id)
 
     async def edit(
-        self, tenant_id: int, sequence_id: str, document: Any, *, revision: int | None, actor: str
+        self,
+        tenant_id: int,
+        sequence_id: str,
+        document: Any,
+        *,
+        revision: int | None,
+        actor: str,
+        must_be_own: bool = False,
     ) -> StoredSequence:
-        """Replace the draft. People in the sequence are not affected until it is published."""
+        """Replace the draft. People in the sequence are not affected until it is published.
+
+        `must_be_own` refuses a sequence that was published, or that somebody else created or changed.
+        """
         definition = _checked(document)
         async with self._database.write() as tx:
             sequence = await self._locked(tx, tenant_id, sequence_id, revision)
+            if must_be_own:
+                if sequence.version is not None:
+                    raise NotPossibleNow("The sequence was published. Changing it requires the scope `manage`.")
+                await require_own_draft(tx, tenant_id, sequence_id, actor)
             values = {"name": definition.name, "draft": orjson.dumps(document).decode()}
             await self._change(tx, sequence, revision=sequence.revision + 1, **values)
             await self._record(tx, tenant_id, sequence_id, actor, "edit", detail={"revision": sequence.revision + 1})
@@ -151,22 +166,21 @@ class Sequences:
         e, now = sequence_enrolments.c, self._clock.now()
         mine = e.sequence_key == sequence.id
         async with self._database.read() as tx:
-            ended: Any = await tx.execute(
-                select(e.end_reason, func.count()).where(mine, e.ended_at.is_not(None)).group_by(e.end_reason)
+            # One scan of everyone who is or was in it.
+            here = case((e.ended_at.is_(None), e.node))
+            failed = func.count(case((e.ended_at.is_(None), e.failure)))
+            totals: Any = await tx.execute(
+                select(e.end_reason, here, func.count(), failed).where(mine).group_by(e.end_reason, here)
             )
-            by_step: Any = await tx.execute(
-                select(e.node, func.count()).where(mine, e.ended_at.is_(None)).group_by(e.node)
-            )
-            failed = await tx.execute(select(func.count()).where(mine, e.ended_at.is_(None), e.failure.is_not(None)))
             overdue = await tx.execute(select(func.count()).where(_is_overdue(sequence.id, now)))
             [due] = await tx.execute(select(sequences.c.next_entry_at).where(sequences.c.id == sequence.id))
             feed = await find_feed(tx, triggers.feed_owner(sequence.id))
-        places = {row[0]: row[1] for row in by_step}
+        places = {row[1]: row[2] for row in totals if row[0] is None}
         return SequenceCounts(
             sum(places.values()),
-            failed[0][0],
+            sum(row[3] for row in totals),
             overdue[0][0],
-            {row[0]: row[1] for row in ended},
+            {row[0]: row[2] for row in totals if row[0] is not None},
             places,
             due.next_entry_at,
             feed,

@@ -38,7 +38,7 @@ _READ_ONLY = re.compile(
 # Requests that only create or change drafts. The routes make sure of it if the caller lacks the scope `manage`.
 _PROPOSALS = {
     "POST": re.compile(r"/v1/sequences|/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight|plan)"),
-    "PUT": re.compile(r"/v1/campaigns/[^/]+|/v1/templates/[^/]+"),
+    "PUT": re.compile(r"/v1/(?:campaigns|sequences|templates)/[^/]+"),
 }
 
 

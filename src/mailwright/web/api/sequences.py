@@ -98,10 +98,19 @@ async def show(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respons
     responses=describe_responses({HTTPStatus.OK: SequenceResponse}, *_CHANGE),
 )
 async def edit(request: Request, sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Replace the draft. People in the sequence are not affected until it is published."""
+    """Replace the draft. People in the sequence are not affected until it is published.
+
+    The scope `propose` replaces only drafts that were never published, that a key of the same name created and that
+    nobody else has changed.
+    """
     wanted = parse(SequenceUpdateRequest, await read_json(request))
     changed = await engine.sequences.edit(
-        caller.tenant_id, sequenceId, wanted.document, revision=wanted.revision, actor=actor_of(caller)
+        caller.tenant_id,
+        sequenceId,
+        wanted.document,
+        revision=wanted.revision,
+        actor=actor_of(caller),
+        must_be_own=not caller.allows(Scope.MANAGE),
     )
     return json_response(sequence_response(changed))
 

@@ -123,6 +123,12 @@ TOOLS: Final = (
         "dashboard. `ready` instead of a document requires the scope `manage`.",
     ),
     AgentTool(
+        "edit_sequence_draft",
+        "PUT",
+        "/v1/sequences/{sequenceId}",
+        "Replace the document of a draft that was never published.",
+    ),
+    AgentTool(
         "create_template",
         "PUT",
         "/v1/templates/{templateId}",
