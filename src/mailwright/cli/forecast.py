@@ -12,7 +12,7 @@ from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
-from mailwright.schemas.explanation_text import assumption_text, deferral_label, limit_name
+from mailwright.schemas.explanation_text import assumption_text, deferral_label, included_texts, limit_name
 from mailwright.schemas.explanations import forecast_response
 from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
@@ -104,6 +104,8 @@ def _draw(found: Forecast) -> None:
         batches |= {segment.reason for segment in segments if segment.sent and segment.reason is not None}
     out.print(_scale(begins, ends, width))
     out.print(_legend(waits, batches, sends_freely=sends_freely))
+    for text in included_texts(found.sequence_emails, found.occurrence_emails):
+        out.print(Text(text), soft_wrap=True)
     for assumption in found.assumptions:
         if assumption is ForecastAssumption.NO_WORKER:
             continue  # The legend shows this reason first.

@@ -1081,5 +1081,31 @@ def assumption_text(assumption: ForecastAssumption) -> str:
     return _ASSUMPTIONS[assumption].format(rate=f"{ASSUMED_RATE:g}", seconds=f"{1 / ONE_AT_A_TIME_RATE:g}")
 
 
+def included_texts(sequence_emails: int, occurrence_emails: int) -> list[str]:
+    """Say how many other emails a forecast includes. Estimates have two significant digits."""
+    texts = []
+    if sequence_emails:
+        texts.append(
+            ngettext(
+                "Includes about {count} email of sequences.",
+                "Includes about {count} emails of sequences.",
+                _about(sequence_emails),
+            )
+        )
+    if occurrence_emails:
+        texts.append(
+            ngettext(
+                "Includes about {count} email of recurring campaigns.",
+                "Includes about {count} emails of recurring campaigns.",
+                _about(occurrence_emails),
+            )
+        )
+    return texts
+
+
+def _about(number: int) -> int:
+    return round(number, min(0, 2 - len(str(number))))
+
+
 def _is_are(number: int) -> str:
     return "is" if number == 1 else "are"

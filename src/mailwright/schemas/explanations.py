@@ -7,7 +7,13 @@ from pydantic import Field
 from mailwright.domain.clock import isoformat
 from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
 from mailwright.schemas.base import ResponseModel, Time
-from mailwright.schemas.explanation_text import ExplanationText, assumption_text, campaign_text, message_text
+from mailwright.schemas.explanation_text import (
+    ExplanationText,
+    assumption_text,
+    campaign_text,
+    included_texts,
+    message_text,
+)
 from mailwright.schemas.messages import ActionResponse
 from mailwright.sources.campaigns.forecast_values import CampaignForecast, ForecastSegment, summarize_segments
 
@@ -36,13 +42,20 @@ class CampaignForecastResponse(ResponseModel):
 
 
 class ForecastResponse(ResponseModel):
-    """If no worker is running, the times assume that one starts now."""
+    """If no worker is running, the times assume that one starts now.
+
+    `sequenceEmails` and `occurrenceEmails` are the emails of sequences and recurring campaigns that use the same limits
+    until the last campaign finishes.
+    """
 
     computed_at: Time
     looked_until: Time
     rate_per_second: float
     is_rate_measured: bool
     workers: int
+    sequence_emails: int
+    occurrences: int
+    occurrence_emails: int
     assumptions: list[str]
     campaigns: list[CampaignForecastResponse]
 
@@ -98,7 +111,13 @@ def forecast_response(found: "Forecast") -> dict[str, Any]:
         "ratePerSecond": round(found.rate, 3),
         "isRateMeasured": found.is_rate_measured,
         "workers": found.workers,
-        "assumptions": [assumption_text(assumption) for assumption in found.assumptions],
+        "sequenceEmails": found.sequence_emails,
+        "occurrences": found.occurrences,
+        "occurrenceEmails": found.occurrence_emails,
+        "assumptions": [
+            *included_texts(found.sequence_emails, found.occurrence_emails),
+            *(assumption_text(assumption) for assumption in found.assumptions),
+        ],
         "campaigns": [_campaign_forecast(campaign) for campaign in found.campaigns],
     }
 

@@ -284,10 +284,7 @@ async def count_audience(
     everyone = definition.model_copy(update={"exclude_lists": (), "exclude_segments": ()})
     problems: list[CampaignProblem] = []
     async with database.read() as tx:
-        filter_ = await _load_filter(tx, tenant_id, definition, problems)
-        await _check_lists(tx, tenant_id, definition, problems)
-        await _check_references(tx, tenant_id, definition, problems)
-        members = _audience_query(tenant_id, definition, filter_, now, problems)
+        members, filter_ = await _load_members(tx, tenant_id, definition, now, problems)
         if problems:
             return AudienceCount(0, {}, 0, tuple(problems))
         planned, _ = await _count(tx, members, [])
@@ -297,6 +294,22 @@ async def count_audience(
             wider = await _load_filter(tx, tenant_id, everyone, problems)
             before, _ = await _count(tx, audience_query(tenant_id, definition.lists, wider, now), [])
     return AudienceCount(planned, excluded, before - planned)
+
+
+async def count_recipients(tx: Transaction, tenant_id: int, definition: CampaignDefinition, now: Instant) -> int:
+    """Count the recipients of a draft. There are none if its audience has a problem."""
+    members, _ = await _load_members(tx, tenant_id, definition, now, [])
+    return (await _count(tx, members, []))[0]
+
+
+async def _load_members(
+    tx: Transaction, tenant_id: int, definition: CampaignDefinition, now: Instant, problems: list[CampaignProblem]
+) -> tuple[Select[Any], dict[str, Any] | None]:
+    """Return a query of the recipients and their filter, and add the problems of the audience."""
+    filter_ = await _load_filter(tx, tenant_id, definition, problems)
+    await _check_lists(tx, tenant_id, definition, problems)
+    await _check_references(tx, tenant_id, definition, problems)
+    return _audience_query(tenant_id, definition, filter_, now, problems), filter_
 
 
 async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:

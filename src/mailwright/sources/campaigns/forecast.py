@@ -3,17 +3,15 @@
 The forecast reads the queue, the counters, the limits and the quota as they are now, and simulates the rest.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import orjson
 from sqlalchemy import select
 
-from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, SCHEDULED, CampaignStatus
-from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
-from mailwright.domain.message import Source
+from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, NEXT_WAVE, CampaignStatus
+from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,
     PROVIDER_RATE,
@@ -23,9 +21,8 @@ from mailwright.domain.permits import (
     LimitLevel,
     split_defer_reason,
 )
-from mailwright.domain.provider_routes import ProviderRoutes
 from mailwright.outbox.ledger import read_counters
-from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules, parse_campaign_limits
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.sending_hold import load_hold
 from mailwright.outbox.workers import (
     WorkerPresence,
@@ -37,9 +34,16 @@ from mailwright.outbox.workers import (
 )
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.deferrals import LaneProviders, load_lane_deferrals, load_lane_providers
-from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
 from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot, RunningWaves
+from mailwright.sources.campaigns.expected_sends import (
+    MAX_AHEAD,
+    NOTHING_EXPECTED,
+    ExpectedContext,
+    ExpectedSends,
+    load_expected,
+)
+from mailwright.sources.campaigns.forecast_drafts import ForecastDraft, queued_draft
 from mailwright.sources.campaigns.forecast_values import (
     ASSUMED_RATE,
     LOW_RATE,
@@ -47,8 +51,10 @@ from mailwright.sources.campaigns.forecast_values import (
     YEAR,
     CampaignForecast,
     ForecastAssumption,
+    ForecastKind,
     ForecastPause,
     QueuedCampaign,
+    in_sender_zone,
 )
 from mailwright.sources.campaigns.recipient_groups import load_groups
 from mailwright.sources.campaigns.simulated_campaign import CampaignRun
@@ -63,19 +69,6 @@ _OUTAGES = (DeferReason.PROVIDER_UNAVAILABLE, DeferReason.PROVIDER_THROTTLED)
 COUNT_UNSENT = statement(__package__, "count_unsent")
 
 
-# The campaign ID of a draft in a forecast.
-DRAFT_ID = "draft"
-
-
-@dataclass(frozen=True, slots=True)
-class ForecastDraft:
-    """A campaign that is not started, with the number of its recipients."""
-
-    definition: CampaignDefinition
-    tenant_id: int
-    planned: int
-
-
 @dataclass(frozen=True, slots=True)
 class Forecast:
     computed_at: Instant
@@ -85,6 +78,10 @@ class Forecast:
     workers: int  # the number of running workers; if it is 0, the times assume that one starts now
     campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[ForecastAssumption, ...]
+    # What else uses the limits until the last campaign finishes.
+    sequence_emails: int = 0
+    occurrences: int = 0  # of recurring campaigns
+    occurrence_emails: int = 0
 
 
 async def forecast(
@@ -108,30 +105,61 @@ async def forecast(
         queue = await _load_queue(tx, rules, defaults.domains, lanes, now)
         is_held, lost = await load_hold(tx) is not None, await find_lost_leases(tx, now)
         if draft is not None:
-            queue.append(_queued_draft(draft, rules, lanes.routes, now))
+            queue.append(queued_draft(draft, rules, lanes.routes, now))
     present = await list_present(database, now)
     workers = {presence.worker for presence in present}
-    shares = []
-    # Each provider has its own workers, quota and rate, so its campaigns are simulated separately.
-    for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
-        share = [queued for queued in queue if queued.provider == name]
-        own = defaults if name is None else replace(defaults, providers={name: None}, named_provider=name)
-        conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
-        shares.append(await _forecast_share(database, own, share, conditions))
+
+    async def simulate_queue() -> list[_ForecastShare]:
+        """Simulate each provider separately, because it has its own workers, quota and rate."""
+        found = []
+        for name in (None, *sorted({queued.provider for queued in queue if queued.provider is not None})):
+            share = [queued for queued in queue if queued.provider == name]
+            own = defaults if name is None else replace(defaults, providers={name: None}, named_provider=name)
+            conditions = _ShareConditions(now, horizon, len(workers), lanes.present(present, name), measured_rate)
+            found.append(await _forecast_share(database, own, share, conditions))
+        return found
+
+    shares = await simulate_queue()
+    context = ExpectedContext(rules, lanes.routes, defaults.limits.timezone, now)
+    expected = await _load_expected(database, context, shares, horizon) if queue else NOTHING_EXPECTED
+    if any(expected):
+        queue = [*expected.sequences, *queue, *expected.occurrences]
+        shares = await simulate_queue()
     order = {queued.campaign_id: place for place, queued in enumerate(queue)}
     found = sorted((each for share in shares for each in share.campaigns), key=lambda each: order[each.campaign_id])
     cut_off = [share.looked_until for share in shares if share.is_cut_off]
     facts = {"has_worker": bool(workers), "is_held": is_held, "has_lost": bool(lost)}
     assumed = dict.fromkeys(each for share in shares for each in _assumptions(share, **facts))
+    visible = [each for each in found if tenant_id in (None, each.tenant_id)]
+    occurrences = _sent(visible, ForecastKind.OCCURRENCE)
     return Forecast(
         computed_at=now,
         looked_until=min(cut_off, default=now + horizon),
         rate=shares[0].rate,
         is_rate_measured=shares[0].source is None,
         workers=len(workers),
-        campaigns=tuple(each for each in found if tenant_id in (None, each.tenant_id)),
+        campaigns=tuple(each for each in visible if each.kind is ForecastKind.CAMPAIGN),
         assumptions=tuple(assumed),
+        sequence_emails=sum(_sent(visible, ForecastKind.SEQUENCES)),
+        occurrences=len(occurrences),
+        occurrence_emails=sum(occurrences),
     )
+
+
+def _sent(found: Iterable[CampaignForecast], kind: ForecastKind) -> list[int]:
+    """Return how many emails of each one are sent, without those that are not reached."""
+    return [each.sent for each in found if each.kind is kind and each.sent]
+
+
+async def _load_expected(
+    database: Database, context: ExpectedContext, shares: Iterable["_ForecastShare"], horizon: Instant
+) -> ExpectedSends:
+    """Load what becomes due while the campaigns are sent: in twice the time that they need without it."""
+    now = context.now
+    ends = [each.finishes_at or now + horizon for share in shares for each in share.campaigns]
+    ahead = min(2 * (max(ends) - now) + HOUR, horizon, MAX_AHEAD)
+    async with database.read() as tx:
+        return await load_expected(tx, context, now + ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +214,7 @@ async def _forecast_share(
     if source is ForecastAssumption.ASSUMED_RATE:
         slow = simulate(queue, replace(conditions, rate=min(rate, LOW_RATE)))
         found = tuple(map(_without_uncertain_end, found, slow.campaigns))
-    is_cut_off = any(campaign.finishes_at is None for campaign in result.campaigns)
+    is_cut_off = any(each.finishes_at is None for each in result.campaigns if each.kind is ForecastKind.CAMPAIGN)
     return _ForecastShare(queue, rules, rate, source, learned, found, result.looked_until, is_cut_off)
 
 
@@ -210,7 +238,11 @@ async def _full_rate(
         return given.measured_rate, None
     now = given.now
     measured = await sending_rate(database, now, providers)
-    is_slowed = any(queued.groups or CampaignRun(0, queued, now).pace[0] is not None for queued in queue)
+    is_slowed = any(
+        queued.groups or CampaignRun(0, queued, now).pace[0] is not None
+        for queued in queue
+        if queued.kind is ForecastKind.CAMPAIGN
+    )
     if measured > 0 and not is_slowed:
         return measured, None
     best = await best_rate(database, now) * max(1, given.workers)
@@ -261,40 +293,13 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         tenant_id=row.tenant_id,
         remaining=unsent + not_enqueued,
         tenant=tenant,
-        own=_in_sender_zone(own[0]) if own else None,
+        own=in_sender_zone(own[0]) if own else None,
         weight=row.weight,
         deferral=_without_detail(Deferral(row.deferred_until, row.defer_reason) if is_deferred else message_deferral),
         pauses=pauses,
         max_in_flight=row.max_in_flight,
         has_begun=row.recipients > unsent,
         follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
-    )
-
-
-def _queued_draft(draft: ForecastDraft, rules: LimitRules, routes: ProviderRoutes, now: Instant) -> QueuedCampaign:
-    definition, (tenant, *_) = draft.definition, rules.levels(draft.tenant_id, 0)
-    begins_at = definition.scheduled_at
-    text = definition.limits.model_dump_json(by_alias=False)
-    limits = parse_campaign_limits(text, tenant.limits, max(now, begins_at or now))
-    pauses: list[ForecastPause] = []
-    if (waves := definition.waves) is not None:
-        sizes = [0, *(size_of_waves(draft.planned, percent) for percent in waves.percents)]
-        pauses = [
-            ForecastPause(after - before, waves.wait_minutes * MINUTE, NEXT_WAVE) for before, after in pairwise(sizes)
-        ]
-    elif (test := definition.ab_test) is not None and test.test_percent < 100:
-        size = size_of_test_group(draft.planned, test.test_percent)
-        pauses = [ForecastPause(size, test.wait_minutes * MINUTE, AWAITING_WINNER)]
-    return QueuedCampaign(
-        campaign_id=DRAFT_ID,
-        name=definition.name,
-        tenant_id=draft.tenant_id,
-        remaining=draft.planned,
-        tenant=tenant,
-        own=_in_sender_zone(LimitLevel(DRAFT_ID, limits)),
-        deferral=Deferral(begins_at, SCHEDULED) if begins_at is not None and begins_at > now else None,
-        pauses=tuple(pauses),
-        provider=routes.provider_of(draft.tenant_id, Source.CAMPAIGN),
     )
 
 
@@ -334,11 +339,6 @@ def _wave_pauses(row: Any, unsent: int, waves: RunningWaves) -> Iterator[Forecas
     for percent in waves.percents[row.wave :]:
         before, size = size, size_of_waves(row.planned, percent)
         yield ForecastPause(size - before, waves.wait, NEXT_WAVE)
-
-
-def _in_sender_zone(level: LimitLevel) -> LimitLevel:
-    """Return the level without recipients' time zones, which the groups of recipients simulate."""
-    return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
 def _assumptions(

@@ -1,7 +1,7 @@
 """The input and the result of a forecast."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from mailwright.domain.clock import DAY, MINUTE, Instant
@@ -51,6 +51,14 @@ class ForecastAssumption(StrEnum):
     NO_MORE_QUOTA = "no_more_quota"
 
 
+class ForecastKind(StrEnum):
+    """What is simulated. Only campaigns are shown; the others use the same limits."""
+
+    CAMPAIGN = "campaign"
+    SEQUENCES = "sequences"  # emails of a tenant's sequences that are due at about the same time
+    OCCURRENCE = "occurrence"  # a time of a recurring campaign that is yet to come
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedCampaign:
     """A queued campaign, with the limits of its tenant and its own."""
@@ -70,6 +78,7 @@ class QueuedCampaign:
     provider: str | None = None  # the tenant's own provider; None: the provider of the installation
     groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
     shared: LimitLevel | None = None  # the limits of the tenant's own provider
+    kind: ForecastKind = ForecastKind.CAMPAIGN
 
     @property
     def levels(self) -> tuple[LimitLevel, ...]:
@@ -118,12 +127,23 @@ class CampaignForecast:
     segments: tuple[ForecastSegment, ...]
     has_begun: bool = False  # if true, `starts_at` is when it resumes
     is_rate_unknown: bool = False  # if true, the end depends on a send rate that nobody has measured yet
+    kind: ForecastKind = ForecastKind.CAMPAIGN
+
+    @property
+    def sent(self) -> int:
+        """How many of its messages are sent until the forecast ends."""
+        return sum(segment.sent for segment in self.segments)
 
     @property
     def blocker(self) -> str | None:
         """The limit that still defers the campaign at the end of the forecast."""
         is_blocked = self.finishes_at is None and not self.is_rate_unknown
         return self.segments[-1].reason if is_blocked and self.segments else None
+
+
+def in_sender_zone(level: LimitLevel) -> LimitLevel:
+    """Return the level without recipients' time zones, which the groups of recipients simulate."""
+    return LimitLevel(level.owner, replace(level.limits, in_recipient_zone=False))
 
 
 def summarize_segments(segments: Sequence[ForecastSegment]) -> list[ForecastSegment]:

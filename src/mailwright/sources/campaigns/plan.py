@@ -18,7 +18,8 @@ from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import CampaignSnapshot
-from mailwright.sources.campaigns.forecast import DRAFT_ID, ForecastDraft, forecast
+from mailwright.sources.campaigns.forecast import forecast
+from mailwright.sources.campaigns.forecast_drafts import DRAFT_ID, ForecastDraft
 from mailwright.sources.campaigns.records import Campaign, as_text, entry_of
 from mailwright.sources.campaigns.review import digest_draft
 from mailwright.sources.campaigns.variants import CampaignProblem, VariantDraft

@@ -208,6 +208,7 @@ class CampaignRun:
             self.finished_at,
             tuple(self._segments),
             queued.has_begun,
+            kind=queued.kind,
         )
 
     def _close(self, now: Instant) -> None:

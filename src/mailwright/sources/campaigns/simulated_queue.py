@@ -10,7 +10,7 @@ from mailwright.domain.permits import QUOTA_EXHAUSTED, Deferral, LimitLevel, Lim
 from mailwright.policies import quota as provider_quota
 from mailwright.policies.hours import closes_at
 from mailwright.policies.rates import windows
-from mailwright.sources.campaigns.forecast_values import IN_LINE, YEAR, QueuedCampaign
+from mailwright.sources.campaigns.forecast_values import IN_LINE, YEAR, ForecastKind, QueuedCampaign
 from mailwright.sources.campaigns.simulated_campaign import CampaignRun, SimulatedCounters
 
 
@@ -92,6 +92,11 @@ class SimulatedQueue:
             run = heappop(self._deferrals)[2]
             if run.finished_at is None and run.deferred_until <= self.now:
                 run.switch_to(IN_LINE, self.now)
+
+    @property
+    def has_campaigns(self) -> bool:
+        """Whether a campaign is not finished. Emails that only share its limits do not count."""
+        return any(run.queued.kind is ForecastKind.CAMPAIGN for tenant in self.tenants for run in tenant.runs)
 
     @property
     def next_deferral_end(self) -> Instant | None:

@@ -83,7 +83,7 @@ class _Simulation:
             self._finish_completed()
             self._begin_pauses()
             sending = self._choose()
-            if not any(tenant.runs for tenant in self.queue.tenants) or self.queue.now >= self.queue.ends:
+            if not self.queue.has_campaigns or self.queue.now >= self.queue.ends:
                 break
             self._advance(sending)
             self.steps += 1

@@ -35,7 +35,8 @@ from mailwright.sources.campaigns.approval_gate import load_gate
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, count_audience
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
-from mailwright.sources.campaigns.forecast import DRAFT_ID, Forecast, ForecastDraft, forecast
+from mailwright.sources.campaigns.forecast import Forecast, forecast
+from mailwright.sources.campaigns.forecast_drafts import DRAFT_ID, ForecastDraft
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import review_draft, review_started
@@ -217,7 +218,7 @@ async def show_forecast(request: Request, engine: EngineDep, visitor: ViewerDep,
         approvals=engine.campaign_approvals,
     )
     course = next((each for each in found.campaigns if each.campaign_id == campaign_id), None)
-    values: dict[str, Any] = {"why": why, "course": course, "assumptions": found.assumptions, "workers": found.workers}
+    values: dict[str, Any] = {"why": why, "course": course, "found": found, "workers": found.workers}
     return fragment(request, visitor, "campaigns/forecast.html", **values)
 
 

@@ -394,6 +394,7 @@ _GLOBALS: Final[Mapping[str, Any]] = {
     "status_style": labels.status_style,
     "message_text": _message_text,
     "campaign_text": _campaign_text,
+    "included_texts": explanation_text.included_texts,
     "mailout_wait_text": explanation_text.mailout_wait_text,
     "shown_status": shown_status,
     "action_links": action_links,
