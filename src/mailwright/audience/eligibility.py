@@ -37,12 +37,20 @@ def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
     """
     if list_key != GENERAL:
         return _has_subscription(subscriptions.c.list_key == list_key, is_current(subscriptions))
-    is_allowed = ~_is_suppressed(subscriptions.c.list_key)
-    has_unsubscribed = _has_subscription(subscriptions.c.unsubscribed_at.is_not(None))
-    return or_(
-        _has_subscription(is_current(subscriptions), is_allowed),
-        and_(contacts.c.legal_basis.is_not(None), ~has_unsubscribed),
-    )
+    return or_(*bases_of_bulk_email(()))
+
+
+def bases_of_bulk_email(lists: Sequence[str]) -> list[ColumnElement[bool]]:
+    """Return the bases on which contacts receive all bulk email: each of the lists, any other list, and a legal basis.
+
+    An unsubscribe from any list ends the legal basis.
+    """
+    s = subscriptions.c
+    is_allowed = and_(is_current(subscriptions), ~_is_suppressed(s.list_key))
+    of_lists = [_has_subscription(s.list_key == list_key, is_allowed) for list_key in lists]
+    of_others = _has_subscription(s.list_key.not_in(lists), is_allowed) if lists else _has_subscription(is_allowed)
+    has_unsubscribed = _has_subscription(s.unsubscribed_at.is_not(None))
+    return [*of_lists, of_others, and_(contacts.c.legal_basis.is_not(None), ~has_unsubscribed)]
 
 
 def is_active_subscription(joined: FromClause, list_key: str) -> ColumnElement[bool]:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from mailwright.audience.contacts import ContactChange
 from mailwright.audience.contacts import put as put_contact
@@ -41,6 +41,7 @@ from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, 
 from tests.standins.provider import ScriptedProvider
 
 NEWS = "news"
+JOIN_OTHER = {"id": "join", "change": {"subscribe": ["other"]}}
 DAYS = 12
 PEOPLE = {
     "ann@example.com": ("Asia/Tokyo", '{"plan": "pro", "age": 40}'),
@@ -446,3 +447,23 @@ async def test_rehearsal_subscribes_only_whom_a_worker_would(prepared: SequenceB
     assert emails == {"yes": 2, "no": 1, "out": 3}
     assert [step[:2] for step in planned] == [step[:2] for step in happened]
     assert "other: unsubscribed; strict: confirmation_required" in happened[0][2]
+
+
+async def test_rehearsal_without_list_follows_unsubscribes(prepared: SequenceBench) -> None:
+    await reset(prepared)
+    # Ann is on another list, too; Bob has another legal basis; Cid joins another list later.
+    status = ContactStatusService(prepared.database, prepared.clock)
+    await status.subscribe(DEFAULT_TENANT, "ann@example.com", "other", source="test")
+    async with prepared.database.write() as tx:
+        await tx.execute(update(contacts).where(contacts.c.email == "bob@example.com").values(legal_basis="contract"))
+    steps = [
+        {"id": "leave", "change": {"unsubscribe": [NEWS]}},
+        {"id": "is-cid", "branch": [{"if": {"attribute": "plan", "exists": False}, "steps": [JOIN_OTHER]}]},
+        an_email("second"),
+        {"id": "leave-all", "change": {"unsubscribe": ["other"]}},
+        an_email("third"),
+    ]
+    key = await prepared.start(an_email("first"), *steps, list=None)
+    planned = await rehearse(prepared, key)
+    assert Counter(node for _, node, outcome, _ in planned[0] if outcome == "sent") == {"first": 3, "second": 2}
+    assert await run_worker(prepared, key, ZoneInfo("UTC")) == planned

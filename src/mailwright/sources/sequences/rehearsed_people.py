@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import ColumnElement, and_, case, func, literal, null, or_, select
 
-from mailwright.audience.eligibility import is_known, may_receive, opt_out
+from mailwright.audience.eligibility import bases_of_bulk_email, is_known, may_receive, opt_out
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.content.template_store import latest_by_locale
 from mailwright.content.template_syntax import InvalidTemplate
@@ -168,6 +168,7 @@ def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -
     clauses = [_may_receive(tenant_id, program)]
     clauses += [filter_clause(each, tenant_id, now) for each in model.conditions if each is not None]
     clauses += [opt_out(list_key).is_(None) for list_key in model.subscribed]
+    clauses += bases_of_bulk_email(model.left) if model.left else []
     content = (_C.locale, _C.attributes) if model.required else (null(), null())
     about = (_C.id, _C.contact_id, _C.email, _C.snoozed_until, _C.timezone, *content)
     return [*about, *(case((each, 1), else_=0) for each in clauses)]

@@ -73,8 +73,12 @@ class FactModel:
     conditions: list[FilterCondition | None] = field(default_factory=lambda: [None])  # The first is `ELIGIBLE`.
     facts: list[Evaluate] = field(default_factory=list)
     effects: dict[int, dict[int, bool]] = field(default_factory=dict)  # By node: the leaves that a change decides.
-    # Lists that a change subscribes to. A leaf for each says whether the person can be subscribed; these are the last.
+    # Lists that a change subscribes to. A leaf for each says whether the person can be subscribed; these follow.
     subscribed: list[str] = field(default_factory=list)
+    # Lists that a change unsubscribes from, if the sequence has no list of its own. The last leaves say on which bases
+    # the person receives bulk email: each of these lists, any other list, and a legal basis.
+    left: list[str] = field(default_factory=list)
+    bases: range = range(0)
     # By node and list: the leaves that become true if the person can be subscribed.
     subscriptions: dict[int, dict[int, list[int]]] = field(default_factory=dict)
     # By node and locale: the variables that an email needs, if it needs any.
@@ -94,6 +98,10 @@ def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[s
     changes = {number: node.body for number, node in enumerate(program.nodes) if node.kind is StepKind.CHANGE}
     model.subscribed = sorted({key for body in changes.values() for key in body.subscribe})
     can_subscribe = {key: len(model.conditions) + number for number, key in enumerate(model.subscribed)}
+    if program.list_key is None:
+        model.left = sorted({key for body in changes.values() for key in body.unsubscribe} - {GENERAL})
+    first = len(model.conditions) + len(model.subscribed)
+    model.bases = range(first, first + len(model.left) + 2) if model.left else range(0)
     for number, body in changes.items():
         effects = {
             leaf: effect
@@ -102,6 +110,9 @@ def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[s
         }
         # Nobody is subscribed again after an unsubscribe.
         effects |= {can_subscribe[key]: False for key in body.unsubscribe if key in can_subscribe}
+        if model.left and body.unsubscribe:
+            ended = [_basis(model, key) for key in body.unsubscribe if key in model.left]
+            effects |= dict.fromkeys([*ended, model.bases[-1]], False)
         model.effects[number] = effects
         model.subscriptions[number] = {
             can_subscribe[key]: _leaves_of_list(model, key, program.list_key) for key in body.subscribe
@@ -112,7 +123,13 @@ def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[s
 def _leaves_of_list(model: FactModel, list_key: str, own_list: str | None) -> list[int]:
     """Return what becomes true with a subscription: filters on the list, and that the person may receive emails."""
     found = [leaf for leaf, each in enumerate(model.conditions) if each == filters.OnList(list=list_key)]
+    found += [_basis(model, list_key)] if model.left else []
     return [*found, ELIGIBLE] if own_list in (None, list_key) else found
+
+
+def _basis(model: FactModel, list_key: str) -> int:
+    """Return the leaf that says that a subscription to the list lets the person receive bulk email."""
+    return model.bases[model.left.index(list_key) if list_key in model.left else -2]
 
 
 def _never(_leaves: Sequence[bool]) -> bool:
@@ -216,6 +233,8 @@ def _changed(program: Program, model: FactModel, person: Simulated) -> list[bool
         if person.leaves[can_subscribe]:
             for leaf in leaves:
                 person.leaves[leaf] = True
+    if model.bases:
+        person.leaves[ELIGIBLE] &= any(person.leaves[leaf] for leaf in model.bases)
     body = program.nodes[person.node].body
     for name, value in body.attributes.items():
         (person.variables.discard if value is None else person.variables.add)(name)
