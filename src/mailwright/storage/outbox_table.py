@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from sqlalchemy import BigInteger, Connection, Text, column, table
+from sqlalchemy import BigInteger, ColumnElement, Connection, LargeBinary, Text, cast, column, func, table
 
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Dialect
@@ -58,6 +58,16 @@ outbox_rows = table(
     column("error", Text),
     column("created_at", Text),
 )
+
+
+def as_bytes(value: ColumnElement[str], dialect: Dialect) -> ColumnElement[bytes]:
+    """Return an expression for the bytes of a text in UTF-8.
+
+    SQLite stores any bytes as text. To read invalid ones as text would fail for all rows of the query.
+    """
+    if dialect == "sqlite":
+        return cast(value, LargeBinary)
+    return func.convert_to(cast(value, Text), "UTF8", type_=LargeBinary)
 
 
 async def create_outbox_table(database: Database) -> None:

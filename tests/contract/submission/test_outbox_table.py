@@ -169,6 +169,22 @@ async def test_bad_rows_name_the_field_and_stop_no_others(application: Applicati
     assert application.rows()[0][2]["code"] == "WRONG_TYPE"
 
 
+async def test_bytes_that_are_no_text_stop_no_others(application: Application) -> None:
+    if not application.is_sqlite:  # PostgreSQL refuses them.
+        with pytest.raises(psycopg.Error):
+            application.run("INSERT INTO mailwright_outbox (email) VALUES (to_jsonb(convert_from(?, 'UTF8')))", b"\xff")
+        return
+    email, key = json.dumps(a_request()), b"\xff\xfe"
+    application.write(email)
+    columns = "INSERT INTO mailwright_outbox (email, idempotency_key, created_at) VALUES "
+    application.run(columns + "(CAST(? AS TEXT), 'a', 'b')", b'{"to": "\xff"}')
+    application.run(columns + "(?, ?, ?)", email.encode(), key, key)
+    assert await drain_outbox_table(application.relay) == 3
+    first, bad, last = application.rows()
+    assert (first[0], bad[0], last[0]) == ("accepted", "refused", "accepted")
+    assert (bad[2]["code"], bad[2]["field"]) == ("INVALID_JSON", "email")
+
+
 async def test_own_key_is_used_once(application: Application) -> None:
     application.write(a_request(), key="order-7")
     await application.relay.relay()

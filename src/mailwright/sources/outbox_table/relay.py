@@ -12,7 +12,7 @@ from datetime import UTC
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import Text, cast, func, select, update
+from sqlalchemy import func, select, update
 
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
@@ -27,7 +27,7 @@ from mailwright.outbox.tenants import Tenant
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
 from mailwright.sources.notifications.failing_rows import FailingRows
 from mailwright.storage.database import Database
-from mailwright.storage.outbox_table import RowStatus, outbox_rows
+from mailwright.storage.outbox_table import RowStatus, as_bytes, outbox_rows
 
 log = logger(__name__)
 
@@ -42,13 +42,13 @@ class OutboxRow:
     """A pending row. The email is None if it is too large to be read."""
 
     id: int
-    key: str
-    email: str | None
+    key: bytes
+    email: bytes | None
     written_at: Instant
 
     @property
     def dedupe_key(self) -> str:
-        return f"api:outbox:{hashlib.sha256(self.key.encode()).hexdigest()[:40]}"
+        return f"api:outbox:{hashlib.sha256(self.key).hexdigest()[:40]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,9 @@ class OutboxRelay:
 
     async def _read(self) -> list[OutboxRow]:
         r, now = outbox_rows.c, self._clock.now()
-        content = cast(r.email, Text)
+        content, key, written_at = (
+            as_bytes(each, self._theirs.dialect) for each in (r.email, r.idempotency_key, r.created_at)
+        )
         pending = select(r.id, func.length(content).label("size")).where(r.status == RowStatus.PENDING.value)
         async with self._theirs.read() as tx:
             found = await tx.execute(pending.order_by(r.id).limit(BATCH_ROWS + self._failing.count(now)))
@@ -93,13 +95,10 @@ class OutboxRelay:
             wanted = _first_within(sizes, MAX_BATCH_BYTES)
             readable = [row_id for row_id in wanted if sizes[row_id] <= MAX_ROW_BYTES]
             contents = await tx.execute(select(r.id, content.label("email")).where(r.id.in_(readable)))
-            known = select(r.id, r.idempotency_key, cast(r.created_at, Text).label("written_at"))
+            known = select(r.id, key.label("key"), written_at.label("written_at"))
             found = await tx.execute(known.where(r.id.in_(wanted)).order_by(r.id))
         emails = {row.id: row.email for row in contents}
-        return [
-            OutboxRow(row.id, row.idempotency_key, emails.get(row.id), _written_at(row.written_at, now))
-            for row in found
-        ]
+        return [OutboxRow(row.id, row.key, emails.get(row.id), _written_at(row.written_at, now)) for row in found]
 
     async def _accept(self, rows: Sequence[OutboxRow]) -> list[RowResult]:
         context = RequestContext(self._caller, uuid7(self._clock.now()))
@@ -161,10 +160,10 @@ def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
     return wanted
 
 
-def _written_at(text: str | None, now: Instant) -> Instant:
+def _written_at(text: bytes, now: Instant) -> Instant:
     """Return when a row was written; now if the text, which an application may have written, is no time before now."""
     try:
-        return min(parse_time(text or "", UTC), now)
+        return min(parse_time(text.decode(), UTC), now)
     except (ValueError, OverflowError):
         return now
 
