@@ -250,6 +250,7 @@ async def test_proposal_cannot_change_a_started_campaign(agents: Agents) -> None
         ("explain_campaign", {"campaignId": "none"}, "NOT_FOUND"),
         ("explain_campaign", {"campaignId": "x/../../templates"}, "without slashes"),
         ("explain_campaign", {}, "campaignId"),
+        ("search_messages", {"subject": "Hello"}, "Its arguments: limit, cursor, status"),
         ("no_such_tool", {}, "no tool"),
     ],
 )

@@ -83,6 +83,11 @@ async def serve_streams(engine: Engine, caller: Caller) -> None:
 
 async def _call(app: FastAPI, caller: Caller, tool: AgentTool, values: dict[str, Any]) -> CallToolResult:
     arguments = describe_arguments(tool, app.openapi())
+    known = arguments.schema["properties"]
+    if unknown := [name for name in values if name not in known]:
+        # A filter that is ignored would return other things than the agent asked for.
+        names = ", ".join(known) or "none"
+        return _error(f"The tool {tool.name} has no argument {unknown[0][:80]!r}. Its arguments: {names}.")
     for name in arguments.path:
         value = values.get(name)
         if not isinstance(value, str) or not value or "/" in value:
