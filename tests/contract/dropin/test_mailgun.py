@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 from datetime import UTC, datetime
-from email.utils import format_datetime
+from email.utils import format_datetime, formatdate
 from typing import Any
 
 import pytest
@@ -47,7 +47,7 @@ async def post(drop_in: DropIn, email: dict[str, Any], files: Files | None = Non
 
 
 async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: ManualClock) -> None:
-    later = datetime.fromtimestamp((clock.now() + HOUR) / 1000, UTC)
+    later = (clock.now() + HOUR) / 1000
     email = an_email(
         **{
             "text": "It is on its way.",
@@ -58,7 +58,7 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
             "o:tag": ["orders", "shop"],
             "o:tracking": "no",
             "o:dkim": "yes",
-            "o:deliverytime": format_datetime(later),
+            "o:deliverytime": formatdate(later),
         }
     )
     files: Files = [
@@ -138,6 +138,8 @@ async def test_recipient_variables_make_an_email_for_each_recipient(drop_in: Dro
         ("bob@example.com", "<p>2 bob@example.com</p>", None),
         ("carol@example.com", "<p>%recipient.id% carol@example.com</p>", None),
     ]
+    subjects = [each.subject for each in await drop_in.stored()]
+    assert subjects == ["Hi Ada", "Hi %recipient.id%", "Hi %recipient.first%"]
     stored = [each.payload for each in await drop_in.stored()]
     ids = [(payload["headers"]["X-Id"], payload["metadata"]["id"]) for payload in stored]
     assert ids == [("1", "1"), ("2", "2"), ("%recipient.id%", "%recipient.id%")]

@@ -32,7 +32,7 @@ def client_of(drop_in: DropIn, key: str | None = None) -> ServerClient:
 
 
 async def test_email_with_all_fields_is_one_message(drop_in: DropIn) -> None:
-    encoded = base64.b64encode(PNG).decode()
+    encoded, lines = base64.b64encode(PNG).decode(), base64.encodebytes(PNG).decode()
     email = an_email(
         ReplyTo="help@example.com",
         Tag="orders",
@@ -41,7 +41,7 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn) -> None:
         TrackOpens=False,
         TrackLinks="HtmlOnly",
         MessageStream="outbound",
-        Attachments=[{"Name": "logo.png", "Content": encoded, "ContentType": "image/png", "ContentID": "cid:logo"}],
+        Attachments=[{"Name": "logo.png", "Content": lines, "ContentType": "image/png", "ContentID": "cid:logo"}],
     )
     async with client_of(drop_in) as client:
         answer = await client.outbound.send(email)
@@ -60,7 +60,12 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn) -> None:
         "metadata": {"order": "7"},
         "tracking": "off",
         "attachments": [
-            {"filename": "logo.png", "contentType": "image/png", "content": encoded, "contentId": "logo"},
+            {
+                "filename": "logo.png",
+                "contentType": "image/png",
+                "content": "".join(encoded.split()),
+                "contentId": "logo",
+            },
         ],
     }
 
@@ -152,6 +157,7 @@ async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
         ({"To": ","}, "To"),
         ({"To": "ada"}, "To[0]"),
         ({"Colour": "red"}, "Colour"),
+        ({"replyTo": "ada@example.com"}, "replyTo"),
         ({"HtmlBody": None, "TextBody": None}, "HtmlBody"),
         ({"Headers": [{"Name": "Bcc", "Value": "eve@example.com"}]}, "Headers"),
         ({"Attachments": [{"Name": "a", "Content": "%"}]}, "Attachments[0].Content"),

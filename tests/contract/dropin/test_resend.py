@@ -47,7 +47,8 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
         scheduled_at=isoformat(clock.now() + HOUR),
         attachments=[
             {"filename": "logo.png", "content": list(PNG), "content_type": "image/png", "content_id": "logo"},
-            {"filename": "a.txt", "content": base64.b64encode(b"text").decode()},
+            {"filename": "a.txt", "content": base64.encodebytes(b"text" * 30).decode()},
+            {"filename": "b.txt", "content": {"type": "Buffer", "data": list(b"text")}},
         ],
     )
     answer = await call(resend.Emails.send, email)
@@ -58,8 +59,10 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
     assert [(each["contentType"], each.get("contentId")) for each in stored.payload["attachments"]] == [
         ("image/png", "logo"),
         ("application/octet-stream", None),
+        ("application/octet-stream", None),
     ]
-    assert base64.b64decode(stored.payload["attachments"][0]["content"]) == PNG
+    contents = [base64.b64decode(each["content"], validate=True) for each in stored.payload["attachments"]]
+    assert contents == [PNG, b"text" * 30, b"text"]
 
 
 async def test_several_recipients_share_one_email(drop_in: DropIn) -> None:
@@ -116,6 +119,7 @@ async def test_corrected_permissive_batch_repeats_no_accepted_email(drop_in: Dro
         ({"to": []}, "to", "missing_required_field"),
         ({"to": [f"{number}@example.com" for number in range(51)]}, "to", "validation_error"),
         ({"colour": "red"}, "colour", "validation_error"),
+        ({"replyTo": "help@example.com"}, "replyTo", "validation_error"),
         ({"topic_id": "x"}, "topic_id", "validation_error"),
         ({"scheduled_at": "in 1 min"}, "scheduled_at", "validation_error"),
         ({"attachments": [{"filename": "a", "path": "http://localhost/"}]}, "attachments[0].content", None),

@@ -38,6 +38,7 @@ from sendgrid.helpers.mail.mail import Mail
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.web.api.dropin import requests as dropin_requests
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
@@ -134,7 +135,7 @@ async def test_recipients_of_one_email_see_each_other_except_bcc(drop_in: DropIn
 
 async def test_each_personalization_is_its_own_email(drop_in: DropIn) -> None:
     email = an_email(to_emails=None, subject="Hello -name-", html_content="<p>-name- owes -sum-</p>")
-    for name, total in (("Bob", "\\1"), ("Ada", "$1")):
+    for name, total in (("Bob", "\\1"), ("Ada", "-name-")):
         person = Personalization()
         person.add_to(To(f"{name.lower()}@example.com"))
         person.add_substitution(Substitution("-name-", name))
@@ -143,9 +144,25 @@ async def test_each_personalization_is_its_own_email(drop_in: DropIn) -> None:
         email.add_personalization(person)
     await send(drop_in, email)
     assert [(each.subject, each.payload["html"], each.payload["metadata"]) for each in await drop_in.stored()] == [
-        ("Hello Ada", "<p>Ada owes $1</p>", {"who": "Ada"}),
+        ("Hello Ada", "<p>Ada owes -name-</p>", {"who": "Ada"}),
         ("Hello Bob", "<p>Bob owes \\1</p>", {"who": "Bob"}),
     ]
+
+
+async def test_substitutions_of_a_request_are_limited_together(
+    drop_in: DropIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropin_requests, "MAX_SEARCHED", 3_000)
+    to = [{"email": "ada@example.com"}]
+    people = [{"to": to, "substitutions": {f"-{number}-": "Ada", "-sum-": "7"}} for number in range(3)]
+    email = an_email(html_content="x" * 500).get()
+    assert (await send(drop_in, {**email, "personalizations": people[:2]})).status_code == 202
+    with pytest.raises(BadRequestsError) as refused:
+        await send(drop_in, {**email, "personalizations": people})
+    assert refused.value.to_dict["errors"][0]["field"] == "personalizations.2.substitutions"
+    assert len(await drop_in.stored()) == 2
+    # The same text and keys are searched once.
+    assert (await send(drop_in, {**email, "personalizations": people[:1] * 9})).status_code == 202
 
 
 async def test_template_of_mailwright_is_filled_with_dynamic_data(drop_in: DropIn) -> None:

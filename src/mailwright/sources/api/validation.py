@@ -31,10 +31,12 @@ class RequestInvalid(InvalidInput):
         self.errors = tuple(errors)
 
 
+UNKNOWN_FIELD: Final = "UNKNOWN_FIELD"
+
 # Error codes of the API for the validator's error types. For other types, the code is the type in capitals.
 _CODES: Final[Mapping[str, str]] = {
     "missing": "REQUIRED",
-    "extra_forbidden": "UNKNOWN_FIELD",
+    "extra_forbidden": UNKNOWN_FIELD,
     "string_too_long": "TOO_LONG",
     "string_too_short": "TOO_SHORT",
     "too_long": "TOO_MANY",
@@ -78,7 +80,7 @@ def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> M
 def _errors_of(model: type[BaseModel], error: ValidationError) -> list[FieldError]:
     found = field_errors(error.errors(include_url=False, include_input=False))
     known = {field.alias or name for name, field in model.model_fields.items()}
-    return [_with_suggestion(each, known) if each.code == "UNKNOWN_FIELD" else each for each in found]
+    return [_with_suggestion(each, known) if each.code == UNKNOWN_FIELD else each for each in found]
 
 
 def _with_suggestion(error: FieldError, known: Collection[str]) -> FieldError:

@@ -1,5 +1,6 @@
 """Mailgun's API: `POST /v3/{domain}/messages` and `/v3/{domain}/messages.mime`, as a form."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from mailwright.sources.api.raw import HEADER_PREFIX
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 from mailwright.web.api.dropin.requests import (
     Addresses,
+    Substitutions,
     answer_errors,
     basic_credentials,
     boxes_of,
@@ -38,7 +40,6 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
-    substitute,
     with_subject,
     without_empty,
 )
@@ -264,16 +265,17 @@ def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[Addresse
     if cc or bcc:
         raise _invalid("recipient-variables", "cannot be combined with cc or bcc")
     variables = {name.lower(): found for name, found in form.json("recipient-variables").items()}
+    substitutions = Substitutions()
     for box in email.recipients.values():
         replaced = _recipient_values(box, variables.get(box.address.lower(), {}))
-        yield AddressedEmail(with_subject(_filled(fields, replaced)), (box,))
+        yield AddressedEmail(with_subject(_filled(fields, replaced, substitutions)), (box,))
 
 
-def _filled(fields: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
+def _filled(fields: Mapping[str, Any], values: Mapping[str, str], substitutions: Substitutions) -> dict[str, Any]:
     """Return the fields with the recipient's values in subject, text, HTML, headers and metadata."""
 
     def fill(found: Any) -> Any:
-        return substitute(found, values, "recipient-variables") if isinstance(found, str) else found
+        return substitutions.fill(found, values, "recipient-variables") if isinstance(found, str) else found
 
     own: dict[str, Any] = {name: fill(fields[name]) for name in ("subject", "html", "text")}
     own[ALTERNATIVES] = [{**each, "content": fill(each["content"])} for each in fields[ALTERNATIVES]]
@@ -320,7 +322,8 @@ def _delivery_time(value: str | None) -> str | None:
     if value is None:
         return None
     try:
-        time = parsedate_to_datetime(value)
+        # Python's `email.utils.formatdate` writes UTC as -0000.
+        time = parsedate_to_datetime(re.sub(r"\s-0000$", " +0000", value.strip()))
         if time.tzinfo is None:
             raise ValueError(value)
         return isoformat(to_instant(time))

@@ -18,6 +18,7 @@ from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAll
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.dropin.requests import (
     Addresses,
+    Base64,
     DictOf,
     ListOf,
     ServiceModel,
@@ -96,7 +97,7 @@ class PostmarkHeader(PostmarkModel):
 
 class PostmarkAttachment(PostmarkModel):
     name: str
-    content: str
+    content: Base64
     content_type: str | None = None
     content_id: Annotated[str | None, Field(alias="ContentID")] = None
     content_length: int | None = None

@@ -2,6 +2,7 @@
 
 import binascii
 import functools
+import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
@@ -19,7 +20,7 @@ from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RequestContext
-from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid
+from mailwright.sources.api.validation import UNKNOWN_FIELD, FieldError, RequestInvalid, invalid
 from mailwright.web.api.caller import idempotency_key_of
 from mailwright.web.errors import ErrorResponse, error_response
 from mailwright.web.request_ids import request_id_of
@@ -28,6 +29,8 @@ from mailwright.web.state import engine_of
 Handler = Callable[[Request], Awaitable[Response]]
 
 MAX_ADDRESSES_LENGTH: Final = 128 * 1024
+# Keys times characters of different contents, for all emails of a request. To search this much takes a second or two.
+MAX_SEARCHED: Final = 1_000_000_000
 
 _SECONDS_OF_YEAR_9999: Final = 253_370_764_800
 
@@ -61,6 +64,14 @@ def _time_of(seconds: int) -> str:
     if not 0 <= seconds < _SECONDS_OF_YEAR_9999:
         raise invalid("invalid_time", "must be a time in seconds since 1970")
     return str(isoformat(seconds * 1000))
+
+
+def _joined_lines(value: Any) -> Any:
+    return "".join(value.split()) if isinstance(value, str) else value
+
+
+# Base64, which some libraries write in lines.
+Base64 = Annotated[str, BeforeValidator(_joined_lines)]
 
 
 # Seconds since 1970 in the request, ISO 8601 text afterwards.
@@ -174,21 +185,54 @@ def format_box(box: Mailbox) -> str:
     return address.format_mailbox(box.name, box.address)
 
 
-def substitute(text: str | None, values: Mapping[str, str], field: str) -> str | None:
-    """Replace each key by its value. Content that would grow beyond the limit is refused before it grows."""
-    for key, value in values.items():
-        if not text or not key:
-            continue
-        if len(text) + text.count(key) * (len(value) - len(key)) > MAX_CONTENT_BYTES:
+class Substitutions:
+    """Replaces keys by values in the emails of one request, within a limit for all of them together."""
+
+    def __init__(self) -> None:
+        self._searched = 0
+        self._pieces: dict[tuple[str, frozenset[str]], list[str]] = {}
+
+    def fill(self, text: str | None, values: Mapping[str, str], field: str) -> str | None:
+        """Replace all keys at once, so that a value which contains another key stays as it is.
+
+        If several keys begin at the same place, the longest one counts. Content that would grow beyond the limit is
+        refused before it grows. `field` has the keys and values.
+        """
+        keys = frozenset(key for key in values if key)
+        if not text or not keys:
+            return text
+        pieces = self._split(text, keys, field)
+        parts = [values[piece] if number % 2 else piece for number, piece in enumerate(pieces)]
+        if len(pieces) > 1 and sum(map(len, parts)) > MAX_CONTENT_BYTES:
             reason = f"make the content larger than {MAX_CONTENT_BYTES // 1024} KB"
             raise RequestInvalid([FieldError(field, "TOO_LARGE", reason)])
-        text = text.replace(key, value)
-    return text
+        return "".join(parts)
+
+    def _split(self, text: str, keys: frozenset[str], field: str) -> list[str]:
+        """Split a text at the keys, which are every second piece. Emails of a request often share text and keys."""
+        if (text, keys) not in self._pieces:
+            self._searched += len(keys) * len(text)
+            if self._searched > MAX_SEARCHED:
+                reason = "are too many for content of this size; use fewer, or send fewer emails in one request"
+                raise RequestInvalid([FieldError(field, "TOO_LARGE", reason)])
+            found = sorted((key for key in keys if key in text), key=len, reverse=True)
+            pattern = f"({'|'.join(map(re.escape, found))})"
+            self._pieces[text, keys] = re.split(pattern, text) if found else [text]
+        return self._pieces[text, keys]
 
 
 def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[FieldError]:
-    """Return errors about fields of `/v1/email/send` with the names that the service uses."""
-    return [FieldError(_renamed(each.field, names), each.code, each.message) for each in errors]
+    """Return errors about fields of `/v1/email/send` with the names that the service uses.
+
+    The name of an unknown field stays as the program wrote it.
+    """
+    template = names.get("templateId", "templateId")
+    return [
+        each
+        if each.code == UNKNOWN_FIELD
+        else FieldError(_renamed(each.field, names), each.code, each.message.replace("templateId", template))
+        for each in errors
+    ]
 
 
 def _renamed(field: str, names: Mapping[str, str]) -> str:

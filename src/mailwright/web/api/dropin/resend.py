@@ -16,6 +16,7 @@ from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
+    Base64,
     DictOf,
     ListOf,
     ServiceModel,
@@ -65,8 +66,10 @@ def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _base64(value: Any) -> Any:
-    """Accept text in base64, and the list of bytes that Resend's SDKs send."""
+def _encoded(value: Any) -> Any:
+    """Accept text in base64, and the bytes that Resend's SDKs send: a list, or the JSON of a buffer of Node.js."""
+    if isinstance(value, dict) and value.get("type") == "Buffer":
+        value = value.get("data")
     if not isinstance(value, list):
         return value
     try:
@@ -79,7 +82,7 @@ OneOrMany = Annotated[list[MailboxText], BeforeValidator(_one_or_many)]
 
 
 class ResendAttachment(ServiceModel):
-    content: Annotated[str, BeforeValidator(_base64)]
+    content: Annotated[Base64, BeforeValidator(_encoded)]
     filename: str
     content_type: str | None = None
     content_id: str | None = None
@@ -172,7 +175,8 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
 
 
 def _sentence(problem: FieldError) -> str:
-    return f"The `{problem.field}` field {problem.message}."
+    end = "" if problem.message.endswith("?") else "."
+    return f"The `{problem.field}` field {problem.message}{end}"
 
 
 @router.post("")

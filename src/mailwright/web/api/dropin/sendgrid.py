@@ -19,9 +19,11 @@ from mailwright.sources.api.fields import Address, Matching, Name
 from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.dropin.requests import (
+    Base64,
     DictOf,
     ListOf,
     ServiceModel,
+    Substitutions,
     UnixTime,
     Unsupported,
     answer_errors,
@@ -30,7 +32,6 @@ from mailwright.web.api.dropin.requests import (
     renamed,
     reply_fields,
     sending_context,
-    substitute,
     without_empty,
 )
 from mailwright.web.bodies import json_response, read_json
@@ -100,7 +101,7 @@ class SendGridContent(ServiceModel):
 
 
 class SendGridAttachment(ServiceModel):
-    content: str
+    content: Base64
     filename: str
     type: str | None = None
     disposition: Literal["attachment", "inline"] | None = None
@@ -224,7 +225,7 @@ async def send(request: Request) -> Response:
 
 
 def _emails(wanted: SendGridEmail) -> Iterator[AddressedEmail]:
-    shared = _shared_fields(wanted)
+    shared, substitutions = _shared_fields(wanted), Substitutions()
     for number, person in enumerate(wanted.personalizations):
         sender = person.sender or wanted.sender
         own = {
@@ -238,9 +239,9 @@ def _emails(wanted: SendGridEmail) -> Iterator[AddressedEmail]:
         }
         field = f"personalizations[{number}].substitutions"
         for name in ("subject", "html", "text"):
-            own[name] = substitute(own.get(name), person.substitutions, field)
+            own[name] = substitutions.fill(own.get(name), person.substitutions, field)
         own[ALTERNATIVES] = [
-            {**each, "content": substitute(each["content"], person.substitutions, field)}
+            {**each, "content": substitutions.fill(each["content"], person.substitutions, field)}
             for each in shared[ALTERNATIVES]
         ]
         yield AddressedEmail(
