@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -93,6 +94,27 @@ async def test_repeated_celery_task_sends_an_order_once(database: Database, monk
     [(outbox_id, to, subject)] = await stored(database)
     assert found == [outbox_id] * 2
     assert (to, subject) == ("ada@example.com", "Order 7")
+
+
+@pytest.mark.promise("client-frameworks")
+@pytest.mark.usefixtures("environment")
+async def test_airflow_callback_sends_each_failed_attempt_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Call it with the values that Airflow passes. Airflow itself installs more than a hundred packages."""
+    monkeypatch.setenv("ALERTS_TO", "ops@example.com")
+    callback = runpy.run_path(str(EXAMPLES / "airflow" / "callbacks.py"))["email_failure"]
+    ids = {"dag_id": "sales", "task_id": "load", "map_index": -1}
+    attempts = [("scheduled__2026-11-17T10:00:00+00:00", 2), ("scheduled__2026-11-17T11:00:00+00:00", 2)]
+
+    def fail() -> None:
+        for run_id, attempt in (*attempts, attempts[0]):
+            task = SimpleNamespace(**ids, run_id=run_id, try_number=attempt)
+            callback({"task_instance": task, "exception": ValueError("no rows")})
+
+    await asyncio.to_thread(fail)
+    found = await stored(database)
+    assert [(to, subject) for _, to, subject in found] == [("ops@example.com", "sales.load failed")] * 2
 
 
 @pytest.mark.promise("client-frameworks")
