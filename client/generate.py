@@ -29,6 +29,7 @@ INBOUND_ROUTES = ("/ses-events", "/sendgrid-events")
 # Path prefix → group of methods, the first match counts; other paths are grouped by the segment after `/v1/`.
 GROUPS = {
     "/v1/contacts/imports": "imports",
+    "/v1/contacts/moves": "moves",
     "/v1/": "",
     "/mail/progress": "progress",
     "/send-mailout": "mailouts",

@@ -53,6 +53,7 @@ class LimitBodies:
         }
         uploads = {
             "/v1/contacts/imports": import_bytes,
+            "/v1/contacts/moves": import_bytes,
             "/images": MAX_UPLOAD_BYTES,
             "/v1/images": MAX_UPLOAD_BYTES,
             "/settings/brand": MAX_UPLOAD_BYTES,

@@ -181,6 +181,8 @@ async def test_no_route_exposes_another_tenant(api: Api, clock: ManualClock) -> 
     ours["approvalId"] = [str(waiting_send.id)]
     people = {"content": f"email\n{OURS}\n", "headers": {"Content-Type": "text/csv"}}
     ours["importId"] = [(await api.client.post("/v1/contacts/imports", **people)).json()["importId"]]
+    moved = await api.client.post("/v1/contacts/moves?vendor=mailwright&fileName=ours.csv", content=people["content"])
+    ours["moveId"] = [moved.json()["moveId"]]
     webhook = (await api.client.post("/v1/webhooks", json={"url": "https://ours.example/hook"})).json()
     ours["webhookId"] = [webhook["webhookId"]]
     told = await api.client.post(f"/v1/webhooks/{webhook['webhookId']}/test")

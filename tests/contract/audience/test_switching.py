@@ -1,6 +1,7 @@
 """Moving contacts from other products: contacts who unsubscribed there get no email, and every row counts once."""
 
 import csv
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,21 @@ async def test_listmonk_export_keeps_attributes_and_blocklist(
     lines = results(tmp_path / "report.csv")
     assert lines[3] == ("dan@example.com", "refused", "The status 'archived' is unknown.")
     assert lines[4][1] == "refused"
+
+
+@pytest.mark.promise("moved-people-stay-unsubscribed")
+async def test_attribute_named_like_a_field_replaces_nothing(
+    moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    members = {"email": "eve@example.com", "mail": "eve@example.com", "name": "Eve", "status": "x", "vip": True}
+    attributes = json.dumps(members).replace('"', '""')
+    row = f'ada@example.com,Ada,"{attributes}",enabled'
+    file = a_file(tmp_path, "subscribers.csv", "email,name,attributes,status", row)
+    assert await move(moving, Vendor.LISTMONK, file) == SwitchCounts(rows=1, subscribed=1)
+    [(email, ada)] = (await stored(database, clock)).items()
+    assert (email, ada.name) == ("ada@example.com", "Ada")
+    others = {"listmonk_email": "eve@example.com", "listmonk_mail": "eve@example.com", "listmonk_name": "Eve"}
+    assert ada.attributes == {**others, "listmonk_status": "x", "vip": "true"}
 
 
 @pytest.mark.promise("moved-people-stay-unsubscribed")

@@ -1,5 +1,6 @@
 """Contacts are moved from another product in the dashboard, and every row of the files is counted."""
 
+import asyncio
 import fcntl
 import io
 import zipfile
@@ -112,6 +113,17 @@ async def test_interrupted_move_is_shown_and_continued(
     await uploads.finish()
     await grace.open(grace.path)
     assert "2 subscribed + 0 unsubscribed + 1 bounced + 1 rejected + 0 repeated = 4 rows" in grace.words()
+
+
+async def test_double_click_moves_once(grace: Visit, uploads: SwitchUploads, web_engine: Engine) -> None:
+    files: Files = [("upload", ("subscribed_members.csv", SUBSCRIBED))]
+    await upload(grace, files, vendor="mailchimp", list="~new", newList="Shop news", confirmed="yes")
+    [form] = [form for form in grace.forms() if form.action == grace.path]
+    answers = await asyncio.gather(*[grace.client.post(grace.path, data=form.filled({})) for _ in range(2)])
+    assert [answer.headers["location"] for answer in answers] == [grace.path] * 2
+    await uploads.finish()
+    assert len(await lists.list_all(web_engine.database, DEFAULT_TENANT)) == 1
+    assert len(await web_engine.import_uploads.latest(DEFAULT_TENANT, limit=10)) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mailwright.audience.contact_fields import (
     attribute_name_from_title,
     normalize_deliverable_email,
 )
-from mailwright.audience.importing.columns import SKIPPED
+from mailwright.audience.importing.columns import FIELDS, SKIPPED, suggest_target
 from mailwright.audience.importing.plan import ImportOptions, data_records, make_plan, read_column_titles
 from mailwright.audience.importing.records import RecordReader
 from mailwright.audience.importing.rows import RowReader
@@ -73,7 +73,7 @@ class ExportReader:
         if self._format.statuses is not None and self._file.status is None and not has_status:
             raise InvalidInput(
                 f"{self._file.path.name}: the column `{STATUS}` is missing, so it is not clear who unsubscribed. "
-                f"Export the contacts from {self._vendor.title()} again with all columns.",
+                f"Export the contacts from {self._vendor.label} again with all columns.",
                 field="file",
             )
 
@@ -151,24 +151,27 @@ class ExportReader:
         skipped = self._targets()
         kept = {title: cell for title, cell in named.items() if title not in skipped}
         if self._format.json_column is not None:
-            kept |= _members(_cell(named, self._format.json_column))
+            kept |= self._members(_cell(named, self._format.json_column))
         return kept
+
+    def _members(self, text: str) -> dict[str, str]:
+        """Return the members of a JSON object as attributes. Objects and lists stay JSON."""
+        try:
+            members: Any = orjson.loads(text) if text else {}
+        except orjson.JSONDecodeError as error:
+            raise InvalidContact(f"The attributes are not valid JSON: {text[:40]!r}.") from error
+        if not isinstance(members, dict):
+            raise InvalidContact(f"The attributes are not a JSON object: {text[:40]!r}.")
+        return {
+            self._attribute(name): as_text(value)
+            for title, value in list(members.items())[:MAX_ATTRIBUTES]
+            if value is not None and (name := attribute_name_from_title(title))
+        }
+
+    def _attribute(self, name: str) -> str:
+        """Return the title of an attribute. `email`, for example, would replace the address of the contact."""
+        return name if suggest_target(name) == name and name not in FIELDS else f"{self._vendor}_{name}"
 
 
 def _cell(named: Mapping[str, str], title: str) -> str:
     return next((cell.strip() for name, cell in named.items() if name.strip().lower() == title), "")
-
-
-def _members(text: str) -> dict[str, str]:
-    """Return the members of a JSON object as attributes. Objects and lists stay JSON."""
-    try:
-        members: Any = orjson.loads(text) if text else {}
-    except orjson.JSONDecodeError as error:
-        raise InvalidContact(f"The attributes are not valid JSON: {text[:40]!r}.") from error
-    if not isinstance(members, dict):
-        raise InvalidContact(f"The attributes are not a JSON object: {text[:40]!r}.")
-    return {
-        name: as_text(value)
-        for title, value in list(members.items())[:MAX_ATTRIBUTES]
-        if value is not None and (name := attribute_name_from_title(title))
-    }

@@ -244,8 +244,8 @@ def _check_options(wanted: SwitchOver) -> None:
     has_unsubscribed = any(file.status is MemberStatus.UNSUBSCRIBED for file in wanted.files)
     if format_.hides_unsubscribed and not (has_unsubscribed or wanted.is_filtered):
         raise InvalidInput(
-            f"{wanted.vendor.title()} exports contacts who unsubscribed as subscribers. Export them separately, pass "
-            "them with --unsubscribed FILE, or export subscribers only and pass --filtered.",
+            f"{wanted.vendor.label} exports contacts who unsubscribed as subscribers. Export them separately and give "
+            "that file the status unsubscribed (--unsubscribed FILE), or export subscribers only (--filtered).",
             field="file",
         )
 

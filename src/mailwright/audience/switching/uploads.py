@@ -1,4 +1,4 @@
-"""Export files that users upload in the dashboard: kept for a preview, and moved in the background.
+"""Export files that users upload: kept for a preview, and moved in the background.
 
 Each upload has a folder with its options, its files and, in the end, its result. The process that moves the contacts
 locks a file in it, so that every process knows whether the move still runs or was interrupted.
@@ -27,7 +27,7 @@ from mailwright.audience.switching.exports import ExportFile
 from mailwright.audience.switching.moving import SwitchOver, SwitchOvers
 from mailwright.audience.switching.results import SwitchCounts
 from mailwright.audience.switching.vendors import MemberStatus, Vendor
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.ops.logs import logger
 
 log = logger(__name__)
@@ -107,6 +107,21 @@ class _Folder:
         """Return the files in their order. The name of a file's folder is its number and its status."""
         return [ExportFile(path, _status(path)) for path in sorted(self.files.glob("*/*"))]
 
+    def place(self, number: int, file: "UploadedExport") -> Path:
+        """Create the folder of a file, and return the path of the file."""
+        folder = self.files / f"{number:02}-{file.status or _ANY_STATUS}"
+        folder.mkdir()
+        return folder / _safe_name(file.name)
+
+    def add(self, file: "UploadedExport", arrived: Path) -> None:
+        """Add a file that has arrived completely."""
+        if self.state() is not MoveState.STAGED:
+            raise NotPossibleNow("The move has begun. Upload all files again for another move.")
+        number = len(list(self.files.iterdir()))
+        if number >= MAX_FILES:
+            raise InvalidInput(f"A move has at most {MAX_FILES} files. Put them into a zip archive.", field="file")
+        arrived.rename(self.place(number, file))
+
     def state(self) -> MoveState:
         if self.result.exists():
             return MoveState.FINISHED
@@ -156,14 +171,34 @@ class SwitchUploads:
         await asyncio.to_thread(folder.files.mkdir, parents=True)
         try:
             for number, file in enumerate(files):
-                place = folder.files / f"{number:02}-{file.status or _ANY_STATUS}"
-                await asyncio.to_thread(place.mkdir)
-                await self._write(place / _safe_name(file.name), file.content)
+                await self._write(await asyncio.to_thread(folder.place, number, file), file.content)
             await asyncio.to_thread(folder.write_options, options)
         except BaseException:
             await asyncio.to_thread(shutil.rmtree, folder.path, ignore_errors=True)
             raise
         return token
+
+    async def add_file(self, tenant_id: int, token: str, file: UploadedExport) -> None:
+        """Keep a further file. It is too late once the move has begun."""
+        folder = await self._find(tenant_id, token)
+        # A move that begins meanwhile must not read a part of the file.
+        arriving = folder.path / f"arriving-{secrets.token_hex(8)}"
+        try:
+            await self._write(arriving, file.content)
+            async with self._one_at_a_time:
+                await asyncio.to_thread(folder.add, file, arriving)
+        finally:
+            await asyncio.to_thread(arriving.unlink, missing_ok=True)
+
+    async def describe(self, tenant_id: int, token: str) -> tuple[Move, SwitchCounts | None, str]:
+        """Return the upload with its counts and problem, which are a preview before the move begins."""
+        found = await self.find(tenant_id, token)
+        if found.state is not MoveState.STAGED:
+            return found, found.counts, found.problem
+        try:
+            return found, await self.preview(tenant_id, token), ""
+        except InvalidInput as error:
+            return found, None, str(error)
 
     async def find(self, tenant_id: int, token: str) -> Move:
         folder = await self._find(tenant_id, token)
@@ -176,19 +211,21 @@ class SwitchUploads:
             return await self._moving.preview(wanted)
 
     async def begin(
-        self, tenant_id: int, token: str, create_list: Callable[[str], Awaitable[str]], *, actor: str
+        self, tenant_id: int, token: str, create_list: Callable[[str], Awaitable[str]] | None = None, *, actor: str
     ) -> None:
         """Move the contacts in the background, also after an interruption.
 
         A move that runs or is done does not begin again. `create_list` creates the new list and returns its key.
         """
         folder = await self._find(tenant_id, token)
+        if create_list is None and (await asyncio.to_thread(folder.read_options)).new_list:
+            raise NotPossibleNow("Start this move in the dashboard, which creates its new list.")
         lock = await asyncio.to_thread(folder.lock.open, "wb")
         if not _try_lock(lock) or folder.result.exists():
             lock.close()
             return
         options = await asyncio.to_thread(folder.read_options)
-        if options.new_list:
+        if options.new_list and create_list is not None:
             options = replace(options, list_key=await create_list(options.new_list), new_list="")
             await asyncio.to_thread(folder.write_options, options)
         task = asyncio.create_task(self._run(tenant_id, folder, lock, actor))
@@ -241,7 +278,7 @@ class SwitchUploads:
             async for chunk in content:
                 size += len(chunk)
                 if size > self._largest:
-                    raise FileUnreadable(f"{path.name} is larger than {self._largest // 1024**2} MB.", field="file")
+                    raise FileUnreadable(f"The file is larger than {self._largest // 1024**2} MB.", field="file")
                 await asyncio.to_thread(file.write, chunk)
 
     async def _find(self, tenant_id: int, token: str) -> _Folder:

@@ -16,6 +16,11 @@ class Vendor(StrEnum):
     SENDGRID = "sendgrid"
     MAILWRIGHT = "mailwright"
 
+    @property
+    def label(self) -> str:
+        """The name as the product writes it."""
+        return {"mailchimp": "Mailchimp", "sendgrid": "SendGrid", "mailwright": "Mailwright"}.get(self, self.value)
+
 
 class MemberStatus(StrEnum):
     """The status of a contact in another product, from weak to strong. The strongest of several rows counts."""

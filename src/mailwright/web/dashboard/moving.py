@@ -10,7 +10,7 @@ from starlette.responses import FileResponse, Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
-from mailwright.audience.switching.uploads import MAX_FILES, MoveOptions, MoveState, UploadedExport
+from mailwright.audience.switching.uploads import MAX_FILES, MoveOptions, UploadedExport
 from mailwright.audience.switching.vendors import FORMATS, MemberStatus, Vendor
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
@@ -22,12 +22,7 @@ from mailwright.web.state import EngineDep, switch_uploads_of
 
 router = APIRouter(prefix="/imports/~move", route_class=PageRoute, include_in_schema=False)
 
-_VENDORS: Final = {
-    Vendor.LISTMONK: "listmonk",
-    Vendor.MAILCHIMP: "Mailchimp",
-    Vendor.SENDGRID: "SendGrid",
-    Vendor.MAILWRIGHT: "Another Mailwright",
-}
+_VENDORS: Final = {each: each.label for each in Vendor} | {Vendor.MAILWRIGHT: "Another Mailwright"}
 # The file inputs of the form, with the status of the contacts in their files.
 _INPUTS: Final[dict[str, MemberStatus | None]] = {
     "upload": None,
@@ -155,14 +150,7 @@ async def _form(request: Request, engine: Engine, visitor: Visitor, fields: Fiel
 
 
 async def _values(request: Request, engine: Engine, visitor: Visitor, token: str) -> dict[str, Any]:
-    uploads = switch_uploads_of(request)
-    found = await uploads.find(visitor.tenant_id, token)
-    counts, problem = found.counts, found.problem
-    if found.state is MoveState.STAGED:
-        try:
-            counts = await uploads.preview(visitor.tenant_id, token)
-        except InvalidInput as error:
-            problem = str(error)
+    found, counts, problem = await switch_uploads_of(request).describe(visitor.tenant_id, token)
     every = await lists.list_all(engine.database, visitor.tenant_id)
     names = {each.list_key: each.name for each in every}
     return {
