@@ -32,7 +32,12 @@ PAGES = (README, CHECKOUT / "CHANGELOG.md", *sorted((CHECKOUT / "docs").rglob("*
 WALKED = (
     "http-api.md",
     "move-your-app.md",
+    "drop-in-apis.md",
+    "smtp.md",
+    "agents.md",
     "audience.md",
+    "moving-from-listmonk.md",
+    "moving-from-sendgrid.md",
     "operating.md",
     "campaigns.md",
     "articles.md",
