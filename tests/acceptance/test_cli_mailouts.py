@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.commands import Commands
+from tests.acceptance.commands import Commands, on_sqlite
 from tests.conftest import DatabaseAddress
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins.notion import TOKEN, NotionStandIn, busy
@@ -77,6 +77,7 @@ async def test_a_page_is_rehearsed_sent_and_reported(desk: Desk, tmp_path: Path)
     assert (again.code, again.err.count("mailout_already_sent"), again.out) == (1, 1, "")
 
 
+@on_sqlite
 async def test_run_to_the_local_mailbox_is_refused_or_named(desk: Desk) -> None:
     page = desk.page()
     refused = await desk.commands.run("mailout", "send", page, MAILWRIGHT_PROVIDER="mailbox")
@@ -91,6 +92,7 @@ async def test_run_to_the_local_mailbox_is_refused_or_named(desk: Desk) -> None:
     assert "The provider is the local mailbox, so nobody receives these emails." in shown
 
 
+@on_sqlite
 async def test_watch_sends_ready_pages_and_reports_invalid_ones(desk: Desk) -> None:
     desk.page("Ready")
     desk.page("Draft")
@@ -107,6 +109,7 @@ async def test_watch_sends_ready_pages_and_reports_invalid_ones(desk: Desk) -> N
     assert sorted(each["status"] for each in listed) == ["refused", "refused", "sent"]
 
 
+@on_sqlite
 async def test_run_without_error_table_names_failed_recipients(desk: Desk) -> None:
     desk.supabase.add("subscribers", email="éva@example.com")
     here = {"NOTION_DB_ERRORS": ""}
@@ -117,6 +120,7 @@ async def test_run_without_error_table_names_failed_recipients(desk: Desk) -> No
     assert f"`mailwright mailout report {run_id}` lists the failed recipients." in shown
 
 
+@on_sqlite
 async def test_run_without_a_worker_says_so_until_sent(desk: Desk) -> None:
     run_id = (await desk.commands.ok("mailout", "send", desk.page())).out.strip()
     asked = (("mailout", "show", run_id), ("mailout", "list"))
@@ -132,6 +136,7 @@ async def test_run_without_a_worker_says_so_until_sent(desk: Desk) -> None:
     assert (await desk.commands.ok("mailout", "show", run_id, "--json")).json["wait"] is None
 
 
+@on_sqlite
 async def test_each_page_error_is_a_line_with_its_code(desk: Desk) -> None:
     page = desk.page(subject="")
     for asked in (("mailout", "send", page), ("mailout", "send", page, "--dry-run")):
@@ -143,6 +148,7 @@ async def test_each_page_error_is_a_line_with_its_code(desk: Desk) -> None:
         ]
 
 
+@on_sqlite
 async def test_deleted_page_is_reported_in_one_sentence(desk: Desk) -> None:
     page = desk.page()
     run_id = (await desk.commands.ok("mailout", "send", page)).out.strip()
@@ -154,6 +160,7 @@ async def test_deleted_page_is_reported_in_one_sentence(desk: Desk) -> None:
     assert "next attempt" not in shown
 
 
+@on_sqlite
 async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
     desk.notion.answer(busy(429, seconds=600))
     begun = await desk.commands.ok("mailout", "send", desk.page())
@@ -163,6 +170,7 @@ async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
     assert len(desk.notion.requests) == 1
 
 
+@on_sqlite
 async def test_wrong_usage_and_settings_are_told_with_their_names(desk: Desk) -> None:
     page = desk.page()
     nothing = await desk.commands.run("mailout", "send", "no page")

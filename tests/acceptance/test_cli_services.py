@@ -19,7 +19,7 @@ from sqlalchemy import text
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.ids import uuid7
 from mailwright.storage.database import Database
-from tests.acceptance.commands import STARTED, Commands
+from tests.acceptance.commands import STARTED, Commands, on_sqlite
 from tests.builders import a_message, an_acceptor
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
@@ -56,6 +56,7 @@ async def empty(url: str) -> None:
     await database.close()
 
 
+@on_sqlite
 async def test_agent_creates_a_draft_over_standard_streams(commands: Commands) -> None:
     await commands.ok("db", "upgrade")
     await commands.ok("list", "create", "news")
