@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from bench import mailwright
-from bench.children import Child, call
+from bench.children import Child, NotMeasured, call, tree_cpu_seconds
 from bench.migrated import migrated
-from bench.race import Run, race
+from bench.race import POLL_SECONDS
 from bench.stage import Stage
 from mailwright.app.wiring import open_engine
 from mailwright.domain.clock import DAY, SystemClock
@@ -33,7 +33,7 @@ from mailwright.storage.partitions import ensure_event_partitions
 AGE = 60 * DAY
 HTML = f"<p>{'Your order is on its way. ' * 20}</p>"
 FILL_BATCH = 250_000
-SLICE = 6_000
+SLICE = 20_000
 ACCEPT_BATCH = 500
 START_SECONDS = 5.0  # Until retention has started and works.
 LANE = lane_number(Priority.TRANSACTIONAL, 1)
@@ -63,12 +63,18 @@ _NEXT_KEY = "SELECT setval(pg_get_serial_sequence('messages', 'id'), :highest)"
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    run: Run
-    retention_cpu_seconds: float
+    """Measured from the first message to the last, while the worker is sending."""
+
+    seconds: float
+    cpu_seconds: float  # Of the worker, the database server and retention.
 
     @property
-    def cpu_per_thousand(self) -> float:
-        return self.run.cpu_per_thousand_with_database + self.retention_cpu_seconds / self.run.messages * 1000
+    def rate(self) -> float:
+        return SLICE / self.seconds
+
+    @property
+    def cpu_per_message_ms(self) -> float:
+        return self.cpu_seconds / SLICE * 1000
 
 
 async def fill(url: str, count: int) -> None:
@@ -114,17 +120,31 @@ def measure(stage: Stage, url: str, *, with_retention: bool) -> Slice:
     env = mailwright.environment(url)
     asyncio.run(accept_slice(url))
     with contextlib.ExitStack() as running:
-        retention = None
+        children = []
         if with_retention:
-            command = [mailwright.PROGRAM, "retention", "run", "--json"]
-            retention = running.enter_context(Child(command, stage.log("retention"), env, stage.scratch))
-            time.sleep(START_SECONDS)
-        before = 0.0 if retention is None else retention.cpu_seconds()
+            children.append(Child([mailwright.PROGRAM, "retention", "run"], stage.log("retention"), env, stage.scratch))
         sending = {**env, **mailwright.smtp_provider(stage.sink)}
         worker = Child([mailwright.PROGRAM, "worker", "--drain"], stage.log("worker"), sending, stage.scratch)
-        server = stage.postgresql.process if url.startswith("postgresql") else None
-        run = race(stage.sink, [worker], SLICE, database=server, until_exit=True)
-        return Slice(run, 0.0 if retention is None else retention.cpu_seconds() - before)
+        for child in (*children, worker):
+            running.enter_context(child)
+            time.sleep(START_SECONDS if child is not worker else 0)
+        before = stage.sink.count()
+
+        def cpu_seconds() -> float:
+            server = tree_cpu_seconds(stage.postgresql.process) if url.startswith("postgresql") else 0.0
+            return server + sum(child.cpu_seconds() for child in (*children, worker))
+
+        def arrived(count: int) -> tuple[float, float]:
+            while stage.sink.count() - before < count:
+                if worker.exit_code() is not None:
+                    raise NotMeasured(worker.complaint())
+                time.sleep(POLL_SECONDS)
+            return time.monotonic(), cpu_seconds()
+
+        (first_at, first_cpu), (last_at, last_cpu) = arrived(1), arrived(SLICE)
+        while worker.exit_code() is None:
+            time.sleep(POLL_SECONDS)
+        return Slice(last_at - first_at, last_cpu - first_cpu)
 
 
 def delete_rest(stage: Stage, url: str) -> str:
@@ -139,8 +159,8 @@ def delete_rest(stage: Stage, url: str) -> str:
 def table(found: dict[bool, list[Slice]]) -> str:
     lines = ["| retention | slices | messages per second | CPU ms per message |", "|---|---|---|---|"]
     for is_on, rows in found.items():
-        rate = statistics.median(each.run.rate for each in rows)
-        cpu = statistics.median(each.cpu_per_thousand for each in rows)
+        rate = statistics.median(each.rate for each in rows)
+        cpu = statistics.median(each.cpu_per_message_ms for each in rows)
         lines.append(f"| {'on' if is_on else 'off'} | {len(rows)} | {rate:.0f} | {cpu:.3f} |")
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from mailwright.app.wiring import verify
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.ops.secret_files import file_variables
-from mailwright.ops.settings import Settings, load
+from mailwright.ops.settings import Settings, http_address, load
 from mailwright.ops.unknown_settings import find_unknown_settings
 
 
@@ -94,6 +94,19 @@ def test_retired_secrets_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.promise("settings-all-errors")
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:8025"),
+        ("::", "http://[::1]:8025"),
+        ("::1", "http://[::1]:8025"),
+        ("10.0.0.5", "http://10.0.0.5:8025"),
+    ],
+)
+def test_address_of_a_server_can_be_opened(host: str, address: str) -> None:
+    assert http_address(host, 8025) == address
+
+
 @pytest.mark.parametrize(
     "hours", ["9-18", "09:00-09:00", "25:00-26:00", "09:00 - 18:00", "24:00-24:00", "Mo 09:00-18:00", ""]
 )

@@ -4,6 +4,7 @@ import os
 import socket
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.settings import http_address
 
 # Maximum number of connections that the kernel queues while the event loop is busy.
 BACKLOG = 2_048
@@ -27,4 +28,4 @@ def open_socket(host: str, port: int, *, shares_port: bool = False) -> socket.so
 
 def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return http_address(host, port)

@@ -20,7 +20,11 @@ app = command()
 @app.command()
 def backup(  # noqa: PLR0917 - one parameter for each option
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write, or a folder for a file named after the time.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The file to write, or a folder for a file named after the time.",
+        ),
     ],
     encrypt_to: Annotated[
         Path | None,
@@ -33,7 +37,7 @@ def backup(  # noqa: PLR0917 - one parameter for each option
         bool, typer.Option("--new-key", help="Create KEYFILE with a new key first. Keep a copy of it elsewhere.")
     ] = False,
     keep: Annotated[
-        int | None, typer.Option(min=1, help="Keep only this many backups in the folder, and delete older ones.")
+        int | None, typer.Option(min=1, help="Keep only this many backups in the folder. Creates the folder.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing backup.")] = False,
     as_json: Json = False,
@@ -43,8 +47,8 @@ def backup(  # noqa: PLR0917 - one parameter for each option
     SQLite and PostgreSQL use the same format, so a backup of one can be restored into the other. The backup does not
     include the secret key (`MAILWRIGHT_SECRET_KEY`), the settings or the local mailbox.
     """
-    if keep is not None and not file.is_dir():
-        raise typer.BadParameter("--keep needs a folder as FILE.")
+    if keep is not None:
+        _prepare_folder(file)
     _prepare_key(encrypt_to, new_key=new_key)
 
     async def work(at: Installation) -> Backup:
@@ -73,6 +77,16 @@ def backup(  # noqa: PLR0917 - one parameter for each option
         print_identity(written.audit)
     for old in written.deleted:
         out.print(f"  Deleted {old}.", soft_wrap=True)
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Create the folder, but not the one above it, which may be a disk that is not mounted."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise typer.BadParameter("--keep needs a folder as FILE.") from error
+    except OSError as error:
+        raise typer.BadParameter(f"The folder {folder} cannot be created ({error.strerror}).") from error
 
 
 def _prepare_key(file: Path | None, *, new_key: bool) -> None:

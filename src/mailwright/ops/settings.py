@@ -49,6 +49,12 @@ PositiveInt = Annotated[int, Field(gt=0)]
 ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz", "mailgun", "postmark", "resend", "brevo"]
 
 
+def http_address(host: str, port: int) -> str:
+    """Return an address that a browser on this machine can open, also if the server listens on all interfaces."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}"
+
+
 class Settings(BaseSettings):
     """All settings. A field's alias is the name of its environment variable and of its key in `mailwright.toml`."""
 
@@ -1286,7 +1292,7 @@ class Settings(BaseSettings):
 
     @property
     def public_url(self) -> str:
-        return (self.base_url or self._served_at or f"http://{self.host}:{self.port}").rstrip("/")
+        return (self.base_url or self._served_at or http_address(self.host, self.port)).rstrip("/")
 
     @property
     def has_public_address(self) -> bool:
