@@ -20,6 +20,7 @@ from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.providers import find_provider_problems
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_text
 from mailwright.domain.sizes import size_text
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
@@ -53,7 +54,7 @@ MAX_LISTED: Final = 5
 RETENTION_LATE: Final = 2 * DAY
 # Workers use changed settings within two seconds and report every five seconds.
 SETTINGS_GRACE: Final = 15 * SECOND
-LOCAL_ONLY: Final = "no email leaves this machine: messages go to the local mailbox"
+LOCAL_ONLY: Final = lazy_gettext("no email leaves this machine: messages go to the local mailbox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,28 +179,44 @@ def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool =
 
 def _settings(facts: HealthFacts) -> Iterator[Finding]:
     for each in facts.settings_problems:
-        advice = "restore the key file, or enter the value again in the dashboard or with `mailwright setting set`"
+        advice = lazy_gettext(
+            "restore the key file, or enter the value again in the dashboard or with `mailwright setting set`"
+        )
         yield Finding(
-            "settings", Verdict.PROBLEM, f"nothing is sent, because a stored setting is unusable: {each}", advice
+            "settings",
+            Verdict.PROBLEM,
+            lazy_gettext("nothing is sent, because a stored setting is unusable: {each}", each=each),
+            advice,
         )
     for worker in facts.outdated_workers:
-        advice = "wait until it has finished its sends; if this stays, restart it"
-        yield Finding("settings", Verdict.WARNING, f"{worker} still uses earlier settings", advice)
+        advice = lazy_gettext("wait until it has finished its sends; if this stays, restart it")
+        yield Finding(
+            "settings", Verdict.WARNING, lazy_gettext("{worker} still uses earlier settings", worker=worker), advice
+        )
 
 
 def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
     """Report that nobody receives email, because a new installation would otherwise look ready."""
     is_local = is_local_only([settings])
     if settings.demo:
-        yield ok("delivery", f"this is a demo: {LOCAL_ONLY}")
+        yield ok("delivery", lazy_gettext("this is a demo: {local_only}", local_only=LOCAL_ONLY))
     elif settings.dry_run:
-        yield Finding("delivery", Verdict.WARNING, DRY_RUN_NOTICE, "unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send")
+        yield Finding(
+            "delivery",
+            Verdict.WARNING,
+            DRY_RUN_NOTICE,
+            lazy_gettext("unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send"),
+        )
     elif is_local and not is_local_only(each.settings for each in named.used):
-        summary = "email without a route to a provider goes to the local mailbox, and only the rest leaves this machine"
-        advice = "choose a provider for all other email in the dashboard under Settings, if it has to leave too"
+        summary = lazy_gettext(
+            "email without a route to a provider goes to the local mailbox, and only the rest leaves this machine"
+        )
+        advice = lazy_gettext(
+            "choose a provider for all other email in the dashboard under Settings, if it has to leave too"
+        )
         yield Finding("delivery", Verdict.WARNING, summary, advice)
     elif is_local:
-        advice = "choose a provider in the dashboard under Settings, or run `mailwright setup`"
+        advice = lazy_gettext("choose a provider in the dashboard under Settings, or run `mailwright setup`")
         yield Finding("delivery", Verdict.WARNING, LOCAL_ONLY, advice)
 
 
@@ -210,16 +227,28 @@ def is_local_only(providers: Iterable[Settings]) -> bool:
 
 def _hold(facts: HealthFacts) -> Iterator[Finding]:
     if facts.hold is not None:
-        summary = f"all sending has been on hold since {utc_text(facts.hold.since)} ({facts.hold.reason}): "
-        summary += facts.hold.detail
-        advice = (
+        summary = lazy_gettext(
+            "all sending has been on hold since {since} ({reason}): {detail}",
+            since=utc_text(facts.hold.since),
+            reason=facts.hold.reason,
+            detail=facts.hold.detail,
+        )
+        advice = lazy_gettext(
             "review the messages with `mailwright quarantine list`, then run `mailwright quarantine release` or `drop`"
         )
         yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
     elif facts.quarantined:
-        advice = "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
-        word = "message" if facts.quarantined == 1 else "messages"
-        summary = f"{facts.quarantined:,} {word} may have been sent before a restore, without a decision so far"
+        advice = lazy_gettext(
+            "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
+        )
+        summary = (
+            lazy_gettext("1 message may have been sent before a restore, without a decision so far")
+            if facts.quarantined == 1
+            else lazy_gettext(
+                "{count} messages may have been sent before a restore, without a decision so far",
+                count=f"{facts.quarantined:,}",
+            )
+        )
         yield Finding("quarantine", Verdict.WARNING, summary, advice)
 
 
@@ -229,39 +258,66 @@ def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     running = {each.worker for each in workers} - {each.worker for each in silent}
     if not running:
         since = max((each.seen_at for each in silent), default=None)
-        advice = "start `mailwright serve` or `mailwright worker`"
+        advice = lazy_gettext("start `mailwright serve` or `mailwright worker`")
         # Before the first start, nothing waits for a worker.
         verdict = Verdict.WARNING if since is None and not facts.is_queued else Verdict.PROBLEM
-        yield Finding("workers", verdict, "none is running, so nothing is sent", advice, since=since)
+        yield Finding("workers", verdict, lazy_gettext("none is running, so nothing is sent"), advice, since=since)
         return
     providers = sorted({each.provider for each in workers if each.worker in running})
-    word = "provider" if len(providers) == 1 else "providers"
-    yield ok("workers", f"{len(running)} running, with the {word} {', '.join(providers)}")
+    shown = ", ".join(providers)
+    yield ok(
+        "workers",
+        lazy_gettext("{count} running, with the provider {providers}", count=len(running), providers=shown)
+        if len(providers) == 1
+        else lazy_gettext("{count} running, with the providers {providers}", count=len(running), providers=shown),
+    )
     for worker in sorted({each.worker for each in silent}):
         since = max(each.seen_at for each in silent if each.worker == worker)
-        advice = "if it was stopped, ignore this: other workers take over its messages within 30 s"
-        yield Finding("workers", Verdict.WARNING, f"{worker} does not report any more", advice, since=since)
+        advice = lazy_gettext("if it was stopped, ignore this: other workers take over its messages within 30 s")
+        yield Finding(
+            "workers",
+            Verdict.WARNING,
+            lazy_gettext("{worker} does not report any more", worker=worker),
+            advice,
+            since=since,
+        )
 
 
 def _disk(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     share = facts.disk_free / max(facts.disk_total, 1)
     verdicts = (_worst(facts.disk_free, LOW_DISK, is_high_bad=False), _worst(share, LOW_DISK_SHARE, is_high_bad=False))
     verdict = max(verdicts, key=list(Verdict).index) if facts.disk_free < LOW_DISK_FREE_ENOUGH else Verdict.OK
-    free = f"{size_text(facts.disk_free)} of {size_text(facts.disk_total)} free ({share:.0%})"
-    advice = "free disk space, or switch on retention with `mailwright retention set`"
+    free = lazy_gettext(
+        "{disk_free} of {disk_total} free ({share})",
+        disk_free=size_text(facts.disk_free),
+        disk_total=size_text(facts.disk_total),
+        share=f"{share:.0%}",
+    )
+    advice = lazy_gettext("free disk space, or switch on retention with `mailwright retention set`")
     yield Finding("disk", verdict, free, None if verdict is Verdict.OK else advice)
     growth = facts.growth_per_day
     if growth is None:
-        yield ok("database size", f"{size_text(facts.database_bytes)}; its growth is known after a day")
+        yield ok(
+            "database size",
+            lazy_gettext(
+                "{database_bytes}; its growth is known after a day", database_bytes=size_text(facts.database_bytes)
+            ),
+        )
         return
-    summary = f"{size_text(facts.database_bytes)}, {'+' if growth >= 0 else '−'}{size_text(abs(growth))} per day"
+    summary = lazy_gettext(
+        "{size}, {growth} per day",
+        size=size_text(facts.database_bytes),
+        growth=f"{'+' if growth >= 0 else '−'}{size_text(abs(growth))}",
+    )
     if growth <= 0:
         yield ok("database size", summary)
         return
     full_in = facts.disk_free * DAY // growth
     verdict = _worst(full_in, FULL_WITHIN, is_high_bad=False)
     if full_in < 10 * 365 * DAY:
-        summary += f"; at this rate the disk is full on {_day(now + full_in)}"
+        summary = lazy_gettext(
+            "{growth}; at this rate the disk is full on {day}", growth=summary, day=_day(now + full_in)
+        )
     yield Finding("database size", verdict, summary, None if verdict is Verdict.OK else advice)
 
 
@@ -269,9 +325,22 @@ def _clocks(workers: Sequence[WorkerPresence]) -> Iterator[Finding]:
     for each in workers:
         verdict = Verdict.OK if each.clock_skew is None else _worst(abs(each.clock_skew), CLOCK_SKEW)
         if each.clock_skew is not None and verdict is not Verdict.OK:
-            direction = "behind" if each.clock_skew > 0 else "ahead of"
-            summary = f"the clock of {each.worker} is {abs(each.clock_skew) / SECOND:.1f} s {direction} the database's"
-            yield Finding("clock", verdict, summary, "synchronise the clocks of all machines, for example with chrony")
+            seconds = f"{abs(each.clock_skew) / SECOND:.1f}"
+            summary = (
+                lazy_gettext(
+                    "the clock of {worker} is {seconds} s behind the database's", worker=each.worker, seconds=seconds
+                )
+                if each.clock_skew > 0
+                else lazy_gettext(
+                    "the clock of {worker} is {seconds} s ahead of the database's", worker=each.worker, seconds=seconds
+                )
+            )
+            yield Finding(
+                "clock",
+                verdict,
+                summary,
+                lazy_gettext("synchronise the clocks of all machines, for example with chrony"),
+            )
 
 
 def _certificate(settings: Settings, facts: HealthFacts, now: Instant) -> Iterator[Finding]:
@@ -279,13 +348,19 @@ def _certificate(settings: Settings, facts: HealthFacts, now: Instant) -> Iterat
     if file is None:
         return
     if facts.certificate_ends is None:
-        advice = "correct MAILWRIGHT_SMTP_CERTIFICATE_FILE"
-        yield Finding("certificate", Verdict.PROBLEM, f"{file} cannot be read as a certificate", advice)
+        advice = lazy_gettext("correct MAILWRIGHT_SMTP_CERTIFICATE_FILE")
+        yield Finding(
+            "certificate", Verdict.PROBLEM, lazy_gettext("{file} cannot be read as a certificate", file=file), advice
+        )
         return
     verdict = _worst(facts.certificate_ends - now, EXPIRES_WITHIN, is_high_bad=False)
-    word = "expired" if facts.certificate_ends <= now else "expires"
-    summary = f"{file.name} {word} on {_day(facts.certificate_ends)}"
-    renew = None if verdict is Verdict.OK else "renew it, then restart the SMTP server"
+    day = _day(facts.certificate_ends)
+    summary = (
+        lazy_gettext("{name} expired on {day}", name=file.name, day=day)
+        if facts.certificate_ends <= now
+        else lazy_gettext("{name} expires on {day}", name=file.name, day=day)
+    )
+    renew = None if verdict is Verdict.OK else lazy_gettext("renew it, then restart the SMTP server")
     yield Finding("certificate", verdict, summary, renew)
 
 
@@ -294,8 +369,8 @@ def _queue(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
         return
     age = now - facts.oldest_due
     verdict = _worst(age, OLDEST_DUE)
-    summary = f"the oldest due message waits for {age // MINUTE} min"
-    advice = "run `mailwright forecast` and `mailwright message explain ID`; add workers if they are busy"
+    summary = lazy_gettext("the oldest due message waits for {age} min", age=age // MINUTE)
+    advice = lazy_gettext("run `mailwright forecast` and `mailwright message explain ID`; add workers if they are busy")
     if verdict is not Verdict.OK:
         yield Finding("queue", verdict, summary, advice, since=facts.oldest_due)
 
@@ -319,11 +394,17 @@ async def _reports(settings: Settings, database: Database, facts: HealthFacts, n
     is_silent = facts.last_report is None or facts.last_report < now - DAY
     if sent >= MIN_MESSAGES and is_silent:
         names = " and ".join(configured)
-        summary = f"no event of {names} arrived in 24 h, although {sent:,} messages were sent"
-        advice = "check the webhook or queue at the provider; bounces and complaints are missed until then"
+        summary = lazy_gettext(
+            "no event of {names} arrived in 24 h, although {sent} messages were sent", names=names, sent=f"{sent:,}"
+        )
+        advice = lazy_gettext(
+            "check the webhook or queue at the provider; bounces and complaints are missed until then"
+        )
         yield Finding("events", Verdict.PROBLEM, summary, advice, since=facts.last_report)
     elif facts.last_report is not None:
-        yield ok("events", f"the last one arrived at {utc_text(facts.last_report)}")
+        yield ok(
+            "events", lazy_gettext("the last one arrived at {last_report}", last_report=utc_text(facts.last_report))
+        )
 
 
 async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding]:
@@ -333,35 +414,53 @@ async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding
         return
     share = (failed + bounced) / (sent + failed)
     verdict = _worst(share, REJECTED_SHARE)
-    summary = f"{failed + bounced:,} of {sent + failed:,} messages failed or bounced in 24 h ({share:.1%})"
-    advice = "look at the error codes with `mailwright message list --status FAILED`; pause campaigns to bad lists"
+    summary = lazy_gettext(
+        "{failed} of {sent} messages failed or bounced in 24 h ({share})",
+        failed=f"{failed + bounced:,}",
+        sent=f"{sent + failed:,}",
+        share=f"{share:.1%}",
+    )
+    advice = lazy_gettext(
+        "look at the error codes with `mailwright message list --status FAILED`; pause campaigns to bad lists"
+    )
     yield Finding("rejections", verdict, summary, None if verdict is Verdict.OK else advice)
 
 
 def _backup(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
-    advice = "run `mailwright backup FOLDER --keep 7` once a day"
+    advice = lazy_gettext("run `mailwright backup FOLDER --keep 7` once a day")
     if facts.last_backup is None:
-        yield Finding("backup", Verdict.WARNING, "no backup was made with `mailwright backup` yet", advice)
+        yield Finding(
+            "backup", Verdict.WARNING, lazy_gettext("no backup was made with `mailwright backup` yet"), advice
+        )
         return
     verdict = _worst(now - facts.last_backup, BACKUP_AGE)
-    summary = f"the last one was made at {utc_text(facts.last_backup)}"
+    summary = lazy_gettext("the last one was made at {last_backup}", last_backup=utc_text(facts.last_backup))
     yield Finding("backup", verdict, summary, None if verdict is Verdict.OK else advice, since=facts.last_backup)
 
 
 async def _retention(database: Database, now: Instant) -> AsyncIterator[Finding]:
     rules = await list_rules(database)
     if not rules:
-        yield ok("retention", "off: nothing is deleted")
+        yield ok("retention", lazy_gettext("off: nothing is deleted"))
         return
     # A new rule is late if its first pass takes this long.
     late = [each for each in rules if now - (each.finished_at or each.updated_at) > RETENTION_LATE]
     if late:
         kinds = ", ".join(sorted({each.kind.value for each in late}))
         since = min(each.finished_at or each.updated_at for each in late)
-        advice = "run `mailwright retention run` and look for `retention` in the logs"
-        yield Finding("retention", Verdict.WARNING, f"no complete pass over {kinds} in 2 days", advice, since=since)
+        advice = lazy_gettext("run `mailwright retention run` and look for `retention` in the logs")
+        yield Finding(
+            "retention",
+            Verdict.WARNING,
+            lazy_gettext("no complete pass over {kinds} in 2 days", kinds=kinds),
+            advice,
+            since=since,
+        )
     else:
-        yield ok("retention", f"{len(rules)} {'rule is' if len(rules) == 1 else 'rules are'} on")
+        yield ok(
+            "retention",
+            lazy_gettext("1 rule is on") if len(rules) == 1 else lazy_gettext("{count} rules are on", count=len(rules)),
+        )
 
 
 async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
@@ -370,11 +469,18 @@ async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
         verified = [each for each in await list_domains(tx, None) if each.is_verified]
     lost = [each.domain for each in verified if each.lacks_signing_records]
     if lost:
-        shown = ", ".join(lost[:5]) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-        advice = f"publish the DKIM records again; `mailwright domain check {lost[0]}` names them"
-        yield Finding("domains", Verdict.PROBLEM, f"the DKIM records of {shown} are gone or changed", advice)
+        shown = ", ".join([*lost[:5], "…"] if len(lost) > 5 else lost)
+        advice = lazy_gettext(
+            "publish the DKIM records again; `mailwright domain check {lost}` names them", lost=lost[0]
+        )
+        yield Finding(
+            "domains",
+            Verdict.PROBLEM,
+            lazy_gettext("the DKIM records of {shown} are gone or changed", shown=shown),
+            advice,
+        )
     elif verified:
-        yield ok("domains", f"{len(verified)} verified, and their DKIM records are published")
+        yield ok("domains", lazy_gettext("{count} verified, and their DKIM records are published", count=len(verified)))
 
 
 async def _recurring_campaigns(database: Database) -> AsyncIterator[Finding]:
@@ -382,13 +488,21 @@ async def _recurring_campaigns(database: Database) -> AsyncIterator[Finding]:
     async with database.read() as tx:
         failed = await list_failed(tx)
     for each in failed[:MAX_LISTED]:
-        state = "is paused" if each.is_paused else "was not sent at its last time"
-        advice = f"run `mailwright campaign repeat {each.campaign_id}`; its page in the dashboard says what to do"
-        summary = f"{each.name} {state}: {each.result}"
+        advice = lazy_gettext(
+            "run `mailwright campaign repeat {campaign_id}`; its page in the dashboard says what to do",
+            campaign_id=each.campaign_id,
+        )
+        summary = (
+            lazy_gettext("{name} is paused: {result}", name=each.name, result=each.result)
+            if each.is_paused
+            else lazy_gettext("{name} was not sent at its last time: {result}", name=each.name, result=each.result)
+        )
         yield Finding("recurring campaigns", Verdict.PROBLEM, summary, advice, since=each.failed_at)
     if len(failed) > MAX_LISTED:
-        summary = f"{len(failed) - MAX_LISTED:,} more are paused or were not sent"
-        yield Finding("recurring campaigns", Verdict.PROBLEM, summary, "look for `pause_repeat` in the audit log")
+        summary = lazy_gettext("{count} more are paused or were not sent", count=f"{len(failed) - MAX_LISTED:,}")
+        yield Finding(
+            "recurring campaigns", Verdict.PROBLEM, summary, lazy_gettext("look for `pause_repeat` in the audit log")
+        )
 
 
 def _day(instant: Instant) -> str:

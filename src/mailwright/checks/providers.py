@@ -7,6 +7,7 @@ from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.domain.clock import SECOND, Clock, Instant, utc_text
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.quotas import STALE_AFTER, ProviderQuota
 from mailwright.outbox.workers import WorkerPresence
 
@@ -25,34 +26,68 @@ def find_provider_problems(
         # If no worker runs at all, another finding says so.
         if not seen and each.problem is None and (is_new or not running):
             continue
-        yield _state(each, seen) or _quota(each, quotas.get(each.name)) or ok(_name(each), f"{each.kind}, in use")
+        yield (
+            _state(each, seen)
+            or _quota(each, quotas.get(each.name))
+            or ok(_name(each), lazy_gettext("{kind}, in use", kind=each.kind))
+        )
 
 
 def _state(each: NamedProvider, seen: Sequence[WorkerPresence]) -> Finding | None:
-    waits = "the messages of its tenants wait"
     if each.problem is not None:
-        advice = f"correct it with `mailwright provider edit {each.name}`, or route its tenants to another provider"
-        return problem(_name(each), f"cannot be used, so {waits}: {each.problem}", advice)
+        advice = lazy_gettext(
+            "correct it with `mailwright provider edit {name}`, or route its tenants to another provider",
+            name=each.name,
+        )
+        return problem(
+            _name(each),
+            lazy_gettext("cannot be used, so the messages of its tenants wait: {problem}", problem=each.problem),
+            advice,
+        )
     if not seen:
-        advice = "restart the workers that still use earlier settings, or start one with `mailwright worker`"
-        return problem(_name(each), f"no running worker uses it, so {waits}", advice)
+        advice = lazy_gettext(
+            "restart the workers that still use earlier settings, or start one with `mailwright worker`"
+        )
+        return problem(
+            _name(each), lazy_gettext("no running worker uses it, so the messages of its tenants wait"), advice
+        )
     if not all(presence.is_unavailable for presence in seen):
         return None
     first = min(seen, key=lambda presence: presence.unavailable_until or 0)
-    advice = f"run `mailwright provider test {each.name}`; correct its settings, or wait until it recovers"
+    advice = lazy_gettext(
+        "run `mailwright provider test {name}`; correct its settings, or wait until it recovers", name=each.name
+    )
     why = (first.unavailable_reason or "no response").rstrip(".")
-    return problem(_name(each), f"is not used until {utc_text(first.unavailable_until or 0)}: {why}", advice)
+    return problem(
+        _name(each),
+        lazy_gettext("is not used until {utc_text}: {why}", utc_text=utc_text(first.unavailable_until or 0), why=why),
+        advice,
+    )
 
 
 def _quota(each: NamedProvider, quota: ProviderQuota | None) -> Finding | None:
     if quota is None:
         return None
     if quota.failed_syncs >= STALE_AFTER:
-        advice = f"run `mailwright provider test {each.name}` and check the permissions of its credentials"
-        return warning(_name(each), f"its quota is unknown since {utc_text(quota.synced_at)}: {quota.failure}", advice)
+        advice = lazy_gettext(
+            "run `mailwright provider test {name}` and check the permissions of its credentials", name=each.name
+        )
+        return warning(
+            _name(each),
+            lazy_gettext(
+                "its quota is unknown since {synced_at}: {failure}",
+                synced_at=utc_text(quota.synced_at),
+                failure=quota.failure,
+            ),
+            advice,
+        )
     if quota.remaining is not None and quota.remaining <= quota.sent_since:
-        advice = "get more quota from the provider, or wait until it is renewed"
-        return warning(_name(each), f"its quota is used up: {quota.detail or 'no message is left'}", advice)
+        advice = lazy_gettext("get more quota from the provider, or wait until it is renewed")
+        return warning(
+            _name(each),
+            lazy_gettext("its quota is used up: {value}", value=quota.detail or lazy_gettext("no message is left")),
+            advice,
+        )
     return None
 
 
@@ -66,8 +101,14 @@ async def check_connections(named: NamedProviders, clock: Clock) -> AsyncIterato
             continue
         is_used = each.name in named.routes.providers
         verdict = Verdict.PROBLEM if is_used else Verdict.WARNING
-        after = "the messages of its tenants wait until this is fixed" if is_used else "no route names it yet"
-        yield Finding(_name(each), verdict, check.summary, f"{advice_for(check)} {after}".strip())
+        after = (
+            lazy_gettext("the messages of its tenants wait until this is fixed")
+            if is_used
+            else lazy_gettext("no route names it yet")
+        )
+        yield Finding(
+            _name(each), verdict, check.summary, lazy_gettext("{advice} {after}", advice=advice_for(check), after=after)
+        )
 
 
 def _name(each: NamedProvider) -> str:

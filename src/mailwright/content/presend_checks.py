@@ -21,6 +21,7 @@ from mailwright.content.template import InvalidSubject, InvalidTemplate, Templat
 from mailwright.content.template_markers import find_code, replace_code
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.permits import Limits
+from mailwright.domain.translation import lazy_gettext
 
 # The class of an element that contains the postal address of the sender.
 POSTAL_ADDRESS_CLASS = "mw-postal-address"
@@ -112,6 +113,7 @@ _LISTED_EACH = frozenset(
     ["UNKNOWN_VARIABLE", "UNKNOWN_SEGMENT", "BROKEN_LINK", "RELATIVE_LINK", "BROKEN_IMAGE", "SENDER_NOT_TRUSTED"]
 )
 _VALUE, _STATEMENT = "mwvalue", "mwstatement"
+_LINK, _ADDRESS = "{{ unsubscribe_url }}", "{{ postal_address }}"
 _BLANK = re.compile(r"\s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _HOST = re.compile(r"(?:[^\W_](?:[\w-]*[^\W_])?\.)*[^\W_](?:[\w-]*[^\W_])?\.?|[0-9a-f:.]*:[0-9a-f:.]*", re.IGNORECASE)
@@ -165,7 +167,7 @@ def presend_issue(code: str, sentence: str, where: str, locale: str = "", blocks
 
 def unknown_segment(key: str) -> str:
     """Return the sentence about a condition for a segment that does not exist."""
-    return f"The content has a condition for the segment {key}, which does not exist."
+    return lazy_gettext("The content has a condition for the segment {key}, which does not exist.", key=key)
 
 
 def links_of(html: str) -> list[str]:
@@ -182,7 +184,8 @@ def _variables(template: Template, context: PresendContext) -> Iterator[PresendI
     for name in sorted(template.required_variables - context.variables - KNOWN_VARIABLES):
         parts = (("subject", template.subject), ("html", template.html), ("text", template.text))
         where = next(part for part, source in parts if source is not None and name in source.variables)
-        yield presend_issue("UNKNOWN_VARIABLE", f"{{{{ {name} }}}} is used, but no value is provided.", where)
+        sentence = lazy_gettext("{variable} is used, but no value is provided.", variable=f"{{{{ {name} }}}}")
+        yield presend_issue("UNKNOWN_VARIABLE", sentence, where)
 
 
 def _segments(used: Iterable[str], context: PresendContext) -> Iterator[PresendIssue]:
@@ -194,38 +197,61 @@ def _segments(used: Iterable[str], context: PresendContext) -> Iterator[PresendI
 def _subject(subject: str) -> Iterator[PresendIssue]:
     fixed = _without_code(subject)
     if not subject.strip():
-        yield presend_issue("EMPTY_SUBJECT", "The subject is empty.", "subject")
+        yield presend_issue("EMPTY_SUBJECT", lazy_gettext("The subject is empty."), "subject")
     if len(fixed) > subject_rules.MAX_CHARACTERS:
-        sentence = f"The subject has more than {subject_rules.MAX_CHARACTERS} characters."
+        sentence = lazy_gettext(
+            "The subject has more than {max_characters} characters.", max_characters=subject_rules.MAX_CHARACTERS
+        )
         yield presend_issue("SUBJECT_TOO_LONG", sentence, "subject")
     elif len(fixed) > LONG_SUBJECT:
-        sentence = f"The subject has {len(fixed)} characters; phones show about {LONG_SUBJECT}."
+        sentence = lazy_gettext(
+            "The subject has {count} characters; phones show about {long_subject}.",
+            count=len(fixed),
+            long_subject=LONG_SUBJECT,
+        )
         yield presend_issue("LONG_SUBJECT", sentence, "subject")
     if _is_shouted(fixed):
-        yield presend_issue("CAPITALS", "The subject is in capitals, which looks like spam to filters.", "subject")
+        yield presend_issue(
+            "CAPITALS", lazy_gettext("The subject is in capitals, which looks like spam to filters."), "subject"
+        )
     if "!!" in fixed or fixed.count("!") > 2:
-        yield presend_issue("EXCLAMATION_MARKS", "The subject has several exclamation marks.", "subject")
+        yield presend_issue("EXCLAMATION_MARKS", lazy_gettext("The subject has several exclamation marks."), "subject")
     if _REPLY.match(fixed):
         yield presend_issue(
-            "PRETENDED_REPLY", "The subject looks like a reply or a forwarded email, but is neither.", "subject"
+            "PRETENDED_REPLY",
+            lazy_gettext("The subject looks like a reply or a forwarded email, but is neither."),
+            "subject",
         )
 
 
 def _unsubscribe_link(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     if html is not None and not _uses(html, "unsubscribe_url"):
-        sentence = "No unsubscribe link. Campaigns add one at the end; {{ unsubscribe_url }} puts it where you want it."
+        sentence = lazy_gettext(
+            "No unsubscribe link. Campaigns add one at the end; {variable} puts it where you want it.", variable=_LINK
+        )
         yield presend_issue("NO_UNSUBSCRIBE_LINK", sentence, "html")
     if text is not None and not _uses(text, "unsubscribe_url"):
         code = "NO_UNSUBSCRIBE_LINK_IN_TEXT" if html is not None else "NO_UNSUBSCRIBE_LINK"
-        yield presend_issue(code, "The text has no {{ unsubscribe_url }}.", "text")
+        yield presend_issue(code, lazy_gettext("The text has no {variable}.", variable=_LINK), "text")
 
 
 def _personal_links(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     """Find links of one recipient, in HTML that was copied from a sent email: everyone would act as that recipient."""
     for where, source in (("html", html), ("text", text)):
         for link in find_personal_links(source or ""):
-            advice = f"use {{{{ {link.variable} }}}}" if link.variable else "use the address that it leads to"
-            sentence = f"The link {_short(link.page)} belongs to one recipient of a sent email; {advice} instead."
+            page = _short(link.page)
+            if link.variable:
+                sentence = lazy_gettext(
+                    "The link {page} belongs to one recipient of a sent email; use {variable} instead.",
+                    page=page,
+                    variable=f"{{{{ {link.variable} }}}}",
+                )
+            else:
+                sentence = lazy_gettext(
+                    "The link {page} belongs to one recipient of a sent email; "
+                    "use the address that it leads to instead.",
+                    page=page,
+                )
             yield presend_issue("PERSONAL_LINK", sentence, where)
 
 
@@ -236,27 +262,37 @@ def _postal_address(html: str | None, text: str | None, context: PresendContext)
         return  # The footer block wrote the address of the brand kit.
     if _uses(content, "postal_address"):
         if not context.postal_address:
-            sentence = "{{ postal_address }} is used, but no postal address is set."
+            sentence = lazy_gettext("{variable} is used, but no postal address is set.", variable=_ADDRESS)
             yield presend_issue("NO_POSTAL_ADDRESS", sentence, "html")
         return
     readable = " ".join((plain_text.from_html(html) if html is not None else content).split())
     known = " ".join((context.postal_address or "").split())
     if not (known in readable if known else _POSTAL_CODE.search(readable)):
-        sentence = "No postal address found. Many countries require one in bulk email: use {{ postal_address }}."
+        sentence = lazy_gettext(
+            "No postal address found. Many countries require one in bulk email: use {variable}.", variable=_ADDRESS
+        )
         yield presend_issue("NO_POSTAL_ADDRESS", sentence, "html")
 
 
 def _text(html: str | None, text: str | None) -> Iterator[PresendIssue]:
     readable = text if text is not None else plain_text.from_html(_without_template_code(html or ""))
     if not readable.replace(_STATEMENT, "").strip():
-        yield presend_issue("EMPTY_TEXT", "The email has no text for recipients who do not see images or HTML.", "text")
+        yield presend_issue(
+            "EMPTY_TEXT", lazy_gettext("The email has no text for recipients who do not see images or HTML."), "text"
+        )
     elif _is_shouted(_without_code(readable)):
-        yield presend_issue("CAPITALS", "Most of the text is in capitals, which looks like spam to filters.", "text")
+        yield presend_issue(
+            "CAPITALS", lazy_gettext("Most of the text is in capitals, which looks like spam to filters."), "text"
+        )
 
 
 def _html(html: str) -> Iterator[PresendIssue]:
     if (size := len(html.encode("utf-8", "replace"))) > CLIPPED_BYTES:
-        sentence = f"The HTML has {size // 1024} KB; Gmail clips emails at {CLIPPED_BYTES // 1024} KB."
+        sentence = lazy_gettext(
+            "The HTML has {size} KB; Gmail clips emails at {clipped_bytes} KB.",
+            size=size // 1024,
+            clipped_bytes=CLIPPED_BYTES // 1024,
+        )
         yield presend_issue("CLIPPED", sentence, "html")
     yield from _sample_links(html)
     tree = _parse_html(html)
@@ -265,15 +301,22 @@ def _html(html: str) -> Iterator[PresendIssue]:
     for node in tree.css("img"):
         yield from _image(node)
     for node in tree.css("form, video, audio, iframe, object, embed"):
-        yield presend_issue("UNSUPPORTED_ELEMENT", f"Most email programs do not show <{node.tag}>.", "html")
+        yield presend_issue(
+            "UNSUPPORTED_ELEMENT", lazy_gettext("Most email programs do not show <{tag}>.", tag=node.tag), "html"
+        )
 
 
 def _sample_links(html: str) -> Iterator[PresendIssue]:
     """Find links to the domains for examples."""
     hosts = [match[1] for link in links_of(html) if (match := _SAMPLE_HOST.fullmatch(host_of(link) or ""))]
     if hosts:
-        sentence = "1 link goes" if len(hosts) == 1 else f"{len(hosts)} links go"
-        yield presend_issue("SAMPLE_LINK", f"{sentence} to {' and '.join(sorted(set(hosts)))}.", "html")
+        named = ", ".join(sorted(set(hosts)))
+        sentence = (
+            lazy_gettext("1 link goes to {hosts}.", hosts=named)
+            if len(hosts) == 1
+            else lazy_gettext("{count} links go to {hosts}.", count=len(hosts), hosts=named)
+        )
+        yield presend_issue("SAMPLE_LINK", sentence, "html")
 
 
 def _link(node: LexborNode) -> Iterator[PresendIssue]:
@@ -282,39 +325,59 @@ def _link(node: LexborNode) -> Iterator[PresendIssue]:
     if _has_code(href):
         return
     if not href or href == "#":
-        label = node.text(strip=True)[:40] or "without text"
-        yield presend_issue("EMPTY_LINK", f"A link ({label}) has no target.", "html")
+        label = node.text(strip=True)[:40] or lazy_gettext("without text")
+        yield presend_issue("EMPTY_LINK", lazy_gettext("A link ({label}) has no target.", label=label), "html")
         return
     if href.startswith("#"):
         return
     scheme, separator, rest = href.partition(":")
     if not separator or not _SCHEME.fullmatch(scheme):
-        yield presend_issue("RELATIVE_LINK", f"The link {shown} has no https:// and does not work in an email.", "html")
+        yield presend_issue(
+            "RELATIVE_LINK",
+            lazy_gettext("The link {shown} has no https:// and does not work in an email.", shown=shown),
+            "html",
+        )
     elif scheme.lower() in ("http", "https"):
         yield from _web_link(node, href)
     elif scheme.lower() not in ("mailto", "tel", "sms") or not rest.strip():
-        yield presend_issue("BROKEN_LINK", f"Email programs cannot open the link {shown}.", "html")
+        yield presend_issue(
+            "BROKEN_LINK", lazy_gettext("Email programs cannot open the link {shown}.", shown=shown), "html"
+        )
 
 
 def _web_link(node: LexborNode, href: str) -> Iterator[PresendIssue]:
     host = host_of(href)
     if host is None:
-        yield presend_issue("BROKEN_LINK", f"The link {_short(href)} is not a valid URL.", "html")
+        yield presend_issue(
+            "BROKEN_LINK", lazy_gettext("The link {href} is not a valid URL.", href=_short(href)), "html"
+        )
         return
     if _LOCAL.fullmatch(host):
-        yield presend_issue("LOCAL_LINK", f"The link {_short(href)} works only on this machine or network.", "html")
+        yield presend_issue(
+            "LOCAL_LINK",
+            lazy_gettext("The link {href} works only on this machine or network.", href=_short(href)),
+            "html",
+        )
     if host in _SHORTENERS:
-        yield presend_issue("SHORTENED_LINK", f"{host} hides the target of the link, which looks like spam.", "html")
+        yield presend_issue(
+            "SHORTENED_LINK",
+            lazy_gettext("{host} hides the target of the link, which looks like spam.", host=host),
+            "html",
+        )
     stated = _ADDRESS_AS_TEXT.fullmatch(node.text(strip=True)[:300])
     if stated and not _is_same_site(stated[1].lower(), host):
-        yield presend_issue("MISLEADING_LINK", f"A link shows {stated[1]} but leads to {host}.", "html")
+        yield presend_issue(
+            "MISLEADING_LINK",
+            lazy_gettext("A link shows {stated} but leads to {host}.", stated=stated[1], host=host),
+            "html",
+        )
 
 
 def _image(node: LexborNode) -> Iterator[PresendIssue]:
     source = _attribute_of(node, "src")
-    shown = _short(source) or "without a source"
+    shown = _short(source) or lazy_gettext("without a source")
     if "alt" not in node.attributes:
-        sentence = f'The image {shown} has no alt text. Use alt="" for decoration.'
+        sentence = lazy_gettext('The image {shown} has no alt text. Use alt="" for decoration.', shown=shown)
         yield presend_issue("IMAGE_WITHOUT_ALT", sentence, "html")
     if _has_code(source):
         return
@@ -323,18 +386,31 @@ def _image(node: LexborNode) -> Iterator[PresendIssue]:
     if host is not None and _LOCAL.fullmatch(host):
         yield presend_issue(
             "LOCAL_IMAGE",
-            f"Recipients cannot load the image {shown}, because its address works only on this machine or network.",
+            lazy_gettext(
+                "Recipients cannot load the image {shown}, because its address works only on this machine or network.",
+                shown=shown,
+            ),
             "html",
         )
     elif scheme == "http":
-        yield presend_issue("INSECURE_IMAGE", f"The image {shown} is not loaded over https.", "html")
+        yield presend_issue(
+            "INSECURE_IMAGE", lazy_gettext("The image {shown} is not loaded over https.", shown=shown), "html"
+        )
     elif scheme == "data":
-        yield presend_issue("INLINE_IMAGE", "An image is embedded in the HTML (data:). Gmail does not show it.", "html")
+        yield presend_issue(
+            "INLINE_IMAGE", lazy_gettext("An image is embedded in the HTML (data:). Gmail does not show it."), "html"
+        )
     if scheme in ("http", "https"):
         if host is None:
-            yield presend_issue("BROKEN_IMAGE", f"The image {shown} is not a valid URL.", "html")
+            yield presend_issue(
+                "BROKEN_IMAGE", lazy_gettext("The image {shown} is not a valid URL.", shown=shown), "html"
+            )
     elif scheme not in ("data", "cid"):
-        yield presend_issue("BROKEN_IMAGE", f"The image {shown} is neither uploaded nor an https:// URL.", "html")
+        yield presend_issue(
+            "BROKEN_IMAGE",
+            lazy_gettext("The image {shown} is neither uploaded nor an https:// URL.", shown=shown),
+            "html",
+        )
 
 
 def host_of(url: str) -> str | None:
@@ -361,7 +437,10 @@ def _merge(issues: list[PresendIssue]) -> list[PresendIssue]:
     return [
         issue
         if counts[kind] == 1
-        else replace(issue, sentence=f"{issue.sentence.removesuffix('.')} (and {counts[kind] - 1} more).")
+        else replace(
+            issue,
+            sentence=lazy_gettext("{sentence} (and {count} more)", sentence=issue.sentence, count=counts[kind] - 1),
+        )
         for kind, issue in first.items()
     ]
 

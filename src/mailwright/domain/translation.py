@@ -1,12 +1,12 @@
 """Translate texts that people read. The language of the current request is a context variable, English without one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final, SupportsIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def plural_message(one: str, many: str, count: int) -> str:
 
 def lazy_gettext(message: str, /, **values: object) -> str:
     """Return a message that is translated each time it is shown: of a module or class, or of a lower layer."""
-    return _LazyText(message, values)
+    return message if isinstance(message, _LazyText) else _LazyText(message, values)
 
 
 def lazy_pgettext(context: str, message: str) -> str:
@@ -120,14 +120,17 @@ class _LazyText(str):
     def __radd__(self, other: str) -> str:
         return other + str(self)
 
-    def format(self, *values: object, **named: object) -> str:
-        return str(self).format(*values, **named)
+    def __getitem__(self, at: SupportsIndex | slice) -> str:
+        return str(self)[at]
 
-    def lower(self) -> str:
-        return str(self).lower()
 
-    def capitalize(self) -> str:
-        return str(self).capitalize()
+def _in_the_language(name: str) -> Callable[..., Any]:
+    return lambda text, *values, **named: getattr(str(text), name)(*values, **named)
+
+
+# What a page makes of a text, it makes of its translation.
+for _name in ("capitalize", "format", "lower", "removeprefix", "removesuffix", "replace", "rstrip", "split", "strip"):
+    setattr(_LazyText, _name, _in_the_language(_name))
 
 
 def marked_plural(one: str, many: str) -> tuple[str, str]:

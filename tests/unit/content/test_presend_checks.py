@@ -215,7 +215,7 @@ def test_sender_domain_problems_are_reported() -> None:
 def test_repeated_issues_are_merged() -> None:
     pictures = "".join(f'<img src="https://example.com/{number}.png">' for number in range(50))
     [issue] = find_issues(pictures)
-    assert issue.sentence.endswith("(and 49 more).")
+    assert issue.sentence.endswith("(and 49 more)")
 
 
 def test_errors_come_before_warnings() -> None:

@@ -14,6 +14,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.ids import uuid7
 from mailwright.domain.sizes import size_text
+from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import random_uuid7
 from mailwright.storage.tables import campaign_attachments
@@ -124,7 +125,10 @@ def check_attachments(attachments: Sequence[CampaignAttachment], planned: int) -
         issues.append(PresendIssue(IssueLevel.WARNING, "LARGE_ATTACHMENTS", sentence, "attachments"))
     blocked = [each.filename for each in attachments if _BLOCKED.fullmatch(each.filename, each.filename.rfind("."))]
     if blocked:
-        sentence = f"Most mailbox providers reject emails with files such as {', '.join(blocked)}; use a link instead"
+        sentence = lazy_gettext(
+            "Most mailbox providers reject emails with files such as {blocked}; use a link instead",
+            blocked=", ".join(blocked),
+        )
         issues.append(PresendIssue(IssueLevel.WARNING, "BLOCKED_ATTACHMENT", sentence, "attachments"))
     return issues
 

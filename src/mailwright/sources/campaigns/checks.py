@@ -32,6 +32,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.permits import LimitLevel
 from mailwright.domain.schedule import is_past
 from mailwright.domain.sender_policy import SENDER_DOMAIN_NOT_VERIFIED
+from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox.limits import load_tenant_limits, parse_campaign_limits
 from mailwright.policies.hours import lane_outside_hours
@@ -57,8 +58,8 @@ from mailwright.storage.tables import contacts, lists, segments
 NO_FACTS = PresendContext()
 ARCHIVED_LIST = "ARCHIVED_LIST"
 UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
-SEND_NOW_ADVICE = "choose a later time, or confirm that you want to send it now"
-PAST_SEND_TIME_WARNING = "The send time is in the past. Choose a later time, or send the campaign now."
+SEND_NOW_ADVICE = lazy_gettext("choose a later time, or confirm that you want to send it now")
+PAST_SEND_TIME_WARNING = lazy_gettext("The send time is in the past. Choose a later time, or send the campaign now.")
 # The variable with the name of the recipient.
 NAME: Final = "name"
 _PRINTED_NAME: Final = re.compile(r"\{\{-?\s*name\b(?![^}]*\b(?:or|else|true)\b)[^}]*\}\}")
@@ -351,7 +352,11 @@ async def filter_with_segment(
 
 def _check_schedule(definition: CampaignDefinition, now: Instant) -> Iterator[CampaignProblem]:
     if definition.scheduled_at is not None and is_past(definition.scheduled_at, now):
-        yield CampaignProblem("scheduledAt", "SCHEDULE_IN_PAST", f"the send time is in the past; {SEND_NOW_ADVICE}")
+        yield CampaignProblem(
+            "scheduledAt",
+            "SCHEDULE_IN_PAST",
+            lazy_gettext("the send time is in the past; {send_now_advice}", send_now_advice=SEND_NOW_ADVICE),
+        )
 
 
 async def _hours_warnings(
@@ -367,8 +372,12 @@ async def _hours_warnings(
     if deferral is None:
         return []
     opens = datetime.fromtimestamp(deferral.until / 1000, ZoneInfo(tenant.timezone))
-    what = "Its send time is" if definition.scheduled_at is not None else "It is now"
-    sentence = f"{what} outside working hours. Sending begins at {opens.day} {opens:%b %Y, %H:%M} {tenant.timezone}."
+    begins = f"{opens.day} {opens:%b %Y, %H:%M} {tenant.timezone}"
+    sentence = (
+        lazy_gettext("Its send time is outside working hours. Sending begins at {time}.", time=begins)
+        if definition.scheduled_at is not None
+        else lazy_gettext("It is now outside working hours. Sending begins at {time}.", time=begins)
+    )
     return [PresendIssue(IssueLevel.WARNING, "OUTSIDE_HOURS", sentence, "scheduledAt")]
 
 
@@ -386,7 +395,13 @@ async def _load_filter(
     if definition.segment is not None:
         saved = await _load_segment(tx, tenant_id, definition.segment)
         if saved is None:
-            problems.append(CampaignProblem("segment", UNKNOWN_SEGMENT, f"There is no segment {definition.segment}"))
+            problems.append(
+                CampaignProblem(
+                    "segment",
+                    UNKNOWN_SEGMENT,
+                    lazy_gettext("There is no segment {segment}", segment=definition.segment),
+                )
+            )
             return None
         conditions.insert(0, saved)
     if len(conditions) < 2:
@@ -402,7 +417,11 @@ async def _load_exclusions(
     for segment in definition.exclude_segments:
         saved = await _load_segment(tx, tenant_id, segment)
         if saved is None:
-            problems.append(CampaignProblem("excludeSegments", UNKNOWN_SEGMENT, f"There is no segment {segment}"))
+            problems.append(
+                CampaignProblem(
+                    "excludeSegments", UNKNOWN_SEGMENT, lazy_gettext("There is no segment {segment}", segment=segment)
+                )
+            )
         else:
             conditions.append({"not": saved})
     return conditions
@@ -458,13 +477,21 @@ async def _load_content_segments(
             continue
         missing = await find_missing(tx, tenant_id, found[key])
         problems += [
-            CampaignProblem(body_field, code, f"{text}. The segment {key} of the content names it")
+            CampaignProblem(
+                body_field, code, lazy_gettext("{text}. The segment {key} of the content names it", text=text, key=key)
+            )
             for code, text in missing.problems
         ]
         try:
             membership(tenant_id, {key: found[key]}, now)
         except InvalidInput as error:
-            problems.append(CampaignProblem(body_field, error.code, f"the segment {key} cannot be used: {error}"))
+            problems.append(
+                CampaignProblem(
+                    body_field,
+                    error.code,
+                    lazy_gettext("the segment {key} cannot be used: {error}", key=key, error=error),
+                )
+            )
     return found
 
 
@@ -472,7 +499,7 @@ async def _check_lists(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> None:
     if not definition.lists and not definition.is_narrowed:
-        problems.append(CampaignProblem("lists", "NO_AUDIENCE", "choose a list or a segment"))
+        problems.append(CampaignProblem("lists", "NO_AUDIENCE", lazy_gettext("choose a list or a segment")))
     named = dict.fromkeys(definition.exclude_lists, "excludeLists") | dict.fromkeys(definition.lists, "lists")
     wanted = set(named) - {GENERAL}
     rows = await tx.execute(
@@ -481,9 +508,11 @@ async def _check_lists(
         )
     )
     for missing in sorted(wanted - {row.list_key for row in rows}):
-        problems.append(CampaignProblem(named[missing], UNKNOWN_LIST, f"There is no list {missing}"))
+        problems.append(
+            CampaignProblem(named[missing], UNKNOWN_LIST, lazy_gettext("There is no list {missing}", missing=missing))
+        )
     for archived in sorted(row.list_key for row in rows if row.archived_at is not None):
-        message = f"The list {archived} is archived. Restore it first"
+        message = lazy_gettext("The list {archived} is archived. Restore it first", archived=archived)
         problems.append(CampaignProblem(named[archived], ARCHIVED_LIST, message))
 
 
@@ -507,7 +536,10 @@ async def _filter_warnings(tx: Transaction, tenant_id: int, filter_: Mapping[str
     mistakes = await find_case_mistakes(tx, tenant_id, filter_)
     sentences = [case_mistake_sentence(name, existing) for name, existing in mistakes.items()]
     tags = await find_unused_tags(tx, tenant_id, filter_)
-    unused = [f"No contact has the tag {tag}. Check its spelling in the filter or the segment." for tag in tags]
+    unused = [
+        lazy_gettext("No contact has the tag {tag}. Check its spelling in the filter or the segment.", tag=tag)
+        for tag in tags
+    ]
     return [
         *(PresendIssue(IssueLevel.WARNING, "ATTRIBUTE_CASE", sentence, "filter") for sentence in sentences),
         *(PresendIssue(IssueLevel.WARNING, "UNUSED_TAG", sentence, "filter") for sentence in unused),
@@ -517,12 +549,18 @@ async def _filter_warnings(tx: Transaction, tenant_id: int, filter_: Mapping[str
 def _check_size(definition: CampaignDefinition, planned: int) -> list[CampaignProblem]:
     """Check that the campaign, and each of its variants, has at least one recipient."""
     if planned == 0:
-        return [CampaignProblem("lists", "NO_RECIPIENTS", "the audience has no contact who may receive email")]
+        return [
+            CampaignProblem("lists", "NO_RECIPIENTS", lazy_gettext("the audience has no contact who may receive email"))
+        ]
     ab_test = definition.ab_test
     if ab_test is None or (size := size_of_test_group(planned, ab_test.test_percent)) >= len(ab_test.variants):
         return []
-    message = (
-        f"{ab_test.test_percent} % of {planned} recipients are {size}, too few for {len(ab_test.variants)} variants"
+    message = lazy_gettext(
+        "{test_percent} % of {planned} recipients are {size}, too few for {count} variants",
+        test_percent=ab_test.test_percent,
+        planned=planned,
+        size=size,
+        count=len(ab_test.variants),
     )
     return [CampaignProblem("experiment.testPercent", "TOO_FEW_FOR_TEST", message)]
 

@@ -9,6 +9,7 @@ from mailwright.content.brand_store import load_brand
 from mailwright.content.content_check import check_design
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template_store import latest_by_locale
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.storage.database import Transaction
@@ -29,9 +30,18 @@ async def find_unpublished(
         t.tenant_id == tenant_id, t.template_id == template_id, t.document.is_not(None)
     )
     if rows := await tx.execute(open_drafts.order_by(t.saved_at.desc()).limit(1)):
-        message = f"the template {template_id} has a draft of {rows[0].saved_by} that is not published"
-        remedy = "choose “Publish” or “Discard draft” in the composer"
-        yield CampaignProblem(TEMPLATE_FIELD, "UNPUBLISHED_DRAFT", f"{message}; {remedy}", rows[0].locale)
+        message = lazy_gettext(
+            "the template {template_id} has a draft of {saved_by} that is not published",
+            template_id=template_id,
+            saved_by=rows[0].saved_by,
+        )
+        remedy = lazy_gettext("choose “Publish” or “Discard draft” in the composer")
+        yield CampaignProblem(
+            TEMPLATE_FIELD,
+            "UNPUBLISHED_DRAFT",
+            lazy_gettext("{text}; {remedy}", text=message, remedy=remedy),
+            rows[0].locale,
+        )
 
 
 async def check_designs(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> list[PresendIssue]:

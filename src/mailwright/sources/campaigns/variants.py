@@ -9,6 +9,7 @@ from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.locales import DEFAULT_LOCALE
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.storage.database import Database, Transaction
 
@@ -130,7 +131,7 @@ async def _base_content(
 ) -> dict[str, LocalizedContent]:
     content = definition.content
     if not content.is_written:
-        message = "write the email, or choose a template"
+        message = lazy_gettext("write the email, or choose a template")
         problems.append(CampaignProblem("content.body", "NO_CONTENT", message))
         return {}
     if content.template_id is None:
@@ -138,7 +139,7 @@ async def _base_content(
         return {} if html is None else {DEFAULT_LOCALE: LocalizedContent(content.subject or "", html, content.text)}
     stored = await latest_by_locale(tx, tenant_id, content.template_id)
     if not stored:
-        message = f"There is no template {content.template_id}"
+        message = lazy_gettext("There is no template {template_id}", template_id=content.template_id)
         problems.append(CampaignProblem("content.templateId", UNKNOWN_TEMPLATE, message))
         return {}
     texts = {locale: LocalizedContent(each.subject, each.html, each.text, each.key) for locale, each in stored.items()}
