@@ -8,14 +8,23 @@ from sqlalchemy import select
 
 from mailwright.audience.contact_events import ContactEvents, EventStatus, NewContactEvent
 from mailwright.domain.clock import Instant
+from mailwright.domain.states import CLAIMABLE
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.events import SequenceEvents
 from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.watch import SequenceWatch
-from mailwright.storage.tables import contacts, messages, sequence_enrolments, sequence_steps
+from mailwright.storage.tables import (
+    contacts,
+    deliveries,
+    lane_deferrals,
+    messages,
+    sequence_enrolments,
+    sequence_steps,
+)
 from tests.builders import DEFAULT_TENANT, Bench, a_subscriber
 from tests.campaigns import a_list
+from tests.standins.provider import ScriptedProvider
 
 WELCOME = "welcome"
 ACTOR = "console"
@@ -43,6 +52,7 @@ class SequenceBench:
         self.clock = bench.clock
         self.database = bench.engine.database
         self.runner = self.another_runner()
+        self.provider = ScriptedProvider()
 
     def another_runner(self) -> SequenceRunner:
         return SequenceRunner(self.database, self.clock, self.engine.templates)
@@ -90,12 +100,47 @@ class SequenceBench:
             pass
 
     async def run_for(self, duration: Instant, every: Instant) -> None:
-        """Run the worker's steps for a while."""
+        """Run the worker's steps and send emails for a while."""
         end = self.clock.now() + duration
         await self.run()
         while self.clock.now() < end:
+            await self.send()
             self.clock.advance(every)
             await self.run()
+
+    async def run_and_send(self, sequence_id: str, duration: Instant) -> None:
+        """Run steps and send emails whenever something is due, moving the clock from one time to the next."""
+        end = self.clock.now() + duration
+        while True:
+            await self.watch()
+            await self.run()
+            await self.send()
+            due = [each.due_at for each in await self.enrolments(sequence_id) if each.due_at is not None]
+            due += await self.unsent_until()
+            if not due or min(due) > end:
+                break
+            self.clock.advance(max(min(due) - self.clock.now(), 0))
+
+    async def send(self) -> None:
+        """Send what is due now. Emails that wait for another one in flight are due a second later."""
+        while min(await self.unsent_until(), default=self.clock.now() + 1) <= self.clock.now():
+            await self.bench.drain(self.provider)
+
+    async def unsent_until(self) -> list[Instant]:
+        """Return when the unsent emails may be sent."""
+        lane = deliveries.outerjoin(lane_deferrals, lane_deferrals.c.lane == deliveries.c.lane)
+        query = select(deliveries.c.claimable_at, lane_deferrals.c.deferred_until).select_from(lane)
+        async with self.database.read() as tx:
+            rows = await tx.execute(query.where(deliveries.c.status.in_(CLAIMABLE)))
+        return [max(row.claimable_at, row.deferred_until or 0) for row in rows]
+
+    async def sent(self) -> list[tuple[str, Instant]]:
+        """Return the steps of the emails that were sent, and when, in order."""
+        s, d = sequence_steps.c, deliveries.c
+        query = select(s.node, d.sent_at).join_from(sequence_steps, messages, messages.c.outbox_id == s.outbox_id)
+        query = query.join(deliveries, d.message_key == messages.c.id).where(d.sent_at.is_not(None))
+        async with self.database.read() as tx:
+            return [tuple(row) for row in await tx.execute(query.order_by(d.sent_at, messages.c.id))]
 
     async def enrolments(self, sequence_id: str) -> list[EnrolmentRecord]:
         return await self.engine.sequences.enrolments.list_page(DEFAULT_TENANT, sequence_id, limit=1000)

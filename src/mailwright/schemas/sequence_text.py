@@ -269,9 +269,26 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
                 until=until,
                 following=following,
             )
+        case RunState.WAITS_FOR_FILTER if run.unsent_step is not None:
+            return gettext(
+                "They wait at {step} for its filter or event. Its timeout counts from when the email {email} is sent, "
+                "and ends at {until} at the earliest.",
+                step=step,
+                email=run.unsent_step,
+                until=until,
+            )
         case RunState.WAITS_FOR_FILTER:
             return gettext(
                 "They wait at {step} for its filter or event, at the latest until {until}.", step=step, until=until
+            )
+        case RunState.WAITS_FOR_EMAIL:
+            return gettext(
+                "They wait at {step}, which counts from when the email {email} is sent, until {until} at the "
+                "earliest.{following}",
+                step=step,
+                email=run.unsent_step,
+                until=until,
+                following=following,
             )
         case RunState.WAITS:
             return gettext("They wait at {step} until {until}.{following}", step=step, until=until, following=following)

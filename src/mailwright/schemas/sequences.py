@@ -354,6 +354,7 @@ class SequenceRunResponse(ResponseModel):
     unmatched: list[UnmatchedConditionResponse]
     ignored_events: list[IgnoredEventResponse]
     steps: list[SequenceStepResponse]
+    unsent_step: str | None
 
 
 class SequenceRunListResponse(ResponseModel):
@@ -397,6 +398,7 @@ def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRu
         ],
         ignored_events=ignored,
         steps=[_step_response(each, zone) for each in run.steps],
+        unsent_step=run.unsent_step,
     )
 
 

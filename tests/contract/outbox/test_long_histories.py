@@ -20,6 +20,7 @@ from mailwright.sources.articles import history, runs
 from mailwright.sources.campaigns import ab_test, failed_recipients, progress
 from mailwright.sources.campaigns.entries import find_entry
 from mailwright.sources.campaigns.statistics import campaign_statistics
+from mailwright.sources.sequences import figures, last_emails
 from mailwright.storage.database import Database
 from mailwright.storage.statements import Statement
 from mailwright.storage.tables import events, messages
@@ -28,7 +29,7 @@ from tests.campaigns import CampaignHarness
 
 _RUN_MESSAGES = {"tenant_id": 1, "run_id": "run", "lane": 1, "behind": 0}
 # A full scan of a table, by its name or alias.
-_WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemt])\b(?! USING)")
+_WHOLE = re.compile(r"(?:SCAN|Seq Scan on) (messages|deliveries|events\w*|contact_tags|[bdemst])\b(?! USING)")
 # Queries of the pages on the three tables that grow with every message, with a value for each parameter.
 ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (search.KEY_BEFORE, {"time": 1}),
@@ -49,6 +50,8 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (failed_recipients.LIST_IN_DOUBT, {"lane": 1, "after": 0, "limit": 9}),
     (runs.RUN_COUNTS, _RUN_MESSAGES),
     (history.UNSENT_MESSAGES, {**_RUN_MESSAGES, "one": "FAILED", "two": "", "three": "", "email": "", "limit": 9}),
+    (last_emails.LAST_EMAILS, {"runs": [(1,), (2,)]}),
+    (figures.COUNT_UNSENT, {"sequence_key": 1, "lane": 1}),
     (people.TAGS_IN_USE, {"tenant_id": 1, "limit": 9}),
 )
 

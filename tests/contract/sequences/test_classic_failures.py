@@ -8,17 +8,18 @@ from mailwright.app.template_removal import make_template_removal
 from mailwright.audience import contacts, segments
 from mailwright.audience.list_removal import ListInUse, ListRemoval
 from mailwright.content.template_removal import TemplateInUse
-from mailwright.domain.clock import DAY, HOUR
+from mailwright.domain.clock import DAY, HOUR, isoformat
 from mailwright.domain.retention import RetentionKind, RetentionRule
 from mailwright.outbox.retention import Retention, RetentionServices
 from mailwright.outbox.retention_rules import set_rule
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.schemas.sequence_text import run_text
 from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.figures import load_step_report
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.records import SequenceStatus
-from tests.builders import DEFAULT_TENANT
+from tests.builders import DEFAULT_TENANT, change_tenant
 from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
 
 ANN = "ann@example.com"
@@ -90,6 +91,40 @@ async def test_everyone_can_be_told_why_they_got_nothing(sequences: SequenceBenc
     assert "they are not subscribed to its list" in answers["other@example.com"]
 
 
+WAITS = {
+    "wait": (a_wait(days=2), "2027-01-20T09:00"),
+    "timeout": ({"id": "pause", "waitFor": {"event": "never", "timeout": {"days": 2}}}, "2027-01-20T09:00"),
+    # Held until Monday again, but of the next week.
+    "weekday": ({"id": "pause", "waitUntil": {"weekdays": ["sun"], "time": "12:00"}}, "2027-01-25T09:00"),
+    # The working hours open at the time of the wait.
+    "opening": ({"id": "pause", "waitUntil": {"weekdays": ["mon"], "time": "09:00"}}, "2027-01-25T09:00"),
+}
+
+
+@pytest.mark.promise("sequence-waits")
+@pytest.mark.parametrize("kind", WAITS)
+async def test_two_emails_do_not_leave_together_after_closed_weekend(sequences: SequenceBench, kind: str) -> None:
+    wait, expected = WAITS[kind]
+    await change_tenant(sequences.database, working_hours="Mon-Fri 09:00-17:00")
+    sequences.clock.advance(10 * HOUR)  # Friday, 18:00.
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("one"), wait, an_email("two"))
+    await sequences.enrol(key, ANN)
+    rehearsal = await sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key, days=14)
+    await sequences.run_and_send(key, 2 * DAY + HOUR)
+    [run] = await sequences.engine.sequences.explanations.of_sequence(DEFAULT_TENANT, key, ANN)
+    assert run.unsent_step == "one"
+    assert "counts from when the email one is sent" in run_text(run, sequences.clock.now())
+    figures = await load_step_report(sequences.database, await sequences.engine.sequences.find(DEFAULT_TENANT, key))
+    assert (figures.steps["pause"].waiting, figures.steps["pause"].unsent) == (1, 1)
+    await sequences.run_and_send(key, 14 * DAY)
+    sent = [(step, isoformat(at)[:16]) for step, at in await sequences.sent()]
+    assert sent == [("one", "2027-01-18T09:00"), ("two", expected)]
+    assert {str(day.day): day.by_step for day in rehearsal.days if day.emails} == {
+        at[:10]: {step: 1} for step, at in sent
+    }
+
+
 async def test_restored_backup_sends_nothing_silently(sequences: SequenceBench) -> None:
     await sequences.people(ANN)
     key = await sequences.start(a_wait(), an_email())
@@ -157,6 +192,7 @@ async def test_moved_email_is_not_sent_twice(sequences: SequenceBench) -> None:
     key = await sequences.start(*HELLO_FIRST)
     await sequences.enrol(key, ANN)
     await sequences.run()
+    await sequences.send()
     plan = await sequences.publish(key, *HELLO_LATER)
     assert (plan.stays, plan.received) == (1, {"hello": 1})
     assert [(each.email, each.received) for each in plan.affected] == [(ANN, ("hello",))]

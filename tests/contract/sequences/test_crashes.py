@@ -48,6 +48,7 @@ async def test_no_crash_repeats_or_loses_a_step(sequences: SequenceBench) -> Non
     await sequences.enrol(key, *EMAILS)
     for _ in range(2):
         assert await die_at_every_statement(sequences) > 5
+        await sequences.send()
         sequences.clock.advance(DAY)
     steps = ["one", "tag", "vip", "two", "tell", "three"]
     assert [(email, node) for email, node, _, _ in await sequences.history()] == [

@@ -43,9 +43,15 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     due = f"{ENTERED} The step (start) is due now and runs within seconds if a worker runs. The email first is next."
     assert await sentence(sequences, key) == due
     await sequences.run()
-    waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
+    waits = (
+        "They wait at pause, which counts from when the email first is sent, until 16 Jan 2027, 08:00 UTC (in 24 hours) "
+        "at the earliest. The email second is next."
+    )
     unsent = "The email first: Due, but no worker is running."
     assert await sentence(sequences, key) == f"{ENTERED} {waits} {unsent}"
+    await sequences.send()
+    waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
+    assert await sentence(sequences, key) == f"{ENTERED} {waits}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
     assert "The sequence is paused; they keep their place at pause, due at" in await sentence(sequences, key)
     await service.resume(DEFAULT_TENANT, key, overdue=OverdueChoice(Overdue.SEND), actor=ACTOR)
@@ -60,7 +66,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
         DEFAULT_TENANT, ANN, source="link"
     )
     assert (await sentence(sequences, key)).endswith(
-        "It ended at 08:00 UTC (now) because they unsubscribed. The email first: Cancelled before it was sent. "
+        "It ended at 08:00 UTC (now) because they unsubscribed. "
         "Nobody enters this sequence twice; its re-entry rule is never."
     )
 

@@ -26,6 +26,7 @@ async def test_second_email_follows_after_the_wait(sequences: SequenceBench) -> 
     start = sequences.clock.now()
     await sequences.run()
     assert (await sequences.enrolment(key)).due_at == start + DAY
+    await sequences.send()
     sequences.clock.advance(DAY - 1)
     await sequences.run()
     assert await sequences.recipients() == [ANN]

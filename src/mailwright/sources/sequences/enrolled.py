@@ -32,6 +32,7 @@ class Enrolled:
     due_at: Instant | None
     event: str | None = None  # The properties of the event that started the run, as JSON.
     item: str | None = None  # The feed item that started it, as JSON.
+    email_left_at: Instant | None = None  # Of the latest email of the run; see `last_emails`.
     failure: str | None = None
     end_reason: str | None = None
 

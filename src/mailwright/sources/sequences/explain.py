@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 from sqlalchemy import Select, case, func, select
@@ -12,6 +12,7 @@ from mailwright.audience.contact_events import ContactEvent
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.eligibility import exclusion, may_receive
 from mailwright.audience.filter_sql import filter_clause
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import MessageExplanation
@@ -20,7 +21,8 @@ from mailwright.outbox.explain import explain
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import received_steps
 from mailwright.sources.sequences.entry_rules import Candidate, NotEntered, find_rule, ignored_events
-from mailwright.sources.sequences.program import EndReason, Program
+from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
+from mailwright.sources.sequences.program import EndReason, Program, wait_end
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.versions import Published, load_published
 from mailwright.storage.database import Database, Transaction
@@ -46,6 +48,7 @@ _RUN_COLUMNS = (
     "entered_at",
     "entered_because",
     "node",
+    "waits_since",
     "due_at",
     "received_steps",
     "failure",
@@ -64,6 +67,7 @@ class RunState(StrEnum):
     RUNS_SOON = "runs_soon"
     WAITS = "waits"
     WAITS_FOR_FILTER = "waits_for_filter"
+    WAITS_FOR_EMAIL = "waits_for_email"  # The wait counts from when the previous email is sent.
     PAUSED = "paused"
     FAILED = "failed"
     ENDED = "ended"
@@ -111,6 +115,7 @@ class RunExplanation:
     unmatched: tuple[UnmatchedCondition, ...] = ()  # Of a run that the entry filter ended.
     ignored: tuple[ContactEvent, ...] = ()  # Events of the trigger that came while they were in it, the latest first.
     steps: tuple[StepRecord, ...] = ()
+    unsent_step: str | None = None  # The step of the email from which the wait counts, if it is not sent yet.
 
 
 class SequenceExplanations:
@@ -200,7 +205,9 @@ class SequenceExplanations:
 
     async def _explain(self, tx: Transaction, row: Any, person: Candidate, published: Published) -> RunExplanation:
         sequence, program = person.sequence, published.program
-        state = self._state(row, sequence, program)
+        waiting = [] if row.waits_since is None else [row.enrolment_key]
+        email = (await load_last_emails(tx, waiting)).get(row.enrolment_key)
+        state = self._state(row, sequence, program, email)
         following = _following(program, row.node, received_steps(row.received_steps)) if state in _MOVING else None
         excluded: str | None = None
         unmatched: tuple[UnmatchedCondition, ...] = ()
@@ -217,7 +224,7 @@ class SequenceExplanations:
             row.entered_at,
             row.entered_because,
             row.node,
-            row.due_at,
+            row.due_at if email is None else self._next_at(row, person, program, email),
             None if following is None else following.id,
             None if following is None else following.kind.value,
             row.failure,
@@ -226,7 +233,17 @@ class SequenceExplanations:
             excluded,
             unmatched=unmatched,
             steps=await _steps(tx, row.enrolment_key),
+            unsent_step=email.step if email is not None and email.is_unsent else None,
         )
+
+    def _next_at(self, row: Any, person: Candidate, program: Program, email: LastEmail) -> Instant | None:
+        """Return when a wait ends, at the earliest if its email is unsent."""
+        left_at = email.sendable_at(self._clock.now()) if email.left_at is None else email.left_at
+        if row.due_at is None or left_at >= INDEFINITELY:
+            return cast("Instant | None", row.due_at)
+        end = wait_end(program.nodes[program.by_id[row.node]], row.waits_since, row.zone or person.zone, left_at)
+        # An overdue step that is spread happens later than its wait ends.
+        return max(end, row.due_at) if email.left_at is not None else end
 
     async def _with_emails(self, tenant_id: int, runs: list[RunExplanation]) -> list[RunExplanation]:
         """Add why the emails of steps are not sent."""
@@ -247,7 +264,7 @@ class SequenceExplanations:
             for run in runs
         ]
 
-    def _state(self, row: Any, sequence: StoredSequence, program: Program) -> RunState:
+    def _state(self, row: Any, sequence: StoredSequence, program: Program, email: LastEmail | None) -> RunState:
         if row.ended_at is not None:
             return RunState.ENDED
         if row.failure is not None:
@@ -257,10 +274,12 @@ class SequenceExplanations:
         if row.due_at is None or row.due_at <= self._clock.now():
             return RunState.RUNS_SOON
         is_filter = row.node is not None and program.nodes[program.by_id[row.node]].kind is StepKind.WAIT_FOR
-        return RunState.WAITS_FOR_FILTER if is_filter else RunState.WAITS
+        if is_filter:
+            return RunState.WAITS_FOR_FILTER
+        return RunState.WAITS_FOR_EMAIL if email is not None and email.is_unsent else RunState.WAITS
 
 
-_MOVING = (RunState.WAITS, RunState.PAUSED, RunState.RUNS_SOON)
+_MOVING = (RunState.WAITS, RunState.WAITS_FOR_EMAIL, RunState.PAUSED, RunState.RUNS_SOON)
 # The states of a message that need no explanation. Retention deletes messages, and then there is no state.
 _NO_QUESTION = (None, Status.SENT.value)
 
@@ -289,7 +308,8 @@ async def _contact_key(tx: Transaction, tenant_id: int, email: str) -> int:
 
 def _runs(contact_key: int) -> Select[Any]:
     own = [_E[name] for name in _RUN_COLUMNS]
-    joined = select(*columns(), _E.id.label("enrolment_key"), *own).join_from(
+    zone = select(contacts.c.timezone).where(contacts.c.id == _E.contact_key).scalar_subquery().label("zone")
+    joined = select(*columns(), _E.id.label("enrolment_key"), zone, *own).join_from(
         sequence_enrolments, sequences, sequences.c.id == _E.sequence_key
     )
     return joined.where(_E.contact_key == contact_key).order_by(_E.id.desc())

@@ -12,7 +12,10 @@ from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import sequence_enrolments, sequence_steps, sequence_versions, sequences
+
+COUNT_UNSENT = statement(__package__, "count_unsent")
 
 _E = sequence_enrolments.c
 _S = sequence_steps.c
@@ -40,6 +43,7 @@ class StepFigures:
     failed: int = 0
     passed: int = 0
     by_outcome: Mapping[str, int] = field(default_factory=dict)
+    unsent: int = 0  # They are at this wait, which counts from when their previous email is sent.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +92,20 @@ async def load_step_report(database: Database, sequence: StoredSequence) -> Step
         at = await tx.execute(places.where(mine, _E.ended_at.is_(None)).group_by(_E.node))
         passed = await tx.execute(taken.where(mine).group_by(_S.node, _S.outcome))
         median = await _median_to_goal(tx, and_(mine, _REACHED_GOAL))
+        waiting = await tx.run(COUNT_UNSENT, sequence_key=sequence.id, lane=sequence.lane)
+    unsent = {row.node: row.people for row in waiting}
     outcomes: dict[str, dict[str, int]] = {}
     for row in passed:
         outcomes.setdefault(row.node, {})[row.outcome] = row.people
     here = {row.node: (row.people - int(row.failed), int(row.failed)) for row in at}
     starting = sum(here.pop(None, (0, 0)))
     steps = {
-        node: StepFigures(*here.get(node, (0, 0)), sum(outcomes.get(node, {}).values()), outcomes.get(node, {}))
+        node: StepFigures(
+            *here.get(node, (0, 0)),
+            sum(outcomes.get(node, {}).values()),
+            outcomes.get(node, {}),
+            unsent.get(node, 0),
+        )
         for node in here.keys() | outcomes.keys()
     }
     return StepReport(starting, steps, median)

@@ -80,6 +80,8 @@ class PersonInSequence(Protocol):
 
     node: int
     waits_since: Instant | None  # Since when the person waits at this node; None if they have just arrived.
+    # When the latest email of the run left the outbox, or the earliest time at which it can; None if there is none.
+    email_left_at: Instant | None
     seed: str  # The sequence and the contact, for splits.
     zone: str | None
 
@@ -169,7 +171,8 @@ def _send(node: Node, _person: PersonInSequence, facts: Facts, _now: Instant) ->
 
 
 def _wait(node: Node, person: PersonInSequence, _facts: Facts, now: Instant) -> Decision:
-    until = wait_end(node, now if person.waits_since is None else person.waits_since, person.zone)
+    since = now if person.waits_since is None else person.waits_since
+    until = wait_end(node, since, person.zone, person.email_left_at)
     return Decision(StepAction.MOVE, node.next) if now >= until else Decision(StepAction.WAIT, person.node, until=until)
 
 
@@ -227,12 +230,15 @@ _DECISIONS: Final[Mapping[StepKind, Callable[[Node, PersonInSequence, Facts, Ins
 }
 
 
-def wait_end(node: Node, since: Instant, zone: str | None) -> Instant:
-    """Return when a wait ends that began at `since`."""
+def wait_end(node: Node, since: Instant, zone: str | None, email_left_at: Instant | None) -> Instant:
+    """Return when a wait ends that began at `since`. It counts from the minute in which the previous email left."""
+    left_at = 0 if email_left_at is None else email_left_at // MINUTE * MINUTE
     if node.kind is StepKind.WAIT_UNTIL:
+        # After that minute, or the next email would leave with the previous one.
+        begin = left_at + MINUTE if left_at > since else since
         # The same for all times within a minute, which makes rehearsals of many people faster.
-        return _next_time(node.body.recurrence, zone or "UTC", -(-since // MINUTE) * MINUTE)
-    return since + node.duration
+        return _next_time(node.body.recurrence, zone or "UTC", -(-begin // MINUTE) * MINUTE)
+    return max(since, left_at) + node.duration
 
 
 def chosen_share(seed: str, node_id: str, percents: Sequence[int]) -> int:

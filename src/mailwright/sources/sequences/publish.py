@@ -13,6 +13,7 @@ from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.content_checks import PublishWarning
 from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import received_steps
+from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice, OverdueUndecided
 from mailwright.sources.sequences.program import (
     EndReason,
@@ -117,9 +118,11 @@ async def plan_moves(
     affected = []
     if changed:
         matching = and_(is_enrolled(sequence_key), _E.node.in_(changed))
-        for row in await tx.execute(select(*_PERSON).join_from(*_JOINED).where(matching).order_by(_E.contact_key)):
+        people = await tx.execute(select(*_PERSON).join_from(*_JOINED).where(matching).order_by(_E.contact_key))
+        emails = await load_last_emails(tx, [row.id for row in people if row.waits_since is not None])
+        for row in people:
             _, received = repeated.pop(row.id, (row, ()))
-            affected.append(_moved(row, targets[row.node], new, received, now=now, zone=zone))
+            affected.append(_moved(row, targets[row.node], new, received, emails.get(row.id), now=now, zone=zone))
     for row, received in repeated.values():
         affected.append(
             AffectedPerson(row.id, row.email, row.node, row.node, row.waits_since, row.due_at, False, received)
@@ -158,7 +161,14 @@ async def _repeated_emails(
 
 
 def _moved(
-    row: Any, to: str | None, new: Program, received: tuple[str, ...], *, now: Instant, zone: str
+    row: Any,
+    to: str | None,
+    new: Program,
+    received: tuple[str, ...],
+    email: LastEmail | None,
+    *,
+    now: Instant,
+    zone: str,
 ) -> AffectedPerson:
     # A step that failed has no time. If it was removed, what follows it happens now.
     waits_since = None
@@ -166,7 +176,8 @@ def _moved(
     if to == row.node:
         waits_since = row.waits_since
         if waits_since is not None and due_at is not None:
-            due_at = wait_end(new.nodes[new.by_id[row.node]], waits_since, row.timezone or zone)
+            left_at = None if email is None else email.leaves_at(now)
+            due_at = wait_end(new.nodes[new.by_id[row.node]], waits_since, row.timezone or zone, left_at)
     # Those who move keep their time: what follows a removed step happens when that step would have ended.
     is_overdue = due_at is not None and due_at <= now < (row.due_at or 0)
     return AffectedPerson(row.id, row.email, row.node, to, waits_since, due_at, is_overdue, received)

@@ -3,27 +3,22 @@
 import asyncio
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, Clock, Instant, to_instant
-from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrol import People
-from mailwright.sources.sequences.program import ALREADY_RECEIVED, EndReason, Node, zone_of
+from mailwright.sources.sequences.program import EndReason, zone_of
 from mailwright.sources.sequences.records import find_sequence
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.rehearsed_people import PeopleLoader, load_required
-from mailwright.sources.sequences.simulated_sending import (
-    RehearsedEmail,
-    SendingRules,
-    SimulatedSending,
-    load_conditions,
-)
-from mailwright.sources.sequences.simulation import Simulated, Simulator, make_model, simulate_entries
+from mailwright.sources.sequences.rehearsed_runs import OnStep, RehearsedRuns
+from mailwright.sources.sequences.simulated_sending import SendingRules, load_conditions
+from mailwright.sources.sequences.simulation import Simulator, make_model
 from mailwright.sources.sequences.versions import published_from
 from mailwright.storage.database import Database
 from mailwright.storage.tables import tenants
@@ -100,7 +95,7 @@ class Rehearsals:
         *,
         people: People | None = None,
         days: int = 30,
-        on_step: Callable[[Simulated, Node, str, Instant], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> Rehearsal:
         """Rehearse the draft for the people in the sequence, and for others as if they entered now.
 
@@ -124,27 +119,16 @@ class Rehearsals:
         conditions = await load_conditions(self._database, self._rules, tenant_id, addresses, now)
 
         def compute() -> Rehearsal:
-            simulator = Simulator(draft.program, model, until)
-            runs = {person.contact_key: person for person in (*enrolled, *entering)}
-            simulated = [(person, simulator.run(person)) for person in runs.values()]
-            entered = {person.contact_key for person in entering if person.end_reason != EndReason.ENTRY}
+            runs = RehearsedRuns(Simulator(draft.program, model, until), conditions, until, on_step)
+            persons = {person.contact_key: person for person in (*enrolled, *entering)}
+            begun = {key: runs.begin(person) for key, person in persons.items()}
+            entered = {person.contact_key for person in entering}
             for each in expected:
-                key = each.person.contact_key
-                entrant = replace(each, last_entered_at=now) if key in entered else each
-                simulated += simulate_entries(simulator, entrant, runs.get(key), draft.definition.reentry)
-            if on_step is not None:
-                for person, steps in simulated:
-                    for step in steps:
-                        on_step(person, *step)
-            emails = [
-                RehearsedEmail(person, step.node.id, step.at)
-                for person, steps in simulated
-                for step in steps
-                if step.node.kind is StepKind.SEND and step.outcome != ALREADY_RECEIVED
-            ]
-            SimulatedSending(conditions).send(emails, until)
-            people = [person for person, _ in simulated]
-            return _result(people, emails, Calendar(now, zone, days), conditions.level.limits.daily_limit)
+                each.latest = begun.get(key := each.person.contact_key)
+                if key in entered and begun[key].end.end_reason != EndReason.ENTRY:
+                    each.last_entered_at = now
+            runs.finish(expected, draft.definition.reentry)
+            return _result(runs, Calendar(now, zone, days), conditions.level.limits.daily_limit)
 
         # Long for many people, so it holds neither the read transaction nor the event loop.
         return await asyncio.to_thread(compute)
@@ -163,14 +147,12 @@ class Calendar:
         return self.days[bisect_right(self._midnights, at) - 1]
 
 
-def _result(
-    people: Sequence[Simulated], emails: Iterable[RehearsedEmail], calendar: Calendar, daily_limit: int | None
-) -> Rehearsal:
+def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None) -> Rehearsal:
     sent: dict[date, Counter[str]] = {day: Counter() for day in calendar.days}
     held: dict[date, Counter[tuple[str, str]]] = {day: Counter() for day in calendar.days}
     failed: Counter[tuple[date, str, str]] = Counter()
     cancelled = waiting = 0
-    for email in emails:
+    for email in runs.emails:
         day = calendar.day_of(email.due_at)
         for reason in email.reasons:
             held[day][email.step, reason] += 1
@@ -191,17 +173,18 @@ def _result(
         )
         for day in calendar.days
     )
-    ended = Counter(person.end_reason for person in people if person.end_reason is not None)
-    stopped = Counter((person.step, person.failure) for person in people if person.failure is not None)
+    ends = [run.end for run in runs.runs]
+    ended = Counter(end.end_reason for end in ends if end.end_reason is not None)
+    stopped = Counter((end.step, end.failure) for end in ends if end.failure is not None)
     return Rehearsal(
-        people=len({person.contact_key for person in people}),
+        people=len({run.person.contact_key for run in runs.runs}),
         emails=sum(day.emails for day in days),
         failed=failed.total(),
         cancelled=cancelled,
         waiting=waiting,
         days=days,
         ended=dict(ended),
-        still_in=len(people) - ended.total(),
+        still_in=len(ends) - ended.total(),
         daily_limit=daily_limit,
         failed_steps=tuple(FailedPeople(*failure, number) for failure, number in stopped.items()),
     )

@@ -15,10 +15,12 @@ from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import InvalidSequence, StepKind, TriggerKind
 from mailwright.sources.sequences.emails import required_by_subject
 from mailwright.sources.sequences.enrol import People, kept_out, wanted_people
+from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
 from mailwright.sources.sequences.program import START, EndReason, Program
 from mailwright.sources.sequences.publish import is_enrolled, plan_moves
 from mailwright.sources.sequences.records import StoredSequence
-from mailwright.sources.sequences.simulation import Entrant, FactModel, Simulated
+from mailwright.sources.sequences.rehearsed_runs import Entrant
+from mailwright.sources.sequences.simulation import FactModel, Simulated, UnsentEmail
 from mailwright.sources.sequences.triggers import date_part, date_times, schedule_times
 from mailwright.sources.sequences.versions import Published, load_published
 from mailwright.storage.database import Transaction
@@ -68,6 +70,7 @@ class PeopleLoader:
         )
         found = []
         rows: Any = await self._tx.execute(query)
+        emails = await load_last_emails(self._tx, [row[0] for row in rows])
         for key, *place, event_key, item_key, about in ((*row[:6], row[6:]) for row in rows):
             received: tuple[str, ...] = ()
             node, waits_since, due_at = place
@@ -79,10 +82,23 @@ class PeopleLoader:
                 number = START if node is None else program.by_id[node]
                 point = StartingPoint(number, waits_since, max(due_at, self._now))
                 start = [name for name, is_it in (("event", event_key), ("item", item_key)) if is_it is not None]
-                found.append(self._simulated(about, point, start, frozenset(received)))
+                simulated = self._simulated(about, point, start, frozenset(received))
+                self._add_last_email(simulated, emails.get(key))
+                found.append(simulated)
             else:
                 self._stuck.add(about[0])
         return found
+
+    def _add_last_email(self, person: Simulated, email: LastEmail | None) -> None:
+        """Let the waits of a person count from when their latest email left, or leaves in the rehearsal."""
+        if email is None:
+            return
+        person.email_left_at = email.left_at
+        if email.is_unsent:
+            # The rehearsal applies limits itself, and no pause.
+            person.unsent, person.is_email_unsent = UnsentEmail(email.step, max(email.due_at or 0, self._now)), True
+            if person.waits_since is not None:
+                person.due_at = person.email_left_at = self._now
 
     async def entering(self, people: People) -> list[Simulated]:
         """Return people as if they entered now. The re-entry rule applies."""

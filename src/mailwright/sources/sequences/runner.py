@@ -26,6 +26,7 @@ from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.emails import EmailWriter, StepFailed, notification
 from mailwright.sources.sequences.enrolled import Enrolled, received_steps
 from mailwright.sources.sequences.facts import load_facts
+from mailwright.sources.sequences.last_emails import load_last_emails
 from mailwright.sources.sequences.program import ALREADY_RECEIVED, START, Decision, Program, StepAction, advance
 from mailwright.sources.sequences.versions import ProgramCache
 from mailwright.storage.database import Database, Transaction
@@ -192,6 +193,7 @@ class SequenceRunner:
 
     async def _run_rounds(self, tx: Transaction, batch: Batch) -> None:
         """Advance everyone by one node per round, because a change in one round is a fact in the next."""
+        await _load_last_emails(tx, batch)
         active = batch.people
         for _ in range(MAX_ROUNDS):
             facts = await load_facts(tx, batch.sequence.tenant_id, batch.program, active, batch.now)
@@ -237,6 +239,15 @@ class SequenceRunner:
             else:
                 batch.accepted += 1
                 batch.record(person, "sent", result.outbox_id)
+
+
+async def _load_last_emails(tx: Transaction, batch: Batch) -> None:
+    """Read when the latest email of those left whose wait seems to be over."""
+    waiting = [person.id for person in batch.people if person.waits_since is not None]
+    emails = await load_last_emails(tx, waiting)
+    for person in batch.people:
+        if (email := emails.get(person.id)) is not None:
+            person.email_left_at = email.leaves_at(batch.now)
 
 
 def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> None:

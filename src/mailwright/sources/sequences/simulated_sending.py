@@ -5,7 +5,7 @@ recipient hold one email, which fails if it would be sent after its lifetime.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import ceil
@@ -30,12 +30,14 @@ from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.simulated_campaign import SimulatedCounters
 from mailwright.sources.campaigns.simulated_queue import count_quota, quota_windows
 from mailwright.sources.sequences.program import EndReason
-from mailwright.sources.sequences.simulation import Simulated
+from mailwright.sources.sequences.simulation import SimulatedSegment, Simulated
 from mailwright.storage.database import Database
 
 # Emails that a limit holds for less than this do not count as deferred.
 SHORTEST_DEFERRAL: Final[Instant] = MINUTE
 _BATCH: Final = 5_000
+# The round of emails that were accepted earlier than those of any round.
+OLDER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,27 @@ class SendingConditions:
 
 
 @dataclass(slots=True, eq=False)
+class RehearsedRun:
+    """A person's run, and its latest steps."""
+
+    person: Simulated
+    segment: SimulatedSegment
+
+    @property
+    def end(self) -> Simulated:
+        """Where the person is after these steps."""
+        return self.segment.end
+
+
+@dataclass(slots=True, eq=False)
 class RehearsedEmail:
     """An email of a step, and what became of it. Without a time or a failure, it was cancelled or still waits."""
 
-    person: Simulated
+    run: RehearsedRun
     step: str
     due_at: Instant
+    order: tuple[int, int]  # Among the emails that are due at the same time.
+    is_awaited: bool = False  # The run continues when it leaves.
     sent_at: Instant | None = None
     reasons: tuple[str, ...] = ()  # The limits that held it.
     failed_because: str | None = None
@@ -122,10 +139,13 @@ async def _load_rules(database: Database, given: SendingRules, tenant_id: int) -
 
 
 class SimulatedSending:
-    """Sends emails in the order in which they are due."""
+    """Sends emails in the order in which they are due. `on_left` may plan more emails, which are due later."""
 
-    def __init__(self, conditions: SendingConditions) -> None:
+    def __init__(self, conditions: SendingConditions, on_left: Callable[[RehearsedEmail, Instant], None]) -> None:
         self._conditions = conditions
+        self._on_left = on_left
+        self._planned: dict[Instant, list[RehearsedEmail]] = {}
+        self._times: list[Instant] = []  # A heap of the keys of `_planned`. Many emails share a time.
         self._limits = conditions.level.limits
         self._cap = parse_frequency_cap(self._limits.frequency_cap)
         self._recent: dict[str, deque[Instant]] = {}
@@ -138,22 +158,37 @@ class SimulatedSending:
         self._closed_until: Instant = 0
         self._closed_by = ""
 
-    def send(self, emails: Iterable[RehearsedEmail], until: Instant) -> None:
-        """Send everything that can be sent until a time."""
-        planned = sorted(((email.due_at, number, email) for number, email in enumerate(emails)), reverse=True)
-        deferred: list[tuple[Instant, int, RehearsedEmail]] = []  # A heap: few emails are held one by one.
-        while planned or deferred:
-            is_deferred_next = deferred and (not planned or deferred[0] < planned[-1])
-            due_at, number, email = heappop(deferred) if is_deferred_next else planned.pop()
-            now = self._opens_at(email, due_at, until)
-            if now > until:
-                continue
-            if email.person.end_reason not in (None, EndReason.FINISHED) and now >= email.person.due_at:
-                email.is_cancelled = True
-            elif (deferral := self._deferral(email, now)) is None:
-                self._sent(email, now)
-            elif email.failed_because is None:
-                heappush(deferred, (deferral.until, number, email))
+    def plan(self, email: RehearsedEmail, due_at: Instant) -> None:
+        """Send an email when it is due."""
+        if (planned := self._planned.get(due_at)) is None:
+            planned = self._planned[due_at] = []
+            heappush(self._times, due_at)
+        planned.append(email)
+
+    def send(self, before: Instant, until: Instant) -> None:
+        """Send the emails that are due before a time, as far as they can be sent until another one."""
+        while self._times and self._times[0] < before:
+            due_at = heappop(self._times)
+            for email in sorted(self._planned.pop(due_at), key=lambda each: each.order):
+                self._send(email, due_at, until)
+
+    def _send(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> None:
+        now = self._opens_at(email, due_at, until)
+        if now > until:
+            return
+        end = email.run.end
+        if end.end_reason not in (None, EndReason.FINISHED) and now >= end.due_at:
+            email.is_cancelled = True
+            return
+        deferral = self._deferral(email, now)
+        if deferral is not None and email.failed_because is None:
+            email.order = (OLDER, email.order[1])
+            self.plan(email, deferral.until)
+            return
+        if deferral is None:
+            self._sent(email, now)
+        if email.is_awaited:
+            self._on_left(email, now)
 
     def _opens_at(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> Instant:
         """Return when the limits of the tenant let an email pass that is due now."""
@@ -184,7 +219,7 @@ class SimulatedSending:
     def _deferral(self, email: RehearsedEmail, now: Instant) -> Deferral | None:
         """Return what holds this email alone, after recording it."""
         deferral: Deferral | None = None
-        snoozed_until = email.person.snoozed_until
+        snoozed_until = email.run.person.snoozed_until
         if snoozed_until is not None and snoozed_until > now:
             deferral = Deferral(snoozed_until, DeferReason.SNOOZED)
         elif self._cap is not None and (free := free_at(self._cap, self._sends_to(email), now)) is not None:
@@ -198,7 +233,7 @@ class SimulatedSending:
 
     def _sends_to(self, email: RehearsedEmail) -> deque[Instant]:
         assert self._cap is not None
-        address = email.person.email
+        address = email.run.person.email
         if (known := self._recent.get(address)) is None:
             known = self._recent[address] = deque(self._conditions.recent.get(address, ()), maxlen=self._cap.limit)
         return known

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from mailwright.audience import filters
 from mailwright.audience.filters import AttributeCondition, FilterCondition
 from mailwright.audience.value_matching import value_matches
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.locales import best
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.sources.sequences.definition import StepKind
@@ -19,7 +19,6 @@ from mailwright.sources.sequences.emails import lacks_variables
 from mailwright.sources.sequences.program import (
     ALREADY_RECEIVED,
     ELIGIBLE,
-    START,
     EndReason,
     EventFact,
     Node,
@@ -27,14 +26,20 @@ from mailwright.sources.sequences.program import (
     StepAction,
     advance,
     chosen_share,
+    wait_end,
 )
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
 # At most this many situations are remembered. If everyone is in another one, this saves nothing.
-MAX_SITUATIONS: Final = 10_000
+MAX_SITUATIONS: Final = 50_000
 
 Evaluate = Callable[[Sequence[bool]], bool]
+
+
+class UnsentEmail(NamedTuple):
+    step: str
+    due_at: Instant
 
 
 @dataclass(slots=True)
@@ -56,6 +61,9 @@ class Simulated:
     failure: str | None = None
     step: str = ""  # The step that failed.
     end_reason: str | None = None
+    email_left_at: Instant | None = None
+    is_email_unsent: bool = False  # A wait then ends the segment.
+    unsent: UnsentEmail | None = None  # An email that was in the outbox when the simulation began.
 
 
 class SimulatedStep(NamedTuple):
@@ -64,6 +72,25 @@ class SimulatedStep(NamedTuple):
     node: Node
     outcome: str
     at: Instant
+    round: int  # A worker takes people one node further in each round, and accepts their emails in this order.
+
+    @property
+    def is_email(self) -> bool:
+        return self.node.kind is StepKind.SEND and self.outcome != ALREADY_RECEIVED
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSegment:
+    """Steps up to a wait that counts from when an email leaves, or up to the end. Many people share a segment."""
+
+    steps: Sequence[SimulatedStep]
+    end: Simulated  # Where people are after these steps.
+    emails: Sequence[SimulatedStep]
+    following: dict[int, "SimulatedSegment"] = field(default_factory=dict)  # By the minute in which the email left.
+
+    @property
+    def awaits_email(self) -> bool:
+        return self.end.is_email_unsent and self.end.end_reason is None and self.end.failure is None
 
 
 @dataclass(slots=True)
@@ -145,21 +172,38 @@ class Simulator:
         self._model = model
         self._until = until
         self._splits = [node for node in program.nodes if node.kind is StepKind.SPLIT]
-        self._known: dict[tuple[Any, ...], tuple[Simulated, Sequence[SimulatedStep]]] = {}
+        self._known: dict[tuple[Any, ...], SimulatedSegment] = {}
+        self._remembered = 0
 
-    def run(self, person: Simulated) -> Sequence[SimulatedStep]:
-        """Move a person to where they are at the end, and return their recorded steps."""
+    def begin(self, person: Simulated) -> SimulatedSegment:
+        """Return the first steps of a person, who stays as they are."""
         situation = self._situation(person)
-        if (known := self._known.get(situation)) is None:
-            found = simulate(self._program, self._model, person, self._until)
-            if len(self._known) < MAX_SITUATIONS:
-                self._known[situation] = (person, found)
-            return found
-        other, steps = known
-        person.node, person.waits_since, person.due_at = other.node, other.waits_since, other.due_at
-        person.leaves, person.variables = list(other.leaves), set(other.variables)
-        person.step, person.failure, person.end_reason = other.step, other.failure, other.end_reason
-        return steps
+        if (found := self._known.get(situation)) is None:
+            found = self._simulate(_copy(person))
+            if self._has_room():
+                self._known[situation] = found
+        return found
+
+    def resume(self, segment: SimulatedSegment, left_at: Instant) -> SimulatedSegment:
+        """Return the steps after a segment that awaited an email, which left at a time."""
+        minute = left_at // MINUTE
+        if (found := segment.following.get(minute)) is None:
+            person = _copy(segment.end)
+            person.is_email_unsent, person.email_left_at = False, left_at
+            since = person.due_at if person.waits_since is None else person.waits_since
+            person.due_at = wait_end(self._program.nodes[person.node], since, person.zone, left_at)
+            found = self._simulate(person)
+            if self._has_room():
+                segment.following[minute] = found
+        return found
+
+    def _has_room(self) -> bool:
+        self._remembered += 1
+        return self._remembered <= MAX_SITUATIONS
+
+    def _simulate(self, person: Simulated) -> SimulatedSegment:
+        steps = simulate(self._program, self._model, person, self._until)
+        return SimulatedSegment(steps, person, [step for step in steps if step.is_email])
 
     def _situation(self, person: Simulated) -> tuple[Any, ...]:
         """Return everything on which the steps of a person depend."""
@@ -167,6 +211,8 @@ class Simulator:
             person.node,
             person.waits_since,
             person.due_at,
+            person.email_left_at,
+            person.is_email_unsent,
             person.zone,
             person.received,
             person.locale,
@@ -176,10 +222,14 @@ class Simulator:
         )
 
 
+def _copy(person: Simulated) -> Simulated:
+    return replace(person, leaves=list(person.leaves), variables=set(person.variables))
+
+
 def simulate(program: Program, model: FactModel, person: Simulated, until: Instant) -> list[SimulatedStep]:
-    """Run a person's steps up to a time, and return those that are recorded."""
+    """Run a person's steps up to a time or to a wait for an unsent email, and return those that are recorded."""
     steps: list[SimulatedStep] = []
-    now = person.due_at
+    now, round_ = person.due_at, 0
     facts = model.evaluate(person.leaves)
     for _ in range(MAX_STEPS):
         if now > until:
@@ -192,7 +242,9 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
         if action is StepAction.WAIT:
             if person.waits_since is None:
                 person.waits_since = now
-            now = decision.until
+            if person.is_email_unsent:
+                break
+            now, round_ = decision.until, 0
             continue
         if action is not StepAction.MOVE:
             node = program.nodes[person.node]
@@ -200,12 +252,14 @@ def simulate(program: Program, model: FactModel, person: Simulated, until: Insta
                 person.step, person.failure = node.id, lacks_variables(node, lacking).reason
                 break
             outcome = ALREADY_RECEIVED if node.id in person.received else decision.outcome or _OUTCOMES[action]
-            steps.append(SimulatedStep(node, outcome, now))
+            steps.append(step := SimulatedStep(node, outcome, now, round_))
+            person.is_email_unsent = person.is_email_unsent or step.is_email
             if action is StepAction.CHANGE:
                 facts = _changed(program, model, person)
                 if person.end_reason is not None:
                     break
         person.node, person.waits_since = decision.next, None
+        round_ += 1
     person.due_at = now
     return steps
 
@@ -242,46 +296,6 @@ def _changed(program: Program, model: FactModel, person: Simulated) -> list[bool
     if GENERAL in left or (program.list_key is not None and program.list_key in left):
         person.end_reason = EndReason.UNSUBSCRIBED
     return model.evaluate(person.leaves)
-
-
-@dataclass(slots=True)
-class Entrant:
-    """Somebody whom the trigger enters at some times, unless they are in the sequence or its rule leaves them out."""
-
-    person: Simulated
-    times: Sequence[Instant]
-    last_entered_at: Instant | None
-    needs_eligibility: bool  # They enter only if they may receive the emails of the sequence.
-
-
-def simulate_entries(
-    simulator: Simulator, entrant: Entrant, current: Simulated | None, reentry: int | None
-) -> list[tuple[Simulated, Sequence[SimulatedStep]]]:
-    """Simulate the runs that begin at the entrant's times, after their current one, which was simulated."""
-    last, previous, found = entrant.last_entered_at, current, []
-    for at in entrant.times:
-        if previous is not None and (previous.end_reason is None or previous.due_at > at):
-            continue
-        if last is not None and (reentry is None or last > at - reentry * DAY + DAY // 2):
-            continue
-        person = entrant.person if previous is None else previous
-        if entrant.needs_eligibility and not person.leaves[ELIGIBLE]:
-            continue
-        run = replace(
-            person,
-            node=START,
-            waits_since=None,
-            due_at=at,
-            leaves=list(person.leaves),
-            received=frozenset(),
-            variables=set(person.variables),
-            end_reason=None,
-        )
-        found.append((run, simulator.run(run)))
-        previous = run
-        if run.end_reason != EndReason.ENTRY:
-            last = at
-    return found
 
 
 def _compile(condition: FilterCondition, known: list[FilterCondition | None]) -> Evaluate:

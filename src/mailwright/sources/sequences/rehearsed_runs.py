@@ -1,0 +1,106 @@
+"""The runs of a rehearsal in the order of time: a wait counts from when the simulated sending sends the email."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from mailwright.domain.clock import DAY, Instant
+from mailwright.sources.sequences.program import ELIGIBLE, START, EndReason, Node
+from mailwright.sources.sequences.simulated_sending import (
+    OLDER,
+    RehearsedEmail,
+    RehearsedRun,
+    SendingConditions,
+    SimulatedSending,
+)
+from mailwright.sources.sequences.simulation import SimulatedSegment, Simulated, Simulator
+
+OnStep = Callable[[Simulated, Node, str, Instant], None]
+
+
+@dataclass(slots=True, eq=False)
+class Entrant:
+    """Somebody whom the trigger enters at some times, unless they are in the sequence or its rule leaves them out."""
+
+    person: Simulated
+    times: Iterable[Instant]
+    last_entered_at: Instant | None
+    needs_eligibility: bool  # They enter only if they may receive the emails of the sequence.
+    latest: RehearsedRun | None = None
+
+
+class RehearsedRuns:
+    """Runs everyone's steps and sends their emails, up to the end of the rehearsal."""
+
+    def __init__(
+        self, simulator: Simulator, conditions: SendingConditions, until: Instant, on_step: OnStep | None = None
+    ) -> None:
+        self._simulator = simulator
+        self._sending = SimulatedSending(conditions, self._continue)
+        self._until = until
+        self._on_step = on_step
+        self.runs: list[RehearsedRun] = []
+        self.emails: list[RehearsedEmail] = []
+
+    def begin(self, person: Simulated) -> RehearsedRun:
+        run = RehearsedRun(person, self._simulator.begin(person))
+        self.runs.append(run)
+        unsent = person.unsent
+        earlier = None if unsent is None else self._plan(run, unsent.step, unsent.due_at, OLDER)
+        self._add(run, run.segment, earlier)
+        return run
+
+    def finish(self, expected: Iterable[Entrant], reentry: int | None) -> None:
+        """Enter people at their times, and send everything that can be sent until the end."""
+        entering: dict[Instant, list[Entrant]] = {}
+        for entrant in expected:
+            for at in entrant.times:
+                entering.setdefault(at, []).append(entrant)
+        for at, entrants in sorted(entering.items()):
+            self._sending.send(at, self._until)
+            for entrant in entrants:
+                self._enter(entrant, at, reentry)
+        self._sending.send(self._until + 1, self._until)
+
+    def _enter(self, entrant: Entrant, at: Instant, reentry: int | None) -> None:
+        latest, last = entrant.latest, entrant.last_entered_at
+        if latest is not None and (latest.end.end_reason is None or latest.end.due_at > at):
+            return
+        if last is not None and (reentry is None or last > at - reentry * DAY + DAY // 2):
+            return
+        person = entrant.person if latest is None else latest.end
+        if entrant.needs_eligibility and not person.leaves[ELIGIBLE]:
+            return
+        entrant.latest = self.begin(
+            replace(
+                entrant.person,
+                node=START,
+                waits_since=None,
+                due_at=at,
+                leaves=person.leaves,
+                variables=person.variables,
+            )
+        )
+        if entrant.latest.end.end_reason != EndReason.ENTRY:
+            entrant.last_entered_at = at
+
+    def _continue(self, email: RehearsedEmail, left_at: Instant) -> None:
+        run = email.run
+        run.segment = self._simulator.resume(run.segment, left_at)
+        self._add(run, run.segment, None)
+
+    def _add(self, run: RehearsedRun, segment: SimulatedSegment, earlier: RehearsedEmail | None) -> None:
+        """Plan the emails of a segment. Its last one, or an earlier one, is what the run waits for."""
+        latest = earlier
+        for step in segment.emails:
+            latest = self._plan(run, step.node.id, step.at, step.round)
+        if latest is not None:
+            latest.is_awaited = segment.awaits_email
+        if self._on_step is not None:
+            for step in segment.steps:
+                self._on_step(run.person, step.node, step.outcome, step.at)
+
+    def _plan(self, run: RehearsedRun, step: str, due_at: Instant, round_: int) -> RehearsedEmail:
+        email = RehearsedEmail(run, step, due_at, (round_, run.person.contact_key))
+        self.emails.append(email)
+        self._sending.plan(email, due_at)
+        return email
