@@ -269,35 +269,40 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
                 until=until,
                 following=following,
             )
-        case RunState.WAITS_FOR_FILTER if run.unsent_step is not None:
-            return gettext(
-                "They wait at {step} for its filter or event. Its timeout counts from when the email {email} is sent, "
-                "and ends at {until} at the earliest.",
-                step=step,
-                email=run.unsent_step,
-                until=until,
-            )
-        case RunState.WAITS_FOR_FILTER:
-            return gettext(
-                "They wait at {step} for its filter or event, at the latest until {until}.", step=step, until=until
-            )
-        case RunState.WAITS_FOR_EMAIL:
-            return gettext(
-                "They wait at {step}, which counts from when the email {email} is sent, until {until} at the "
-                "earliest.{following}",
-                step=step,
-                email=run.unsent_step,
-                until=until,
-                following=following,
-            )
-        case RunState.WAITS:
-            return gettext("They wait at {step} until {until}.{following}", step=step, until=until, following=following)
+        case RunState.WAITS | RunState.WAITS_FOR_FILTER | RunState.WAITS_FOR_EMAIL:
+            return _wait(run, until, following)
         case _:
             return gettext(
                 "The step {step} is due now and runs within seconds if a worker runs.{following}",
                 step=step,
                 following=following,
             )
+
+
+def _wait(run: RunExplanation, until: str, following: str) -> str:
+    is_filter = run.state is RunState.WAITS_FOR_FILTER
+    if run.unsent_step is not None and is_filter:
+        return gettext(
+            "They wait at {step} for its filter or event. Its timeout counts from when the email {email} is sent, "
+            "and ends at {until} at the earliest.",
+            step=run.node,
+            email=run.unsent_step,
+            until=until,
+        )
+    if run.unsent_step is not None:
+        return gettext(
+            "They wait at {step}, which counts from when the email {email} is sent, until {until} at the "
+            "earliest.{following}",
+            step=run.node,
+            email=run.unsent_step,
+            until=until,
+            following=following,
+        )
+    if is_filter:
+        return gettext(
+            "They wait at {step} for its filter or event, at the latest until {until}.", step=run.node, until=until
+        )
+    return gettext("They wait at {step} until {until}.{following}", step=run.node, until=until, following=following)
 
 
 def deferred_text(deferred: DeferredEmails) -> str:

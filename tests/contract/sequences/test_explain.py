@@ -44,8 +44,8 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     assert await sentence(sequences, key) == due
     await sequences.run()
     waits = (
-        "They wait at pause, which counts from when the email first is sent, until 16 Jan 2027, 08:00 UTC (in 24 hours) "
-        "at the earliest. The email second is next."
+        "They wait at pause, which counts from when the email first is sent, until 16 Jan 2027, 08:00 UTC "
+        "(in 24 hours) at the earliest. The email second is next."
     )
     unsent = "The email first: Due, but no worker is running."
     assert await sentence(sequences, key) == f"{ENTERED} {waits} {unsent}"

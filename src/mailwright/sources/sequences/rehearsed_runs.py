@@ -12,7 +12,7 @@ from mailwright.sources.sequences.simulated_sending import (
     SendingConditions,
     SimulatedSending,
 )
-from mailwright.sources.sequences.simulation import SimulatedSegment, Simulated, Simulator
+from mailwright.sources.sequences.simulation import Simulated, SimulatedSegment, Simulator
 
 OnStep = Callable[[Simulated, Node, str, Instant], None]
 

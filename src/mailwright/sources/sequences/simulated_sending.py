@@ -30,7 +30,7 @@ from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.simulated_campaign import SimulatedCounters
 from mailwright.sources.campaigns.simulated_queue import count_quota, quota_windows
 from mailwright.sources.sequences.program import EndReason
-from mailwright.sources.sequences.simulation import SimulatedSegment, Simulated
+from mailwright.sources.sequences.simulation import Simulated, SimulatedSegment
 from mailwright.storage.database import Database
 
 # Emails that a limit holds for less than this do not count as deferred.
