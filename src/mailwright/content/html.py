@@ -124,6 +124,7 @@ _IMAGES = "img, svg, picture, video, input[type=image], [background]"
 _VISIBLE = re.compile(
     rb"</(?<=[^\s<>;&\x80-\x8a\x9f\xa0\xa8\xa9\xaf]</)(?:p|td|th|a|h[1-6]|li|div|span|strong|b|em|i)>"
 )
+_SHORTEST_TAG = len("<b>")
 _TAG = re.compile(r"<(/?)((?!(?:br|img|hr|input|meta|link|col|area|base|wbr|source)\b)[a-z][^\s/>]*)")
 
 
@@ -136,8 +137,6 @@ def is_suspicious(html: str, lowered: bytes) -> bool:
     search. HTML with CSS escapes or `srcdoc` is always parsed. `lowered` is the HTML in UTF-8 with ASCII letters in
     lower case, because names and schemes ignore the case of ASCII letters only.
     """
-    if b"script" in lowered and _SCRIPT_ELEMENT.search(lowered):
-        return True
     if _HANDLER.search(lowered) or b"srcdoc" in lowered or b"\\" in lowered:
         return True
     # Use the original HTML, because `&Tab;` is an entity and `&tab;` is not.
@@ -145,7 +144,10 @@ def is_suspicious(html: str, lowered: bytes) -> bool:
     resolved = unescape(html).lower().encode("utf-8", "replace") if is_obfuscated else lowered
     # A line break inside a scheme hides it, so remove all breaks. This can only add matches, never hide one.
     joined = resolved.translate(None, _CONTROLS)
-    return b"script:" in joined or (b"data:" in joined and _DATA_URL.search(joined) is not None)
+    has_script = b"script" in joined or (resolved is not lowered and b"script" in lowered)
+    if has_script and (b"script:" in joined or _SCRIPT_ELEMENT.search(lowered)):
+        return True
+    return b"data:" in joined and _DATA_URL.search(joined) is not None
 
 
 def find_active_content(html: str) -> str | None:
@@ -261,7 +263,7 @@ def _is_blank(html: str, lowered: bytes) -> bool:
 
 def is_nested_too_deeply(html: str) -> bool:
     """Return whether too many elements are open at once. The parser takes quadratic time: 40 s for 100,000 levels."""
-    if html.count("<") < MAX_OPEN_ELEMENTS:
+    if len(html) < _SHORTEST_TAG * MAX_OPEN_ELEMENTS or html.count("<") < MAX_OPEN_ELEMENTS:
         return False
     left_open: Counter[str] = Counter()
     total = 0

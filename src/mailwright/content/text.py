@@ -44,9 +44,11 @@ _VOID = frozenset(["area", "base", "br", "col", "hr", "img", "input", "link", "m
 _START, _END = text_lines.START_MARKS, text_lines.END_MARKS
 
 
-# Cached marks of tags. The emails of one sender have the same tags; only the links differ.
+# Cached marks of tags, alone and with the space after them. The emails of one sender have the same tags; only the links
+# differ.
 _NOTHING = LINK_END
-_known: dict[str, str] = {_NOTHING: ""}
+_NOTHING_KNOWN = {f"{_NOTHING}>": ""}
+_known = {**_NOTHING_KNOWN}
 _MAX_KNOWN = 4_096
 _LONGEST_KNOWN = 512
 
@@ -88,12 +90,16 @@ class _Reader:
         parts = [_text(next(chunks))]
         add, known = parts.append, self._known
         for chunk in chunks:
+            mark = known.get(chunk)
+            if mark is not None:  # A tag without text, as most are.
+                add(mark)
+                continue
             tag, end, text = chunk.partition(">")
-            mark = known.get(tag)
-            if mark is not None and end:
+            mark = known.get(tag + end)
+            if mark is not None:
                 add(mark)
                 add(unescape(text) if "&" in text else text)
-            elif end and tag.startswith(_HREF) and (link := self._plain_link(tag, text, whole, length_hint(chunks))):
+            elif tag.startswith(_HREF) and (link := self._plain_link(tag, text, whole, length_hint(chunks))):
                 add(link)
             else:
                 add(self._read(chunk, chunks))
@@ -106,13 +112,16 @@ class _Reader:
         if (
             not (left and chunks[-left].startswith("/a>"))
             or not address.startswith(_PLAIN_ADDRESSES)
-            or address.count("&") != address.count("&amp;")
             or (rest and ("'" in rest or rest.count('"') % 2 or "isplay" in rest or "white-space" in rest))
             or self._ends
             or not self._writes_addresses
         ):
             return ""
-        text, address = _text(text), address.replace("&amp;", "&")
+        if "&" in address:
+            if address.count("&") != address.count("&amp;"):
+                return ""
+            address = address.replace("&amp;", "&")
+        text = _text(text)
         shown = text.strip()
         if not shown or shown == address:
             return ""
@@ -138,8 +147,10 @@ class _Reader:
         if is_whole and name not in ("a", "img") and name.lstrip("/") not in self._ends and len(tag) <= _LONGEST_KNOWN:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-                self._known[_NOTHING] = ""
-            self._known[tag] = mark
+                self._known.update(_NOTHING_KNOWN)
+            self._known[f"{tag}>"] = mark
+            if text.isspace() and len(chunk) <= _LONGEST_KNOWN:
+                self._known[chunk] = mark + text
         return mark + _text(text)
 
     def _start(self, name: str, tag: str, style: re.Match[str] | None) -> str:
@@ -157,7 +168,7 @@ class _Reader:
             return mark
         if name not in self._ends:
             self._ends[name] = []
-            self._known = {_NOTHING: ""}  # The mark of an end tag now depends on its start tag.
+            self._known = {**_NOTHING_KNOWN}  # The mark of an end tag now depends on its start tag.
         start, end = ("v", "V") if style[2] else ("b", "b")
         self._ends[name].append(BREAK + end)
         return f"{BREAK}{start}{mark}"

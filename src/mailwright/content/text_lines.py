@@ -148,9 +148,12 @@ class _Lines:
         self._is_line_empty = False
 
     def _add_lines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            if line or self._kept:
-                self._add(line.rstrip())
+        """Add lines. Only the first one can follow a blank line or have a bullet."""
+        shown = [line.rstrip() for line in lines if line or self._kept]
+        if shown:
+            self._add(shown[0])
+            prefix = self._prefix
+            self._lines += [prefix + line for line in shown[1:]] if prefix else shown[1:]
 
     def _leave_blank(self) -> None:
         self._is_blank_due = False
