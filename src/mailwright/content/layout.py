@@ -105,7 +105,7 @@ class Layout:
             None if part is None else part.source for part in (template.subject, template.html, template.text)
         ]
         # Drop the template if all parts are prepared, because it would take most of the layout's memory.
-        self._compiled = template if subject is None or plan is None else (subject, plan)
+        self._compiled = template if subject is None or plan is None else (_Subject(subject), plan)
         size = _IN_PIECES if self.is_flat else _COMPILED
         self.size_bytes = size.own_bytes + size.bytes_of_character * sum(len(source or "") for source in self._sources)
         self._mailto = shared.unsubscribe_mailto
@@ -151,11 +151,11 @@ class Layout:
         if isinstance(self._compiled, Template):
             return self._rendered(self._compiled, recipient, values, opening, tracked)
         subject, plan = self._compiled
-        if any(not lookup(values, path) for path in plan.addresses):
+        if plan.addresses and any(not lookup(values, path) for path in plan.addresses):
             source, html, text = self._sources
             template = Template(subject=source or "", html=html, text=text)
             return self._rendered(template, recipient, values, opening, tracked)
-        head = self._head(recipient, _fill_subject(subject, values)) + opening
+        head = self._head(recipient, subject.fill(values)) + opening
         if tracked is not None:
             values = {**values, **plan.personal_values(tracked, values)}
         return plan.fill(head, values)
@@ -283,7 +283,7 @@ class _Plan:
         self.addresses = addresses
         self._tracked = tracked
         self._fixed = tuple(fixed)
-        self._slots = slots
+        self._special = [slot if slot.is_link or slot.is_url else None for slot in slots]
         self._pick = _value_picker([slot.path for slot in slots])
         # Picks from a list of the head, the fixed pieces, and each slot's value as HTML and as text.
         self._arrange = itemgetter(*order)
@@ -294,14 +294,15 @@ class _Plan:
 
     def fill(self, head: bytes, values: Values) -> bytes:
         pieces = [head, *self._fixed]
-        for slot, found in zip(self._slots, self._pick(values), strict=True):
+        for slot, found in zip(self._special, self._pick(values), strict=True):
             value = found if type(found) is str else as_text(found)
-            if slot.is_link:
-                written = mime.quoted_printable(value)
-                pieces += (written, written)
-                continue
-            if slot.is_url and (scheme := html_rules.dangerous_url(value)):
-                raise UnsafeValue(f"The value of {'.'.join(slot.path)} is a {scheme} URL.")
+            if slot is not None:
+                if slot.is_link:
+                    written = mime.quoted_printable(value)
+                    pieces += (written, written)
+                    continue
+                if scheme := html_rules.dangerous_url(value):
+                    raise UnsafeValue(f"The value of {'.'.join(slot.path)} is a {scheme} URL.")
             pieces += (
                 _cached_link(value)
                 if "/" in value
@@ -382,13 +383,22 @@ def _fixed_lines(shared: SharedHeaders) -> str:
     return "\r\n".join([*lines, "MIME-Version: 1.0", ""])
 
 
-def _fill_subject(flat: FlatTemplate, values: Values) -> str:
-    subject = flat.pieces[0]
-    for number, path in enumerate(flat.paths, 1):
-        subject += as_text(lookup(values, path)) + flat.pieces[number]
-    if problem := subject_rules.subject_problem(subject):
-        raise InvalidTemplate(problem)
-    return subject
+class _Subject:
+    """The fixed pieces of a subject, and its values."""
+
+    __slots__ = ("_pick", "_pieces")
+
+    def __init__(self, flat: FlatTemplate) -> None:
+        self._pieces = flat.pieces
+        self._pick = _value_picker(list(flat.paths))
+
+    def fill(self, values: Values) -> str:
+        subject, *following = self._pieces
+        for value, piece in zip(self._pick(values), following, strict=True):
+            subject += (value if type(value) is str else as_text(value)) + piece
+        if problem := subject_rules.subject_problem(subject):
+            raise InvalidTemplate(problem)
+        return subject
 
 
 def _make_plan(template: Template, links: LinkRewriter | None) -> _Plan | None:

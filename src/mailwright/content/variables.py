@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mailwright.content.segments_used import IN_SEGMENTS
@@ -26,6 +27,7 @@ def standard_values(postal_address: str | None) -> dict[str, str]:
     return {**STANDARD_VARIABLES, "postal_address": address}
 
 
+@lru_cache(maxsize=64)
 def on_one_line(postal_address: str) -> str:
     """Join the lines of an address visibly: HTML would show its line breaks as spaces."""
     lines = (line.strip(" ,") for line in postal_address.splitlines())

@@ -15,7 +15,7 @@ from mailwright.domain.states import Priority
 # Bits of a lane number from the right: the campaign's place in the queue or the sequence (28 bits, 0 for single
 # emails), the tenant (24 bits), the priority.
 _TENANT_SHIFT = 28
-_PRIORITY_SHIFT = 52
+PRIORITY_SHIFT: Final = 52
 # The keys of sequences follow the places of campaigns. `waiting_lanes.sql` contains the same number.
 _FIRST_SEQUENCE: Final = 1 << 27
 
@@ -30,7 +30,7 @@ class Lane:
 
     @property
     def tenant_id(self) -> int:
-        return (self.number & ((1 << _PRIORITY_SHIFT) - 1)) >> _TENANT_SHIFT
+        return (self.number & ((1 << PRIORITY_SHIFT) - 1)) >> _TENANT_SHIFT
 
     @property
     def priority(self) -> int:
@@ -39,7 +39,7 @@ class Lane:
 
 def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
     """Encode priority, tenant and place as one integer that sorts in this order and fits one index."""
-    return priority << _PRIORITY_SHIFT | tenant_id << _TENANT_SHIFT | place
+    return priority << PRIORITY_SHIFT | tenant_id << _TENANT_SHIFT | place
 
 
 def sequence_lane(tenant_id: int, sequence_key: int) -> int:
@@ -47,7 +47,7 @@ def sequence_lane(tenant_id: int, sequence_key: int) -> int:
 
 
 def priority_of(lane: int) -> int:
-    return lane >> _PRIORITY_SHIFT
+    return lane >> PRIORITY_SHIFT
 
 
 def place_of(lane: int) -> int:

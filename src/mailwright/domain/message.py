@@ -13,7 +13,7 @@ from typing import Any, Self
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
 from mailwright.domain.frequency import FrequencyCap
-from mailwright.domain.lanes import priority_of
+from mailwright.domain.lanes import PRIORITY_SHIFT
 from mailwright.domain.permits import PacingRules
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.sender_domains import AcceptWarning
@@ -178,7 +178,7 @@ class Claimed:
 
     @property
     def priority(self) -> int:
-        return priority_of(self.lane)
+        return self.lane >> PRIORITY_SHIFT
 
     @property
     def attempt(self) -> int:

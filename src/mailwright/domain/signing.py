@@ -33,5 +33,11 @@ def encode(data: bytes) -> str:
     return b2a_base64(data, newline=False).translate(_URL_SAFE).rstrip(b"=").decode()
 
 
+def encode_parts(first: bytes, second: bytes) -> str:
+    """Encode two values, with a dot between them."""
+    left, right = b2a_base64(first, newline=False), b2a_base64(second, newline=False)
+    return (left.rstrip(b"=") + b"." + right.rstrip(b"=")).translate(_URL_SAFE).decode()
+
+
 def decode(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

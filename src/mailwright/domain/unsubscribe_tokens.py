@@ -9,7 +9,7 @@ from json.encoder import encode_basestring
 from typing import NamedTuple
 
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
-from mailwright.domain.signing import Signer, decode, encode
+from mailwright.domain.signing import Signer, decode, encode, encode_parts
 
 # The list key of sources without a list. It represents all bulk email.
 GENERAL = "general"
@@ -59,7 +59,7 @@ class UnsubscribeTokens:
     def make(self, email: str, list_key: str = GENERAL) -> str:
         """Create the token for an email address and a list; the same input gives the same token."""
         payload = _payload(email, list_key)
-        return f"{encode(payload)}.{encode(self._signers[0].sign(payload))}"
+        return encode_parts(payload, self._signers[0].sign(payload))
 
     def parse(self, token: str) -> TokenPayload:
         """Verify a token. Only the canonical spelling is accepted, so that tokens can be compared as text."""
@@ -69,7 +69,7 @@ class UnsubscribeTokens:
         if not any(matches):
             raise InvalidToken
         content = _read(payload)
-        if _payload(*content) != payload or f"{encode(payload)}.{encode(signature)}" != token:
+        if _payload(*content) != payload or encode_parts(payload, signature) != token:
             raise InvalidToken
         return content
 

@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.attachments import EnclosureCache
@@ -203,7 +203,9 @@ class Composer:
         try:
             return self._prepare(admitted, now)
         finally:
-            self.forget([admitted.claimed])
+            # Most messages have no inputs of their own.
+            if self.suppressed_copies or self._enclosed or self._raw or self._senders.has_decided:
+                self.forget([admitted.claimed])
 
     async def render_unsigned(self, claimed: Claimed, at: Instant) -> bytes:
         """Render a message for display: unsigned and without validation."""
@@ -279,7 +281,8 @@ class Composer:
             self._identity.reply_to(claimed, sender),
         )
         # Fast path: a template message without such fields of its own is one join of prepared pieces.
-        has_own = shown_cc or any(payload.get(name) for name in ("attachments", "subject", SENDER_HEADER))
+        get = payload.get
+        has_own = shown_cc or get("attachments") or get("subject") or get(SENDER_HEADER)
         if claimed.template_key is not None and not has_own:
             content = self._fill_layout(claimed, sender, addressed)
         else:
@@ -479,12 +482,16 @@ def _attachment(value: Mapping[str, Any]) -> EmailAttachment:
     return EmailAttachment(value["filename"], value["contentType"], content, value.get("contentId"))
 
 
+_NOTHING_OWN: Final = (None,) * 4
+
+
 def _layout_key(claimed: Claimed) -> tuple[Any, ...]:
     """Return the key under which messages share one compiled layout."""
     payload = claimed.payload
     key = (claimed.template_key, claimed.tenant_id, claimed.source, payload.get("campaign"), _list_key(claimed))
-    own = [payload.get(name) for name in ("from", "replyTo", "headers", SUBJECT_TEMPLATE)]
-    return key if own == [None] * len(own) else (*key, repr(own))
+    get = payload.get
+    own = (get("from"), get("replyTo"), get("headers"), get(SUBJECT_TEMPLATE))
+    return key if own == _NOTHING_OWN else (*key, repr(own))
 
 
 def _list_key(claimed: Claimed) -> str:

@@ -66,6 +66,10 @@ class MessageSenders:
             for claimed in batch:
                 self._decided[claimed.message_key] = await self._decide(policy, claimed)
 
+    @property
+    def has_decided(self) -> bool:
+        return bool(self._decided)
+
     def forget(self, claimed: Claimed) -> None:
         self._decided.pop(claimed.message_key, None)
 

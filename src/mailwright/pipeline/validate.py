@@ -49,7 +49,7 @@ def check_integrity(claimed: Claimed) -> ValidationFailure | None:
         reason = "`html` and `text` must be text."
     elif not claimed.recipient_id and not claimed.external_id:
         reason = "The recipient has neither recipientId nor externalId."
-    elif _normal(payload["to"]) not in (claimed.to_email, None):
+    elif payload["to"] != claimed.to_email and _normal(payload["to"]) not in (claimed.to_email, None):
         reason = "`recipient.email` and `to` are different addresses."
     return ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason) if reason else None
 

@@ -111,7 +111,7 @@ class CircuitBreaker:
 
     def _record_response(self) -> None:
         self._failures = self._throttles = 0
-        if self._is_slowed and not self.is_probing:
+        if self._open_until is not None and self._is_slowed and not self.is_probing:
             return  # The message was in flight when others were throttled; the pause is only for later messages.
         self._throttle_pause = SHORTEST_THROTTLE
         self._close()

@@ -9,7 +9,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral, DeferReason
-from mailwright.domain.results import SendResult
+from mailwright.domain.results import ErrorCategory, SendResult
 from mailwright.providers.circuit_breaker import LONGEST, CircuitBreaker, CircuitState
 from mailwright.providers.learned_rate import LearnedRate
 from mailwright.providers.protocol import Provider
@@ -67,6 +67,8 @@ class Route:
         """Choose the provider of a message, or defer it. `probing` lists the providers with a probe in flight."""
         if claimed.only_provider is not None:
             return self._only(claimed.only_provider, probing)
+        if len(self.members) == 1 and self.members[0].is_free(probing):
+            return self.members[0]
         free = [member for member in self.members if member.is_free(probing)]
         if len(free) > 1 and claimed.failed_provider is not None:
             free = [member for member in free if member.name != claimed.failed_provider]
@@ -89,7 +91,8 @@ class Route:
 
     def record(self, result: SendResult, *, is_repeated: bool = False, attempted_at: Instant = 0) -> None:
         self._learned[result.provider].record(result, attempted_at)
-        is_paced = self.is_paced(result.provider, attempted_at)
+        # Only throttling depends on it.
+        is_paced = result.category is ErrorCategory.QUOTA and self.is_paced(result.provider, attempted_at)
         self._by_name[result.provider].breaker.record(result, is_repeated=is_repeated, is_paced=is_paced)
 
     def learned_rate(self, provider: str) -> float | None:

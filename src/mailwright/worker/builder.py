@@ -39,7 +39,7 @@ class Builder:
             if priority is None or (queues.is_ready_to_send and self._has_enough(priority)):
                 await wait_and_clear(queues.build_event)
                 continue
-            queues.building = [admitted.pop() for _ in range(min(BUILD_BATCH, admitted.count_up_to(priority)))]
+            queues.building = admitted.pop_up_to(BUILD_BATCH)
             await self._build(queues.building)
             queues.building = []
             queues.send_event.set()

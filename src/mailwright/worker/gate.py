@@ -136,8 +136,9 @@ class Gate:
         claim.
         """
         permits = self._permits.get(claimed.message_key)
-        has_permits = permits is None or all(now < window.ends_at for window in permits)
-        return has_permits and not (claimed.is_bulk and self._hours.is_over(claimed, self._rules, now))
+        if permits is not None and any(now >= window.ends_at for window in permits):
+            return False
+        return not (claimed.is_bulk and self._hours.is_over(claimed, self._rules, now))
 
     async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
         """Defer these admitted messages, without affecting the rest of their lanes, and return their permits."""

@@ -125,7 +125,7 @@ class Sender:
         blocked: list[ReadyMessage] = []
         while queues.is_ready_to_send and capacities.has_room(queues.ready.next_priority):
             ready = queues.ready.pop()
-            match self._choose(ready, capacities):
+            match self._choose(ready, capacities, now):
                 case RouteMember() as member if capacities.take(member.name, ready.claimed.priority):
                     ready.member = member
                     ready.provider = member.name
@@ -138,9 +138,9 @@ class Sender:
         self._is_blocked = bool(queues.ready)
         return attempts
 
-    def _choose(self, ready: ReadyMessage, capacities: Capacities) -> RouteMember | Deferral | None:
+    def _choose(self, ready: ReadyMessage, capacities: Capacities, now: Instant) -> RouteMember | Deferral | None:
         """Choose the provider of a message. If the message may no longer be sent, release it and return None."""
-        if self._parts.gate.is_still_open(ready.claimed, self._parts.clock.now()):
+        if self._parts.gate.is_still_open(ready.claimed, now):
             return self._parts.route.choose(ready.claimed, capacities.probing)
         self._settler.give_back_in_order(ready)
         return None
@@ -215,7 +215,7 @@ class Sender:
     def _receive(self, ready: ReadyMessage, result: SendResult) -> None:
         del self._queues.in_flight[ready.claimed.message_key]
         self._queues.pacing.end(ready)
-        self._queues.answered_at[ready.provider] = self._parts.clock.now()
+        self._queues.answered_at[ready.provider] = now = self._parts.clock.now()
         ready.handle = None  # Break the reference cycle; otherwise the message stays in memory until collected.
         self._queues.send_event.set()
         if ready.provider is not None and result.provider != ready.provider:
@@ -225,14 +225,14 @@ class Sender:
         if result.code == LOCK_EXPIRED:
             self._settler.give_back([ready.claimed])
         else:
-            self._queues.outcomes.append(self._conclude(ready, result))
+            self._queues.outcomes.append(self._conclude(ready, result, now))
 
     def _log_exception(self, ready: ReadyMessage, error: BaseException) -> SendResult:
         log.error("provider_raised", **ready.claimed.log_fields, error=repr(error), exc_info=error)
         return provider_raised(ready.provider or "", error)
 
-    def _conclude(self, ready: ReadyMessage, result: SendResult) -> Outcome:
-        now, route, claimed = self._parts.clock.now(), self._parts.route, ready.claimed
+    def _conclude(self, ready: ReadyMessage, result: SendResult, now: Instant) -> Outcome:
+        route, claimed = self._parts.route, ready.claimed
         route.record(result, is_repeated=repeats_failure(claimed, result), attempted_at=ready.attempted_at)
         if result.kind is ResultKind.SENT:
             return conclude(ready, result, now, deferred_until=now, doubt_until=now)

@@ -114,7 +114,8 @@ class SmtpConnection:
 
     @property
     def is_idle(self) -> bool:
-        return self._pipeline.is_idle
+        pipeline = self._pipeline
+        return not pipeline.expected and pipeline.writing is None
 
     def start(self) -> None:
         self.transport.listener = self
@@ -141,7 +142,7 @@ class SmtpConnection:
     def _park_or_quit(self) -> None:
         if self._pipeline.can_begin:
             self._owner.park(self)
-        elif self._pipeline.is_idle:
+        elif self.is_idle:
             self.quit()
 
     # Called by the transport.

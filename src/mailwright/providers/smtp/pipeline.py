@@ -56,10 +56,6 @@ class SmtpPipeline:
         self.accepted: tuple[str, str] | None = None
 
     @property
-    def is_idle(self) -> bool:
-        return not self.expected and self.writing is None
-
-    @property
     def can_begin(self) -> bool:
         """Whether the connection may send more messages before it is closed."""
         return self._begun < self._max_messages

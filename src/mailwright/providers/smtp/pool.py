@@ -114,7 +114,8 @@ class SmtpPool:
             self._idle[connection] = None
         else:
             self._half_idle[connection] = None
-        self._tell_if_drained()
+        if self._drained is not None:
+            self._tell_if_drained()
 
     def unpark(self, connection: SmtpConnection) -> None:
         self._idle.pop(connection, None)
