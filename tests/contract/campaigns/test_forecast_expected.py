@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, insert, select
 
 from mailwright.app.limits import default_limits
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
+from mailwright.domain.message import Source
 from mailwright.domain.states import Status
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.explanations import forecast_response
@@ -14,7 +15,7 @@ from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.repeat_worker import RepeatWorker
 from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.recurrence_fields import ScheduleFields
-from mailwright.storage.tables import deliveries, messages
+from mailwright.storage.tables import deliveries, messages, provider_routes
 from tests.builders import DEFAULT_TENANT, Bench, a_tenant, change_tenant
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
 from tests.sequences import SequenceBench, a_wait, an_email
@@ -114,7 +115,7 @@ async def test_recurring_campaign_uses_the_limit_of_the_day(bench: Bench) -> Non
     assert abs(course.finishes_at - finished) <= 10 * MINUTE
 
 
-async def test_paused_and_ended_sequences_are_not_expected(bench: Bench) -> None:
+async def test_other_sequences_are_not_part_of_the_forecast(bench: Bench) -> None:
     all_ = Everything(bench)
     emails = await all_.readers(10)
     await change_tenant(bench.database, rate_per_hour=5)
@@ -127,6 +128,13 @@ async def test_paused_and_ended_sequences_are_not_expected(bench: Bench) -> None
     assert (await a_forecast(bench, stranger)).sequence_emails == 0  # Another tenant does not see the number.
     await all_.sequences.engine.sequences.enrolments.remove(DEFAULT_TENANT, key, emails[0], actor="console")
     assert (await a_forecast(bench)).sequence_emails == 9
+    # With a provider of their own, they do not use the limits of the campaign's provider.
+    route = {"tenant_id": DEFAULT_TENANT, "source": Source.SEQUENCE, "provider": "acme-smtp"}
+    async with bench.database.write() as tx:
+        await tx.execute(insert(provider_routes).values(**route, updated_at=0, updated_by="console"))
+    assert (await a_forecast(bench)).sequence_emails == 0
+    async with bench.database.write() as tx:
+        await tx.execute(delete(provider_routes))
     await all_.sequences.engine.sequences.pause(DEFAULT_TENANT, key, actor="console")
     assert (await a_forecast(bench)).sequence_emails == 0
 

@@ -152,14 +152,18 @@ def _sent(found: Iterable[CampaignForecast], kind: ForecastKind) -> list[int]:
 
 
 async def _load_expected(
-    database: Database, context: ExpectedContext, shares: Iterable["_ForecastShare"], horizon: Instant
+    database: Database, context: ExpectedContext, shares: Sequence["_ForecastShare"], horizon: Instant
 ) -> ExpectedSends:
-    """Load what becomes due while the campaigns are sent: in twice the time that they need without it."""
-    now = context.now
+    """Load what becomes due while the campaigns are sent: in twice the time that they need without it.
+
+    What other providers send uses other limits.
+    """
+    now, providers = context.now, {queued.provider for share in shares for queued in share.queue}
     ends = [each.finishes_at or now + horizon for share in shares for each in share.campaigns]
     ahead = min(2 * (max(ends) - now) + HOUR, horizon, MAX_AHEAD)
     async with database.read() as tx:
-        return await load_expected(tx, context, now + ahead)
+        found = await load_expected(tx, context, now + ahead)
+    return ExpectedSends(*([each for each in sends if each.provider in providers] for sends in found))
 
 
 @dataclass(frozen=True, slots=True)
