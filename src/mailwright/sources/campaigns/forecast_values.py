@@ -10,7 +10,7 @@ from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME, PER_SECOND
 
 MAX_IN_FLIGHT = DeferReason.TENANT_CONCURRENCY.value
 DOMAIN_LIMIT = "domain_limit"
-IN_LINE = "in_line"  # another campaign of the tenant is sent first
+IN_LINE = "in_line"  # another campaign or a sequence of the tenant is sent first
 YEAR: Instant = 365 * DAY
 # The send rate of a forecast if nothing was ever sent: ten connections, at a tenth of a second per message.
 ASSUMED_RATE = 100.0
