@@ -25,6 +25,7 @@ from mailwright.storage.tables import (
     bulk_sends,
     contact_tags,
     contacts,
+    counters,
     deliveries,
     lane_deferrals,
     messages,
@@ -151,9 +152,11 @@ limits = st.fixed_dictionaries(
         "working_hours": st.sampled_from([None, "09:00-17:00", "Mon 10:00-12:00, Fri 20:00-24:00"]),
         "timezone": st.sampled_from([None, "America/New_York"]),
         "frequency_cap": st.sampled_from([None, "1 per day", "1 per 4 days", "2 per 3 days"]),
+        "rate_per_hour": st.none(),
     }
 )
 
+NO_LIMITS: dict[str, Any] = dict.fromkeys(("working_hours", "timezone", "frequency_cap", "rate_per_hour"))
 History = list[tuple[int, str, str, Instant]]
 # The emails by day and step, and how many were never sent or still wait.
 Emails = tuple[dict[tuple[date, str], int], int, int]
@@ -199,7 +202,7 @@ async def reset(at: SequenceBench) -> None:
     """Bring everyone back to where they were, and let another worker begin: SQLite uses the deleted keys again."""
     at.runner = at.another_runner()
     tables = (sequences, sequence_versions, sequence_enrolments, sequence_steps, subscriptions, suppressions)
-    sending = (bulk_sends, lane_deferrals, deliveries, messages)
+    sending = (bulk_sends, counters, lane_deferrals, deliveries, messages)
     async with at.database.write() as tx:
         for table in (*tables, *sending, contact_tags, contacts):
             await tx.execute(delete(table))
@@ -229,12 +232,19 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
         list=NEWS,
         exits=[{"all": [{"tag": "vip"}, {"attribute": "plan", "is": "pro"}]}],
     ),
-    limits={"working_hours": None, "timezone": None, "frequency_cap": None},
+    limits=NO_LIMITS,
+)
+# The emails of a person leave hours after their steps, and the waits follow them.
+@example(
+    document=a_document(
+        an_email("one"), an_email("two"), a_wait(hours=3), an_email("three"), a_wait("rest", hours=20), list=NEWS
+    ),
+    limits={**NO_LIMITS, "working_hours": "09:00-12:00", "rate_per_hour": 1},
 )
 async def test_rehearsal_equals_what_a_worker_does(
-    prepared: SequenceBench, document: dict[str, Any], limits: dict[str, str | None]
+    prepared: SequenceBench, document: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    """A worker runs the same steps and sends the same emails on the same days, under working hours and a cap."""
+    """A worker runs the same steps and sends the same emails on the same days, under hours, a cap and a rate."""
     await reset(prepared)
     await change_tenant(prepared.database, **limits)
     key = await prepared.start(**document)
