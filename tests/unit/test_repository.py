@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from tools import docs
@@ -326,7 +327,9 @@ def _picture(page: Path) -> str:
 
 
 def _blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    """Return the blocks of a language, also those that belong to a list item."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", text, flags=re.MULTILINE | re.DOTALL)
+    return [dedent(block) for _, block in found]
 
 
 def _headings(page: Path) -> set[str]:
