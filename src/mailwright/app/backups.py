@@ -1,6 +1,7 @@
 """Write backups of an installation: its database and its images."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from sqlalchemy import Connection
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.sizes import size_text
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
@@ -27,6 +29,7 @@ from mailwright.storage.backup_file import (
     BackupNotWritten,
     BackupReader,
     BackupWriter,
+    TableRows,
 )
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import create_schema, known_revision, upgrade
@@ -34,6 +37,9 @@ from mailwright.storage.migrate import create_schema, known_revision, upgrade
 SUFFIX: Final = ".mwbackup"
 # The prefix of folders for unfinished files. They are beside the finished ones, because these are renamed or linked.
 TEMPORARY: Final = ".mailwright-unfinished-"
+
+# A backup stops before it takes the last free space, which accepting and sending may need.
+RESERVED_BYTES: Final = 64 * 1024**2
 
 Progress = Callable[[int], None]
 
@@ -71,8 +77,13 @@ async def back_up(
     _require_replaceable(file, force=force)
     header = await _header(database, now)
     with _partial_file(file) as partial:
+
+        def on_page(count: int) -> None:
+            _require_space(partial.parent)
+            on_rows(count)
+
         with _output(partial, key, header) as writer:
-            await write_tables(database, writer, on_rows)
+            await write_tables(database, writer, on_page)
             _write_images(settings.images, writer)
         found = await audit_of(partial, key) if audits and (key is None or can_decrypt(key)) else None
         if found is not None and not found.ok:
@@ -86,28 +97,43 @@ async def back_up(
 
 async def audit_of(file: Path, key: Path | None) -> Audit:
     """Load a backup into a temporary database and audit it."""
-    with open_temporary_folder(TEMPORARY, file.parent) as folder:
+    parent = writable_folder(file)
+    with open_temporary_folder(TEMPORARY, parent) as folder:
         copy = Database(f"sqlite:///{folder.path}/copy.db")
         try:
-            await load(copy, file, key)
+            await load(copy, file, key, on_part=lambda: _require_space(folder.path))
             return await audit(copy)
         except NotDurable as error:
             raise BackupNotWritten(
-                f"The backup could not be audited: its temporary copy beside {file} could not be written. Check the "
-                "free space there; the copy needs as much as the database."
+                f"The backup could not be audited: its temporary copy in {parent.absolute()} could not be written. "
+                "Check the free space there; the copy needs as much as the database."
             ) from error
         finally:
             await copy.close()
 
 
+def writable_folder(file: Path) -> Path:
+    """Return the folder of a backup, or the current one if it cannot be written, as on a disk that is read-only."""
+    return file.parent if os.access(file.parent, os.W_OK) else Path()
+
+
 async def load(
-    database: Database, file: Path, key: Path | None, finish: Callable[[Connection], object] = lambda connection: None
+    database: Database,
+    file: Path,
+    key: Path | None,
+    finish: Callable[[Connection], object] = lambda connection: None,
+    on_part: Callable[[], None] = lambda: None,
 ) -> None:
     """Replace the content of a database in one transaction, call `finish` in it, and upgrade the schema."""
 
+    def parts(reader: BackupReader) -> Iterator[TableRows]:
+        for part in reader.tables():
+            on_part()
+            yield part
+
     def work(connection: Connection) -> None:
         with opened(file, key) as reader, connection.begin():
-            load_tables(connection, reader.tables())
+            load_tables(connection, parts(reader))
             finish(connection)
 
     with opened(file, key) as reader:
@@ -153,6 +179,15 @@ def _output(file: Path, key: Path | None, header: BackupHeader) -> Iterator[Back
     except OSError as error:
         reason = error.strerror or error
         raise BackupNotWritten(f"The backup could not be written ({reason}). The partial file was deleted.") from error
+
+
+def _require_space(folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < RESERVED_BYTES:
+        raise BackupNotWritten(
+            f"The backup was stopped and deleted, because only {size_text(free)} of disk space are free, which "
+            "sending needs. A backup and its audit need about as much space as the database. Use another disk."
+        )
 
 
 def _write_images(folder: Path, writer: BackupWriter) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, text
 
-from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened
+from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.sending import stop_article_runs
 from mailwright.content.image_files import write_image
@@ -66,7 +66,7 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
         kept = await _replace_file(Path(str(url.database)), file, key, hold)
     else:
         async with _opened(settings) as database:
-            kept = await _keep_content(settings, database, clock, file.parent)
+            kept = await _keep_content(settings, database, clock, writable_folder(file))
             await load(database, file, key, partial(_hold_in, hold))
     images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:

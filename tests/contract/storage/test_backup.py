@@ -5,14 +5,16 @@ import errno
 import gzip
 import os
 import resource
+import shutil
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert
 
-from mailwright.app.backups import Backup, audit_of, back_up
+from mailwright.app.backups import RESERVED_BYTES, Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.restoring import Restored, restore
 from mailwright.app.sending import release_sending
@@ -342,6 +344,42 @@ async def test_full_disk_leaves_no_file(
     with pytest.raises(BackupNotWritten, match="does not exist"):
         await backed_up(engine.url, clock, tmp_path / "no such folder" / "a.mwbackup")
     assert [*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*")] == []
+
+
+async def test_backup_leaves_space_for_sending(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(engine.url, clock)
+    asked: list[Path] = []
+    answers = [1_000]
+
+    def usage(folder: Path) -> Any:
+        asked.append(folder)
+        return SimpleNamespace(free=RESERVED_BYTES - (len(asked) > answers[-1]))
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    await backed_up(engine.url, clock, tmp_path / "first.mwbackup")
+    for enough in (0, len(asked) - 1):  # While the backup is written, and while it is audited.
+        answers.append(enough)
+        asked.clear()
+        with pytest.raises(BackupNotWritten, match="disk space are free"):
+            await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+        assert [each.name for each in (*tmp_path.glob("*.mwbackup"), *tmp_path.glob(".*"))] == ["first.mwbackup"]
+
+
+async def test_backup_in_a_read_only_folder_is_restored(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(engine.url, clock)
+    clock.advance(120_000)
+    await backed_up(engine.url, clock, tmp_path / "a.mwbackup")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert (await restored(engine.url, clock, tmp_path / "a.mwbackup")).kept is not None
+    kept = [each.name for each in (tmp_path / "work").iterdir()]
+    assert len(kept) == (engine.name == "postgresql")
+    assert [each.name for each in tmp_path.glob("*.mwbackup")] == ["a.mwbackup"]
 
 
 async def test_backup_works_without_hard_links(
