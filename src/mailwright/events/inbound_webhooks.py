@@ -18,6 +18,7 @@ from mailwright.events.rejected_events import (
 )
 from mailwright.events.reports import ReportCounts
 from mailwright.events.sns import SnsMessageType, SnsVerifier
+from mailwright.events.used_signatures import UsedSignature
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 
@@ -51,6 +52,8 @@ class ReportRecorder(Protocol):
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts: ...
 
+    async def use_signature(self, used: UsedSignature) -> None: ...
+
 
 class ProviderReports:
     """Records the reports of one named provider, about the messages that it sent and no others."""
@@ -63,6 +66,9 @@ class ProviderReports:
         """Record the reports. Those that name no message are ignored."""
         scope = ReportScope(provider=self._provider)
         return await self._reports.receive([replace(each, source=self._provider, scope=scope) for each in reports])
+
+    async def use_signature(self, used: UsedSignature) -> None:
+        await self._reports.use_signature(used)
 
 
 class InboundWebhooks:
@@ -150,6 +156,8 @@ class InboundWebhooks:
         return await self._record_parsed(sendgrid.SOURCE, sendgrid.parse_events(body, self._clock.now()))
 
     async def _record_parsed(self, source: str, parsed: ParsedEvents) -> ReportCounts:
+        if parsed.signature is not None:
+            await self._reports.use_signature(parsed.signature)
         if parsed.skipped:
             log.warning("events_skipped", source=source, events=dict(parsed.skipped))
         return await _record(self._reports, parsed.reports, by_address=True)

@@ -1,6 +1,7 @@
 """Parse Mailgun events into reports."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mailwright.domain.clock import Clock, Instant
@@ -42,8 +43,9 @@ class MailgunWebhook:
         [event, *others] = read_events(body) or [None]
         if not isinstance(event, dict) or others:
             raise MalformedEvent("The body is not one event.")
-        self._signature.check(part_of(event, "signature"), body)
-        return parse_each([event.get("event-data")], lambda data: _report(data, self._clock.now()))
+        used = self._signature.check(part_of(event, "signature"), body)
+        parsed = parse_each([event.get("event-data")], lambda data: _report(data, self._clock.now()))
+        return replace(parsed, signature=used)
 
 
 def _failed(event: Mapping[str, Any]) -> ParsedEvent:

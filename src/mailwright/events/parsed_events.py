@@ -10,6 +10,7 @@ import orjson
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.rejected_events import MalformedEvent
+from mailwright.events.used_signatures import UsedSignature
 
 # The largest body of a webhook. Providers collect events in batches.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
@@ -21,6 +22,7 @@ class ParsedEvents:
 
     reports: tuple[Report, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
+    signature: UsedSignature | None = None  # Only if it does not cover the body.
 
 
 @dataclass(frozen=True, slots=True)

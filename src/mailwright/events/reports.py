@@ -21,6 +21,7 @@ from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import unknown_sends
+from mailwright.events.used_signatures import UsedSignature, UsedSignatures, forget_signatures
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
@@ -131,6 +132,7 @@ class Reports:
         # Callers with and without `by_address` use separate commits.
         self._by_address = self._group_commit(by_address=True)
         self._by_id = self._group_commit(by_address=False)
+        self._signatures = UsedSignatures(database, after_commit=self._forget)
         self._forgets_at: Instant = 0
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
@@ -151,9 +153,14 @@ class Reports:
         counts = [effects.count(effect) for effect in (Effect.NEW, Effect.REPEATED, Effect.UNKNOWN)]
         return ReportCounts(*counts)
 
+    async def use_signature(self, used: UsedSignature) -> None:
+        """Raise `ForgedEvent` if another body came with this signature, at any process. Call it before `receive`."""
+        await self._signatures.use(used)
+
     async def close(self) -> None:
         await self._by_id.close()
         await self._by_address.close()
+        await self._signatures.close()
 
     def _group_commit(self, *, by_address: bool) -> GroupCommit[Report, Effect]:
         return GroupCommit(
@@ -193,17 +200,19 @@ class Reports:
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Delete a batch of old reports, except those that still count. Return the number of deleted reports.
+    """Delete a batch of old reports, except those that still count, and of old signatures of webhooks.
 
-    Also delete old recipients of deleted messages.
+    Return how many were deleted of the kind with more. Also delete old recipients of deleted messages.
     """
 
     async def work(tx: Runner) -> int:
         await tx.count(FORGET_RECIPIENTS, deleted_before=now - RECIPIENTS_KEPT_FOR, most=MOST_FORGOTTEN)
+        signatures = await forget_signatures(tx, now, MOST_FORGOTTEN)
         counted_since = now - soft.days * DAY
-        return await tx.count(
+        reports = await tx.count(
             FORGET_REPORTS, received_before=now - KEPT_FOR, counted_since=counted_since, most=MOST_FORGOTTEN
         )
+        return max(reports, signatures)
 
     return await database.transact(work)
 

@@ -2,7 +2,6 @@
 
 import hmac
 from base64 import b64decode
-from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.events.rejected_events import ForgedEvent, StaleEvent
+from mailwright.events.used_signatures import UsedSignature
 
 MAX_CLOCK_SKEW: Final[Instant] = 10 * MINUTE
 # Mailgun retries for eight hours.
@@ -17,13 +17,12 @@ MAILGUN_MAX_AGE: Final[Instant] = 9 * HOUR
 # Svix signs each retry again.
 SVIX_MAX_AGE: Final[Instant] = 10 * MINUTE
 MIN_SECRET_LENGTH: Final = 16
-_MAX_TOKENS: Final = 20_000
 
 
 class MailgunSignature:
     """Verifies the signature in the body, which covers only a time and a random token.
 
-    A token is therefore accepted for one body only, so that a seen signature cannot vouch for another event.
+    A signature is therefore accepted for one body only, so that a seen one cannot vouch for another event.
     """
 
     def __init__(self, key: str, clock: Clock) -> None:
@@ -31,9 +30,9 @@ class MailgunSignature:
             raise ConfigurationInvalid("must be the HTTP webhook signing key of Mailgun")
         self._key = key.strip().encode()
         self._clock = clock
-        self._bodies: OrderedDict[str, bytes] = OrderedDict()
 
-    def check(self, signature: Mapping[str, Any], body: bytes) -> None:
+    def check(self, signature: Mapping[str, Any], body: bytes) -> UsedSignature:
+        """Check the signature and return it. The caller makes sure that it was not used for another body."""
         timestamp, token, given = (signature.get(name) for name in ("timestamp", "token", "signature"))
         if not (isinstance(timestamp, str | int) and isinstance(token, str) and isinstance(given, str)):
             raise ForgedEvent("The body has no signature.")
@@ -41,11 +40,9 @@ class MailgunSignature:
         if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
             raise ForgedEvent
         require_recent(str(timestamp), self._clock.now(), MAILGUN_MAX_AGE)
-        seen = sha256(body).digest()
-        if self._bodies.setdefault(token, seen) != seen:
-            raise ForgedEvent("The signature was used for another event.")
-        if len(self._bodies) > _MAX_TOKENS:
-            self._bodies.popitem(last=False)
+        # The clocks of several servers may differ.
+        ends_at = int(timestamp) * SECOND + MAILGUN_MAX_AGE + MAX_CLOCK_SKEW
+        return UsedSignature(expected, sha256(body).hexdigest(), ends_at)
 
 
 class SvixSignature:

@@ -952,6 +952,16 @@ sender_domains = Table(
     partial_index("ix_sender_domains_verified", "domain", where=_IS_VERIFIED, unique=True),
 )
 
+# Signatures of inbound webhooks that do not cover the body, until they are too old to be accepted.
+used_signatures = Table(
+    "used_signatures",
+    metadata,
+    Column("signature", Text, primary_key=True),
+    Column("body", Text, nullable=False),  # The digest of the body that came with it first.
+    Column("ends_at", Timestamp, nullable=False),
+    Index("ix_used_signatures_ends_at", "ends_at"),
+)
+
 # DMARC aggregate reports about the domains of tenants. A report is stored once for each domain that it is about.
 dmarc_reports = Table(
     "dmarc_reports",

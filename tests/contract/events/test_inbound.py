@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,25 @@ import uvicorn
 from sqlalchemy import func, select
 from structlog.testing import capture_logs
 
-from mailwright.domain.clock import MINUTE, ManualClock
+from mailwright.domain.clock import MINUTE, SECOND, ManualClock
 from mailwright.domain.states import EventType, OnDoubt
 from mailwright.events.brevo import BrevoWebhook
 from mailwright.events.fetch import AmazonFetcher
 from mailwright.events.inbound_webhooks import InboundWebhooks, VendorWebhook
 from mailwright.events.mailgun import MailgunWebhook
 from mailwright.events.postmark import PostmarkWebhook
-from mailwright.events.reports import Reports
+from mailwright.events.reports import Reports, SoftBounces, forget
 from mailwright.events.resend import ResendWebhook
 from mailwright.events.sendgrid_signature import SendGridSignature
 from mailwright.events.sns import AmazonCertificates, FolderCertificates, SnsVerifier
+from mailwright.events.webhook_secrets import MAILGUN_MAX_AGE, MAX_CLOCK_SKEW
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.in_doubt import InDoubtHandler
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, events, reports, suppressions
 from mailwright.web.app import create_app
-from tests.api import Api, an_api, socket_client
+from tests.api import Api, an_api, an_engine, client_of, socket_client
 from tests.builders import (
     LOCK_TTL,
     SENT,
@@ -67,6 +69,13 @@ ADA = "ada@example.com"
 async def api(database: Database, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Api]:
     async with an_api(database, clock, inbound_webhooks=webhooks_of(database, clock, tmp_path)) as api:
         yield api
+
+
+def another_process(api: Api, folder: Path) -> httpx.AsyncClient:
+    """Return a client of another process with the same database, which shares no memory with the first."""
+    database, clock = api.engine.database, api.engine.clock
+    assert isinstance(clock, ManualClock)
+    return client_of(create_app(an_engine(database, clock, inbound_webhooks=webhooks_of(database, clock, folder))))
 
 
 def webhooks_of(database: Database, clock: ManualClock, folder: Path) -> InboundWebhooks:
@@ -435,6 +444,11 @@ VENDORS: dict[str, tuple[Callable[[Any, int], tuple[dict[str, str], bytes]], Cal
 }
 
 
+def _signed_complaint(name: str, outbox_id: str, now: int) -> tuple[dict[str, str], bytes]:
+    request, complaint = VENDORS[name]
+    return request(complaint(outbox_id, "id-1"), now)
+
+
 @pytest.mark.promise("vendor-verified")
 @pytest.mark.parametrize("name", VENDORS)
 async def test_vendor_event_counts_once_and_forged_ones_never(api: Api, clock: ManualClock, name: str) -> None:
@@ -451,6 +465,49 @@ async def test_vendor_event_counts_once_and_forged_ones_never(api: Api, clock: M
         assert counted(answer) == expected
     assert await contact_state(api) == ("unsubscribed", [("*", "complaint")])
     assert the_event(await record_of(api.engine.database, outbox_id), EventType.COMPLAINED).metadata["source"] == name
+
+
+# SES and SendGrid sign their requests too.
+SIGNED: dict[str, Callable[[str, int], tuple[dict[str, str], bytes]]] = {
+    **{name: partial(_signed_complaint, name) for name in VENDORS},
+    "ses": lambda outbox_id, _now: (HEADERS, SIGNER.notification(ses_event("Complaint", ADA, outbox_id=outbox_id))),
+    "sendgrid": lambda outbox_id, now: SENDGRID.signed_events(
+        [a_sendgrid_event("spamreport", mailwright_message=outbox_id)], timestamp=now // 1000
+    ),
+}
+
+
+@pytest.mark.promise("vendor-verified")
+@pytest.mark.parametrize("name", SIGNED)
+async def test_request_replayed_at_another_process_has_no_effect(
+    api: Api, clock: ManualClock, tmp_path: Path, name: str
+) -> None:
+    database = api.engine.database
+    headers, body = SIGNED[name](await a_sent_mail(api, clock, name), clock.now())
+    assert counted(await api.anonymous.post(f"/{name}-events", content=body, headers=headers)) == (200, 1, 0, 0)
+    before = await traces(database)
+    async with another_process(api, tmp_path) as other:
+        answer = await other.post(f"/{name}-events", content=body, headers=headers)
+    assert (counted(answer), await traces(database)) == ((200, 0, 1, 0), before)
+
+
+@pytest.mark.promise("vendor-verified")
+async def test_mailgun_signature_counts_for_one_body_everywhere(api: Api, clock: ManualClock, tmp_path: Path) -> None:
+    database, (request, complaint) = api.engine.database, VENDORS["mailgun"]
+    outbox_id = await a_sent_mail(api, clock, "mailgun")
+    _, skipped = request({"event": "unknown to us"}, clock.now())
+    assert counted(await api.anonymous.post("/mailgun-events", content=skipped)) == (200, 0, 0, 0)
+    _, forged = request(complaint(outbox_id, "id-1"), clock.now())  # The same time and token.
+    async with another_process(api, tmp_path) as other:
+        for client in (other, api.anonymous):
+            answer = await client.post("/mailgun-events", content=forged)
+            assert (answer.status_code, answer.json()["code"]) == (403, "EVENT_FORGED")
+        assert counted(await other.post("/mailgun-events", content=skipped)) == (200, 0, 0, 0)
+    assert (await contact_state(api))[1] == []
+    clock.advance(MAILGUN_MAX_AGE)
+    assert await forget(database, SoftBounces(), clock.now()) == 0
+    clock.advance(MAX_CLOCK_SKEW + SECOND)
+    assert await forget(database, SoftBounces(), clock.now()) == 1
 
 
 @pytest.mark.parametrize("name", ["mailgun", "resend", "postmark"])

@@ -724,6 +724,15 @@ CREATE TABLE sender_domains (
 
 CREATE UNIQUE INDEX ix_sender_domains_verified ON sender_domains (domain) WHERE verified_at IS NOT NULL;
 
+CREATE TABLE used_signatures (
+  signature TEXT NOT NULL,
+  body TEXT NOT NULL,
+  ends_at BIGINT NOT NULL,
+  CONSTRAINT pk_used_signatures PRIMARY KEY (signature)
+);
+
+CREATE INDEX ix_used_signatures_ends_at ON used_signatures (ends_at);
+
 CREATE TABLE dmarc_reports (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,
