@@ -138,6 +138,11 @@ class NamedProviders:
         named = [self.by_name[name].settings for name in sorted(name for name in used if name is not None)]
         return [installation, *named] if None in used else named
 
+    def find(self, tenant_id: int, source: Source) -> NamedProvider | None:
+        """Return the provider that sends what this source asks for; None for the provider of the installation."""
+        name = self.routes.provider_of(tenant_id, source)
+        return None if name is None else self.by_name[name]
+
     @classmethod
     def of(cls, found: StoredProviders, settings: Settings) -> "NamedProviders":
         """Return the providers of an installation. A dry run uses none: everything goes to the local mailbox."""
@@ -151,6 +156,11 @@ class NamedProviders:
 
 
 NO_PROVIDERS: Final = NamedProviders()
+
+
+async def load_named(database: Database, settings: Settings) -> NamedProviders:
+    """Return the providers and routes as they are now."""
+    return NamedProviders.of(await stored.load_providers(database), settings)
 
 
 def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedProvider:

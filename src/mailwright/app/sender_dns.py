@@ -1,11 +1,10 @@
 """Check SPF, DKIM and DMARC of the sender's domain in DNS."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 from mailwright.app.dkim_record import dns_tags, find_dkim_problem
 from mailwright.app.dmarc_record import dmarc_records, find_dmarc_problem
-from mailwright.app.dns_lookup import DnsUnavailable, Lookup
-from mailwright.app.dns_lookup import look_up as look_up_record
+from mailwright.app.dns_lookup import DnsUnavailable, Lookup, make_lookup
 from mailwright.app.findings import Finding, TxtRecord, ok, problem, warning
 from mailwright.app.spf import find_spf_problem, spf_advice, spf_records
 from mailwright.domain import address
@@ -13,17 +12,12 @@ from mailwright.domain.errors import MailwrightError
 from mailwright.ops.settings import Settings
 from mailwright.pipeline.senders import parse_mailbox
 
-# Returns the TXT records of a name, or raises `DnsUnavailable`.
-TxtLookup = Callable[[str], Awaitable[list[str]]]
-
 LOCAL = ("localhost", ".localhost", ".local", ".test", ".invalid", ".example", ".internal")
 
 
-async def look_up_txt(name: str) -> list[str]:
-    return await look_up_record(name, "TXT")
-
-
-async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> AsyncIterator[Finding]:
+async def check_sender(settings: Settings, look_up: Lookup | None = None) -> AsyncIterator[Finding]:
+    """Check the sender in the settings. `look_up` replaces the DNS servers in the settings."""
+    look_up = look_up or make_lookup(settings.dns_servers)
     domain = address.domain_of(parse_mailbox(settings.sender).address)
     if domain.endswith(LOCAL):
         summary = f"{domain} is not a public domain, so SPF, DKIM and DMARC are not checked"
@@ -42,9 +36,9 @@ async def check_sender(settings: Settings, look_up: TxtLookup = look_up_txt) -> 
             yield warning(name, "unknown: DNS does not respond", "run the check on a machine with network access")
 
 
-async def _spf(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
+async def _spf(settings: Settings, domain: str, look_up: Lookup) -> Finding:
     advice = spf_advice([settings], domain)
-    found = await look_up(domain)
+    found = await look_up(domain, "TXT")
     records = spf_records(found)
     if not records and not advice.is_needed:
         return ok("spf", f"{domain} needs no SPF record: {', '.join(advice.own_return_path)} has its own return path")
@@ -52,21 +46,14 @@ async def _spf(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
         missing = TxtRecord(domain, advice.value) if advice.value else None
         text = f'publish a TXT record "{missing.value}"' if missing else f"publish an SPF record. {advice.hint}"
         return problem("spf", f"{domain} has no SPF record", text, missing)
-    wrong = await find_spf_problem(domain, advice.value, found, _by_kind(look_up))
+    wrong = await find_spf_problem(domain, advice.value, found, look_up)
     if wrong is not None and (advice.is_needed or len(records) > 1):
         text = f"the record must have {' '.join(advice.mechanisms)}" if advice.value else advice.hint or "correct it"
         return problem("spf", wrong.rstrip("."), text)
     return ok("spf", f"{domain}: {records[0]}")
 
 
-def _by_kind(look_up: TxtLookup) -> Lookup:
-    async def look_up_kind(name: str, kind: str) -> list[str]:
-        return await (look_up(name) if kind == "TXT" else look_up_record(name, kind))
-
-    return look_up_kind
-
-
-async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
+async def _dkim(settings: Settings, domain: str, look_up: Lookup) -> Finding:
     from mailwright.app.wiring import dkim_key  # noqa: PLC0415 - commands that only list campaigns stay fast
 
     try:
@@ -80,7 +67,7 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
             "create a key in the dashboard under Settings, Default domain, unless your provider signs",
         )
     name, wanted = f"{key.selector}._domainkey.{key.domain}", key.record()
-    found = await look_up(name)
+    found = await look_up(name, "TXT")
     wrong = find_dkim_problem(name, wanted, found) if found else f"{name} does not exist"
     if wrong is None:
         return ok("dkim", f"{name} publishes the configured key ({key.algorithm})")
@@ -88,9 +75,9 @@ async def _dkim(settings: Settings, domain: str, look_up: TxtLookup) -> Finding:
     return problem("dkim", summary, "publish the TXT record of the configured key", TxtRecord(name, wanted))
 
 
-async def _dmarc(domain: str, look_up: TxtLookup) -> Finding:
+async def _dmarc(domain: str, look_up: Lookup) -> Finding:
     name = f"_dmarc.{domain}"
-    found = await look_up(name)
+    found = await look_up(name, "TXT")
     if not found:
         missing = TxtRecord(name, f"v=DMARC1; p=none; rua=mailto:dmarc@{domain}")
         advice = 'publish TXT "v=DMARC1; p=none; rua=mailto:…"'

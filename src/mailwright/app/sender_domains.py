@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.app.dns_lookup import Lookup, make_lookup
-from mailwright.app.named_providers import NamedProviders
+from mailwright.app.named_providers import load_named
 from mailwright.app.sender_domain_records import check_records, records_of, return_path_domain
 from mailwright.app.spf import SpfAdvice, spf_advice
 from mailwright.app.turns import has_turn
@@ -33,7 +33,6 @@ from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox import audit_log, tenants
 from mailwright.outbox.ledger import DatabaseLedger
-from mailwright.outbox.provider_configurations import load_providers
 from mailwright.outbox.sender_domains import (
     DomainExists,
     SenderDirectory,
@@ -234,7 +233,7 @@ class SenderDomainService:
 
     async def spf(self, domain: SenderDomain) -> SpfAdvice:
         """Return what SPF needs for all providers to which email of the tenant is routed."""
-        named = NamedProviders.of(await load_providers(self._database), self._settings)
+        named = await load_named(self._database, self._settings)
         return spf_advice(named.settings_of(domain.tenant_id, self._settings), domain.domain)
 
     def _sender(self, domain: str, given: str | None) -> str:

@@ -5,14 +5,18 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from mailwright.app.dns_lookup import Lookup
 from mailwright.app.findings import Verdict
+from mailwright.app.named_providers import NamedProvider, load_named
 from mailwright.app.providers import providers_of
-from mailwright.app.sender_dns import LOCAL, TxtLookup, check_sender, look_up_txt
+from mailwright.app.sender_dns import LOCAL, check_sender
+from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import text_of
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.providers.smtp.settings import is_loopback
-from mailwright.sources.sender_rules import SenderRules
+from mailwright.sources.sender_rules import RouteRules, SenderRules
+from mailwright.storage.database import Database
 
 # Providers that can report opens and clicks.
 _REPORTING: Final = frozenset(["ses", "sendgrid", "mailgun", "postmark", "resend", "brevo"])
@@ -21,23 +25,45 @@ _SIGNING: Final = _REPORTING | {"smtpbz"}
 
 
 def make_sender_rules(
-    settings: Settings, look_up: TxtLookup = look_up_txt, directory: SenderDirectory | None = None
+    settings: Settings, database: Database, directory: SenderDirectory, look_up: Lookup | None = None
 ) -> SenderRules:
+    async def find_route(tenant_id: int, source: Source) -> RouteRules:
+        # Routes are read each time, because an administrator can change them at any time.
+        provider = (await load_named(database, settings)).find(tenant_id, source)
+        if provider is not None and provider.problem is not None:
+            return unusable_rules(provider)
+        return rules_of(settings if provider is None else provider.settings, directory, look_up)
+
+    return SenderRules(
+        settings.sender_rules_limit,
+        find_route,
+        settings.postal_address,
+        settings.tracking,
+        find_refusal=directory.refusal,
+        find_own_sender=directory.own_sender,
+        sender=settings.sender,
+    )
+
+
+def rules_of(settings: Settings, directory: SenderDirectory | None = None, look_up: Lookup | None = None) -> RouteRules:
+    """Return the rules for email that the providers in these settings send."""
+
     async def find_unmet(sender: str | None) -> tuple[str, ...]:
         own = settings if sender is None else settings.model_copy(update={"sender": sender})
         has_keys = directory is not None and await directory.is_signed(own.sender)
         return (*await _dns_problems(own, look_up, has_keys=has_keys), *_unsubscribe_problems(own))
 
-    return SenderRules(
-        settings.sender_rules_limit,
-        find_unmet if leaves_this_machine(settings) else None,
-        settings.postal_address,
-        settings.tracking,
-        provider_may_report=not _REPORTING.isdisjoint(providers_of(settings)),
-        find_refusal=None if directory is None else directory.refusal,
-        find_own_sender=None if directory is None else directory.own_sender,
-        sender=settings.sender,
-    )
+    may_report = not _REPORTING.isdisjoint(providers_of(settings))
+    return RouteRules(find_unmet if leaves_this_machine(settings) else None, may_report)
+
+
+def unusable_rules(provider: NamedProvider) -> RouteRules:
+    """Return rules that nobody meets, because it is not known where a provider that cannot be used sends to."""
+
+    async def find_unmet(_sender: str | None) -> tuple[str, ...]:
+        return (f"The provider {provider.name} cannot be used: {provider.problem}.",)
+
+    return RouteRules(find_unmet, may_report=provider.kind in _REPORTING)
 
 
 def leaves_this_machine(settings: Settings) -> bool:
@@ -61,7 +87,7 @@ def _is_local(name: str, settings: Settings) -> bool:
     return url is not None and is_loopback(urlsplit(text_of(url)).hostname or "")
 
 
-async def _dns_problems(settings: Settings, look_up: TxtLookup, *, has_keys: bool) -> tuple[str, ...]:
+async def _dns_problems(settings: Settings, look_up: Lookup | None, *, has_keys: bool) -> tuple[str, ...]:
     """Return the DNS problems of the sender. Unknown records count as missing, except a provider's own DKIM.
 
     `has_keys`: keys of a sender domain sign, whose records were checked when it was verified.

@@ -38,8 +38,10 @@ _MECHANISMS: Final = {
     ".outlook.com": "include:spf.protection.outlook.com",
     ".gmail.com": "include:_spf.google.com",
     ".googlemail.com": "include:_spf.google.com",
-    ".google.com": "include:_spf.google.com",
 }
+# The servers that receive email for the customers of Microsoft 365 and Google. They see the address of this machine.
+_RECEIVING: Final = (".protection.outlook.com", ".google.com")
+_OWN_ADDRESS: Final = "Allow the public address of this machine too, such as ip4:192.0.2.1."
 _MAILGUN: Final = "include:mailgun.org"
 
 # A receiver stops after this number of DNS lookups and ignores the record (RFC 7208, section 4.6.4).
@@ -91,11 +93,14 @@ def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
         elif service is not None:
             own[_OWN_RETURN_PATH[service]] = None
         elif name == "smtpbz":
-            hints["smtp.bz shows the servers to allow in its account, with the settings of the domain."] = None
+            hints["Ask smtp.bz which servers the record must allow."] = None
         elif name == "smtp" and (not host or is_loopback(host)):
             hints["Your mail server runs on this machine. Allow its public address, such as ip4:192.0.2.1."] = None
         elif name == "smtp":
-            mechanisms[_by_suffix(_MECHANISMS, host) or _of_host(host)] = None
+            if host.endswith(_RECEIVING):
+                hints[f"{host} gets email directly from this machine. {_OWN_ADDRESS}"] = None
+            if (known := _by_suffix(_MECHANISMS, host)) or not host.endswith(_RECEIVING):
+                mechanisms[known or _of_host(host)] = None
     if all(name == "mailbox" for name, _ in kinds):
         hints["Connect a provider first: it decides which servers SPF must allow."] = None
     return SpfAdvice(tuple(mechanisms), tuple(hints), tuple(own))

@@ -416,7 +416,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
     images = make_images(settings, database, clock)
     templates = TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
     failed_sign_ins = FailedSignIns(database, clock)
-    rules = make_sender_rules(settings, directory=directory)
+    rules = make_sender_rules(settings, database, directory)
     return Engine(
         settings=settings,
         clock=clock,

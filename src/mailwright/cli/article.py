@@ -285,7 +285,7 @@ def _runs(at: Installation) -> ArticleRuns:
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
 
     templates = make_templates(at.settings, at.database, at.clock)
-    rules = make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
+    rules = make_sender_rules(at.settings, at.database, make_directory(at.settings, at.database, at.clock))
     return ArticleRuns(at.database, at.clock, templates, rules)
 
 

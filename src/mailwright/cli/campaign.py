@@ -75,6 +75,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
+from mailwright.domain.message import Source
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
@@ -239,7 +240,7 @@ def check(
 
     async def work(at: Installation) -> tuple[Campaign, CampaignCheck, list[PresendIssue], str]:
         campaign = await _found(at, campaign_id)
-        found = await _examined(at, campaign, await _sender_problems(at))
+        found = await _examined(at, campaign, await _sender_problems(at, campaign))
         reviewed = await digest_checked(campaign, found, campaign_reports.sender_rules(at))
         return campaign, found, await _dead_links(found) if check_links else [], reviewed
 
@@ -924,12 +925,17 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
     )
 
 
-async def _sender_problems(at: Installation) -> tuple[str, ...]:
-    """Return the DNS problems of the sender's domain."""
+async def _sender_problems(at: Installation, campaign: Campaign) -> tuple[str, ...]:
+    """Return the DNS problems of the sender's domain, for the provider that sends the campaign."""
     from mailwright.app.findings import Verdict  # noqa: PLC0415 - as above
+    from mailwright.app.named_providers import load_named  # noqa: PLC0415
     from mailwright.app.sender_dns import check_sender  # noqa: PLC0415
 
-    found = [each async for each in check_sender(at.settings) if each.verdict is Verdict.PROBLEM]
+    provider = (await load_named(at.database, at.settings)).find(campaign.tenant_id, Source.CAMPAIGN)
+    settings = at.settings if provider is None else provider.settings
+    sender = await campaign_reports.sender_rules(at).sender_of(campaign.tenant_id, campaign.definition.sender)
+    own = settings.model_copy(update={"sender": sender or settings.sender})
+    found = [each async for each in check_sender(own) if each.verdict is Verdict.PROBLEM]
     return tuple(f"{each.name.upper()}: {each.summary}" for each in found)
 
 

@@ -221,4 +221,4 @@ def sender_rules(at: Installation) -> SenderRules:
     from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - slow to import
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - as above
 
-    return make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
+    return make_sender_rules(at.settings, at.database, make_directory(at.settings, at.database, at.clock))

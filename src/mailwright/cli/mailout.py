@@ -217,7 +217,7 @@ def _service(at: Installation) -> MailoutService:
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
 
     templates = make_templates(at.settings, at.database, at.clock)
-    rules = make_sender_rules(at.settings, directory=make_directory(at.settings, at.database, at.clock))
+    rules = make_sender_rules(at.settings, at.database, make_directory(at.settings, at.database, at.clock))
     return MailoutService(at.settings, at.database, at.clock, templates, rules)
 
 

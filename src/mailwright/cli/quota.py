@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from mailwright.app.named_providers import NamedProviders
+from mailwright.app.named_providers import load_named
 from mailwright.app.quotas import open_quota_sync
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
@@ -15,7 +15,6 @@ from mailwright.cli.output import ago, aside, out, print_json, table
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
-from mailwright.outbox.provider_configurations import load_providers
 from mailwright.outbox.quotas import ProviderQuota
 
 app = command()
@@ -33,7 +32,7 @@ def quota(
     async def work(at: Installation) -> tuple[list[ProviderQuota], bool, Instant]:
         is_synced = True
         if sync:
-            named = NamedProviders.of(await load_providers(at.database), at.settings).used
+            named = (await load_named(at.database, at.settings)).used
             sources = [(at.settings, None), *((each.settings, each.name) for each in named if each.problem is None)]
             results = [await _sync(at, settings, name) for settings, name in sources]
             # The installation's provider may have no quota if a named one has.

@@ -538,8 +538,9 @@ class Settings(BaseSettings):
         NoDecode,
         Field(
             alias="MAILWRIGHT_DNS_SERVERS",
-            description="DNS servers that check sender domains, separated by commas, such as `9.9.9.9`. Defaults to "
-            "those of the machine.",
+            description="DNS servers for all checks of DNS records (sender domains, `mailwright check`, bulk sender "
+            "rules, addresses in sign-up forms), separated by commas, such as `9.9.9.9`. Defaults to those of the "
+            "machine, which connections always use.",
         ),
     ] = ()
     dkim_domain: Annotated[

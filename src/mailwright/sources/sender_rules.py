@@ -2,7 +2,8 @@
 
 They require SPF, DKIM and DMARC, one-click unsubscribe and a postal address. Mailwright does not send bulk email to
 more than `limit` recipients before the rules are met, unless a user overrides them. The rules do not apply if the
-provider is the local mailbox or a server on this machine, which need no DNS records.
+provider that sends for the tenant and the source is the local mailbox or a server on this machine, which need no DNS
+records.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from mailwright.domain.message import Source
 from mailwright.domain.tracking import TrackingMode
 
 # Returns why a tenant must not send from an address, or with its default sender; None if it may.
@@ -31,25 +33,51 @@ class SenderRulesDecision(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RouteRules:
+    """What the providers that send for a tenant and a source require and can do."""
+
+    find_unmet: FindUnmetRules | None = None  # None: the rules do not apply
+    may_report: bool = True  # whether one of the providers can report opens and clicks
+
+
+# Returns the rules of the providers that send what a source of a tenant asks for.
+FindRouteRules = Callable[[int, Source], Awaitable[RouteRules]]
+
+
+@dataclass(frozen=True, slots=True)
 class SenderRules:
     limit: int
-    find_unmet: FindUnmetRules | None = None  # None: the rules do not apply
+    find_route: FindRouteRules | None = None  # None: the rules do not apply
     postal_address: str | None = None  # from the settings
     tracking: TrackingMode = TrackingMode.OFF  # from the settings
-    provider_may_report: bool = True  # whether a provider on the route can report opens and clicks
     find_refusal: FindRefusal | None = None  # None: every tenant may send from every domain
     find_own_sender: FindOwnSender | None = None  # None: every tenant uses the sender in the settings
     sender: str | None = None  # from the settings, for campaigns without their own
 
-    def apply_to(self, recipients: int) -> bool:
-        return self.find_unmet is not None and recipients > self.limit
+    async def route_of(self, tenant_id: int, source: Source) -> RouteRules:
+        return RouteRules() if self.find_route is None else await self.find_route(tenant_id, source)
 
-    async def unmet(self, recipients: int, *, sender: str | None = None, has_postal_address: bool) -> tuple[str, ...]:
-        """Return the unmet rules, one sentence each; empty if the number of recipients is within the limit."""
-        if self.find_unmet is None or not self.apply_to(recipients):
-            return ()
+    async def unmet(
+        self,
+        tenant_id: int,
+        source: Source,
+        recipients: int,
+        *,
+        sender: str | None = None,
+        has_postal_address: bool,
+    ) -> tuple[str, ...] | None:
+        """Return the unmet rules, one sentence each; None if the rules do not apply.
+
+        They do not apply up to the limit, and if the email stays on this machine. Without `sender`, the tenant's own
+        counts.
+        """
+        if recipients <= self.limit:
+            return None
+        route = await self.route_of(tenant_id, source)
+        if route.find_unmet is None:
+            return None
         postal = () if has_postal_address else (NO_POSTAL_ADDRESS,)
-        return (*await self.find_unmet(sender), *postal)
+        return (*await route.find_unmet(await self.sender_of(tenant_id, sender)), *postal)
 
     async def sender_of(self, tenant_id: int, given: str | None = None) -> str | None:
         """Return the given sender, or the tenant's own; None for the sender in the settings."""

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 
 import pytest
+from sqlalchemy import update
 
+from mailwright.app.sender_rules import make_sender_rules
 from mailwright.domain.campaign import SENDER_RULES
 from mailwright.domain.clock import MINUTE
 from mailwright.domain.explanation import Remedy
+from mailwright.domain.message import Source
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.articles.enqueue import ArticleScheduler
@@ -15,7 +18,8 @@ from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.campaigns.variants import CampaignNotStartable
-from mailwright.sources.sender_rules import SenderRules
+from mailwright.sources.sender_rules import RouteRules, SenderRules
+from mailwright.storage.tables import provider_configurations
 from tests.articles import ACTOR, OHIO, US, a_recipient, a_run_request, write_slices
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import OPERATOR, CampaignHarness, address_of, join
@@ -35,9 +39,12 @@ class Rules:
         self.senders.append(sender)
         return self.unmet
 
+    async def route(self, _tenant_id: int, _source: Source) -> RouteRules:
+        return RouteRules(self.find)
+
     @property
     def rules(self) -> SenderRules:
-        return SenderRules(LIMIT, self.find, "1 Street, 10115 Berlin")
+        return SenderRules(LIMIT, self.route, "1 Street, 10115 Berlin")
 
 
 @pytest.fixture
@@ -125,6 +132,53 @@ async def test_held_campaign_is_sent_after_an_override(desk: CampaignHarness, gi
     await run_scheduler(desk, given)
     assert len(await desk.addresses(campaign_id)) == LIMIT + 1
     assert await desk.audit_actions(campaign_id) == ["create", "start", "override_sender_rules"]
+
+
+# The provider that sends.
+
+
+async def answer_nothing(_name: str, _kind: str) -> list[str]:
+    return []
+
+
+def routed_rules(bench: Bench) -> SenderRules:
+    settings = bench.engine.settings.model_copy(update={"sender_rules_limit": LIMIT, "sender": "news@example.org"})
+    return make_sender_rules(settings, bench.database, bench.engine.directory, answer_nothing)
+
+
+async def unmet(bench: Bench, source: Source) -> str | None:
+    found = await routed_rules(bench).unmet(DEFAULT_TENANT, source, LIMIT + 1, has_postal_address=True)
+    return None if found is None else " ".join(found)
+
+
+@pytest.mark.promise("sender-rules")
+async def test_rules_follow_the_provider_of_tenant_and_source(bench: Bench) -> None:
+    providers, relay = bench.engine.providers, {"MAILWRIGHT_SMTP_URL": "smtp://relay.example.org:587"}
+    assert await unmet(bench, Source.CAMPAIGN) is None
+    await providers.create("relay", "smtp", relay, actor="ada")
+    await providers.create("here", "mailbox", {}, actor="ada")
+    await providers.set_route(DEFAULT_TENANT, Source.CAMPAIGN, "relay", actor="ada")
+    assert "SPF: example.org has no SPF record" in str(await unmet(bench, Source.CAMPAIGN))
+    assert await unmet(bench, Source.ARTICLE) is None
+    await providers.set_route(DEFAULT_TENANT, None, "relay", actor="ada")
+    await providers.set_route(DEFAULT_TENANT, Source.CAMPAIGN, "here", actor="ada")
+    assert "DKIM: messages are not signed" in str(await unmet(bench, Source.ARTICLE))
+    assert await unmet(bench, Source.CAMPAIGN) is None
+    async with bench.database.write() as tx:
+        await tx.execute(update(provider_configurations).values(settings="unreadable"))
+    assert "The provider here cannot be used" in str(await unmet(bench, Source.CAMPAIGN))
+
+
+async def test_campaign_started_before_a_public_route_is_held(bench: Bench) -> None:
+    desk = CampaignHarness(bench)
+    desk.campaigns = Campaigns(bench.database, bench.clock, bench.engine.templates, routed_rules(bench))
+    campaign_id = await desk.start(LIMIT + 1)
+    relay = {"MAILWRIGHT_SMTP_URL": "smtp://relay.example.org:587"}
+    await bench.engine.providers.create("relay", "smtp", relay, actor="ada")
+    await bench.engine.providers.set_route(DEFAULT_TENANT, None, "relay", actor="ada")
+    while await CampaignScheduler(bench.database, bench.clock, routed_rules(bench)).tick():
+        pass
+    assert (await desk.deferral(campaign_id), await desk.addresses(campaign_id)) == ((SENDER_RULES, 10 * MINUTE), [])
 
 
 # Articles.

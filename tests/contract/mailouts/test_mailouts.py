@@ -41,7 +41,7 @@ from mailwright.sources.mailouts.runs import (
 )
 from mailwright.sources.mailouts.send_logs import LOG_BATCH_SIZE
 from mailwright.sources.mailouts.status_sync import SKIP_DURATION
-from mailwright.sources.sender_rules import SenderRules
+from mailwright.sources.sender_rules import RouteRules, SenderRules
 from mailwright.storage.tables import (
     accepted_counts,
     deliveries,
@@ -1196,13 +1196,16 @@ async def test_mailout_to_many_is_refused_until_rules_are_met(bench: MailoutBenc
     async def find_unmet(sender: str | None) -> tuple[str, ...]:
         return (f"SPF: {sender} has no SPF record.",)
 
+    async def find_route(_tenant_id: int, source: Source) -> RouteRules:
+        return RouteRules(find_unmet if source is Source.MAILOUT else None)
+
     engine = bench.bench.engine
     bench.service = MailoutService(
         engine.settings,
         engine.database,
         bench.clock,
         engine.templates,
-        SenderRules(1, find_unmet),
+        SenderRules(1, find_route),
         sleep=bench.clock.sleep,
         steady=bench.clock,
     )

@@ -45,7 +45,6 @@ async def state_of(record: DnsRecord, texts: list[str], **more: list[str]) -> tu
     ("provider", "host", "value"),
     [
         ("smtp", "smtp.office365.com", f"v=spf1 {OUTLOOK} ~all"),
-        ("smtp", "mx1.protection.outlook.com", f"v=spf1 {OUTLOOK} ~all"),
         ("smtp", "smtp.gmail.com", f"v=spf1 {GOOGLE} ~all"),
         ("smtp", "smtp-relay.gmail.com", f"v=spf1 {GOOGLE} ~all"),
         ("smtp", "Out.Acme.example", "v=spf1 a:out.acme.example ~all"),
@@ -73,6 +72,15 @@ def test_spf_record_allows_the_servers_of_the_relay(provider: str, host: str, va
 def test_services_with_own_return_path_need_no_spf(provider: str, host: str | None, service: str) -> None:
     advice = spf_advice([settings_for(provider, host, mailgun_domain="mg.acme.example")], DOMAIN)
     assert (advice.is_needed, service in advice.note) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "value"),
+    [("mx1.protection.outlook.com", f"v=spf1 {OUTLOOK} ~all"), ("aspmx.l.google.com", "")],
+)
+def test_spf_allows_this_machine_if_it_delivers_directly(host: str, value: str) -> None:
+    advice = spf_advice([settings_for("smtp", host)], DOMAIN)
+    assert (advice.value, "public address of this machine" in advice.hint) == (value, True)
 
 
 def test_spf_of_several_providers_is_one_record() -> None:

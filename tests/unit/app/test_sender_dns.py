@@ -8,23 +8,36 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import SecretStr
 
+from mailwright.app.dns_lookup import DnsUnavailable
 from mailwright.app.findings import Finding, TxtRecord, Verdict
-from mailwright.app.sender_dns import DnsUnavailable, check_sender
+from mailwright.app.sender_dns import check_sender
 from mailwright.cli.check import print_findings
 from mailwright.content.dkim_key import DkimKey
 from mailwright.ops.settings import Settings
+from tests.standins.dns import a_dns_server
 
 GOOD = {"example.org": ["v=spf1 mx -all", "other=1"], "_dmarc.example.org": ["v=DMARC1; p=reject"]}
 
 
 async def findings(records: dict[str, list[str]] | None, **settings: object) -> list[Finding]:
-    async def look_up(name: str) -> list[str]:
+    async def look_up(name: str, _kind: str) -> list[str]:
         if records is None:
             raise DnsUnavailable
         return records.get(name, [])
 
     made = Settings.model_construct(**{"sender": "Shop <shop@example.org>", **settings})
     return [finding async for finding in check_sender(made, look_up)]
+
+
+async def test_configured_dns_servers_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailwright.app.dns_lookup.DNS_SECONDS", 60.0)
+    relay = {"provider": "smtp", "smtp_url": SecretStr("smtp://relay.example.org:587")}
+    async with a_dns_server() as dns:
+        dns.zone = {("TXT", "example.org"): ["v=spf1 ip4:192.0.2.1 -all"], ("A", "relay.example.org"): ["192.0.2.1"]}
+        made = Settings.model_construct(**{"sender": "shop@example.org", "dns_servers": (dns.address,), **relay})
+        found = {finding.name: finding.verdict async for finding in check_sender(made)}
+    assert (found["spf"], found["dmarc"]) == (Verdict.OK, Verdict.PROBLEM)
+    assert {"example.org", "relay.example.org", "_dmarc.example.org"} <= set(dns.asked)
 
 
 async def verdicts(records: dict[str, list[str]] | None, **settings: object) -> dict[str, Verdict]:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from mailwright.app.sender_dns import DnsUnavailable
-from mailwright.app.sender_rules import leaves_this_machine, make_sender_rules
+from mailwright.app.dns_lookup import DnsUnavailable
+from mailwright.app.sender_rules import leaves_this_machine, rules_of
+from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings, load
+from mailwright.sources.sender_rules import RouteRules, SenderRules
 
 GOOD = {"example.org": ["v=spf1 mx -all"], "_dmarc.example.org": ["v=DMARC1; p=none"]}
 MANY = 1_001
@@ -27,13 +29,17 @@ def settings(tmp_path: Path, **changes: Any) -> Settings:
 
 
 async def unmet(found: Settings, records: dict[str, list[str]] | None, *, recipients: int = MANY, **more: Any) -> str:
-    async def look_up(name: str) -> list[str]:
+    async def look_up(name: str, _kind: str) -> list[str]:
         if records is None:
             raise DnsUnavailable
         return records.get(name, [])
 
-    rules = make_sender_rules(found, look_up)
-    return " ".join(await rules.unmet(recipients, **{"has_postal_address": bool(rules.postal_address), **more}))
+    async def find_route(_tenant_id: int, _source: Source) -> RouteRules:
+        return rules_of(found, look_up=look_up)
+
+    rules = SenderRules(found.sender_rules_limit, find_route, found.postal_address)
+    given = {"has_postal_address": bool(rules.postal_address), **more}
+    return " ".join(await rules.unmet(1, Source.CAMPAIGN, recipients, **given) or ())
 
 
 @pytest.mark.promise("sender-rules")

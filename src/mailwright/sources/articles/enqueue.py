@@ -133,13 +133,16 @@ class ArticleScheduler:
     async def _is_held(self, run: ArticleRun, more: int, now: Instant) -> bool:
         """Check the sender rules if the run is about to exceed their limit because its audience has grown."""
         recipients = run.recipients + more
-        if run.sender_rules is not None or not self._rules.apply_to(recipients):
+        if run.sender_rules is not None:
             return False
         if self._held_until.get(run.id, 0) > now:
             return True
-        sender = await self._rules.sender_of(run.tenant_id)
         has_postal_address = bool(self._rules.postal_address)
-        unmet = await self._rules.unmet(recipients, sender=sender, has_postal_address=has_postal_address)
+        unmet = await self._rules.unmet(
+            run.tenant_id, Source.ARTICLE, recipients, has_postal_address=has_postal_address
+        )
+        if unmet is None:
+            return False
         if unmet:
             log.warning("article_run_held", run_id=run.run_id, reason=SENDER_RULES, unmet=list(unmet))
             self._held_until[run.id] = now + RECHECK_EVERY

@@ -17,6 +17,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict, InvalidInput, NotFound
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.lanes import lane_number
+from mailwright.domain.message import Source
 from mailwright.domain.sender_policy import SENDER_DOMAIN_NOT_VERIFIED
 from mailwright.domain.states import Priority, Status
 from mailwright.outbox import audit_log
@@ -153,7 +154,7 @@ class ArticleRuns:
         async with self._database.read() as tx:
             published_slices = await _published_slices(tx, tenant_id, request.article_key, now)
             audience = await recipients.resolve_audience(tx, tenant_id, request.article_key, request.audience_filter)
-            most = self._rules.limit + 1 if self._rules.find_unmet is not None else 1
+            most = self._rules.limit + 1 if self._rules.find_route is not None else 1
             over = await find_limit(tx, tenant_id)
             most = most if over is None else MAX_COUNTED
             slices = SliceSet(published_slices)
@@ -232,14 +233,11 @@ class ArticleRuns:
         """Decide about the rules of the large mailbox providers, or raise if they are not met."""
         if overrides_rules:
             return SenderRulesDecision.OVERRIDDEN
-        if not self._rules.apply_to(recipients):
-            return None
-        sender = await self._rules.sender_of(tenant_id)
         has_postal_address = bool(self._rules.postal_address)
-        unmet = await self._rules.unmet(recipients, sender=sender, has_postal_address=has_postal_address)
+        unmet = await self._rules.unmet(tenant_id, Source.ARTICLE, recipients, has_postal_address=has_postal_address)
         if unmet:
             raise SenderRulesUnmet(refusal_text(unmet, self._rules.limit))
-        return SenderRulesDecision.MET
+        return None if unmet is None else SenderRulesDecision.MET
 
     async def _override_rules(self, actor: str, run: ArticleRun) -> ArticleRun:
         decided = {"sender_rules": SenderRulesDecision.OVERRIDDEN.value, "hold_reason": None}

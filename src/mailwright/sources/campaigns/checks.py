@@ -29,6 +29,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.message import Source
 from mailwright.domain.permits import LimitLevel
 from mailwright.domain.schedule import is_past
 from mailwright.domain.sender_policy import SENDER_DOMAIN_NOT_VERIFIED
@@ -105,7 +106,8 @@ class CampaignCheck:
     filter: dict[str, Any] | None
     planned: int
     excluded: Mapping[Exclusion, int] = field(default_factory=dict)  # only with `counts_excluded`
-    unmet_rules: tuple[str, ...] = ()  # rules of the large mailbox providers, one sentence each
+    # Rules of the large mailbox providers that are not met, one sentence each; None if they do not apply.
+    unmet_rules: tuple[str, ...] | None = None
     has_postal_address: bool = True
     tracking: TrackingPlan = NOT_TRACKED
     held: HeldRecipients = NOBODY_HELD
@@ -131,6 +133,7 @@ async def check_campaign(
 ) -> CampaignCheck:
     """Run all pre-send checks without starting the campaign. `counts_excluded` takes another scan of the contacts."""
     found = _Findings(list(_check_schedule(definition, now)))
+    may_report = definition.ab_test is None or (await rules.route_of(tenant_id, Source.CAMPAIGN)).may_report
     bodies = await compile_bodies(store, tenant_id, definition, found.problems)
     async with database.read() as tx:
         audience_problems: list[CampaignProblem] = []
@@ -149,7 +152,7 @@ async def check_campaign(
         tracking = await plan_tracking(tx, tenant_id, definition, members, rules.tracking)
         if not audience_problems:
             found.problems += _check_size(definition, planned)
-            found.problems += check_metric(definition, tracking, rules, planned)
+            found.problems += check_metric(definition, tracking, planned, may_report=may_report)
             found.warn(_check_test_group(definition, planned))
         _check_texts(drafts, texts, facts, found)
         found.problems += await _variable_problems(tx, tenant_id, required, missing, planned)
@@ -164,8 +167,9 @@ async def check_campaign(
     found.warn(held.warnings)
     has_postal = not any(issue.code == "NO_POSTAL_ADDRESS" for issue in found.warnings)
     found.problems += await check_sender_domain(rules, tenant_id, definition)
-    sender = await rules.sender_of(tenant_id, definition.sender)
-    unmet = await rules.unmet(planned, sender=sender, has_postal_address=has_postal)
+    unmet = await rules.unmet(
+        tenant_id, Source.CAMPAIGN, planned, sender=definition.sender, has_postal_address=has_postal
+    )
     if unmet:
         found.add_unmet_rules(refusal_text(unmet, rules.limit), is_overridden=overrides_rules)
     problems, warnings = tuple(dict.fromkeys(found.problems)), tuple(found.warnings)

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from mailwright.domain.campaign import SENDER_RULES
 from mailwright.domain.clock import MINUTE, Clock, Instant
+from mailwright.domain.message import Source
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
 from mailwright.sources.campaigns.enqueue import ENQUEUED_STATUSES, count_new_recipients
@@ -26,15 +27,17 @@ async def hold_if_rules_are_unmet(database: Database, clock: Clock, rules: Sende
     now = clock.now()
     async with database.read() as tx:
         entry = await find_entry(tx, campaign_key)
-        if entry is None or not _is_undecided(entry) or rules.find_unmet is None:
+        if entry is None or not _is_undecided(entry) or rules.find_route is None:
             return False
         if await _is_held(tx, entry, now):
             return True
-        recipients = entry.recipients + await count_new_recipients(tx, entry, now)
-    if not rules.apply_to(recipients):
-        return False
+    recipients = await _count_recipients(database, rules, entry, now)
     sender, has_postal = entry.content.payload.get("from"), entry.content.has_postal_address
-    unmet = await rules.unmet(recipients, sender=sender, has_postal_address=has_postal)
+    unmet = await rules.unmet(
+        entry.tenant_id, Source.CAMPAIGN, recipients, sender=sender, has_postal_address=has_postal
+    )
+    if unmet is None:
+        return False
     async with database.write() as tx:
         current = await find_entry(tx, campaign_key, to_change=True)
         if current is None or not _is_undecided(current):
@@ -46,6 +49,14 @@ async def hold_if_rules_are_unmet(database: Database, clock: Clock, rules: Sende
         decided = replace(current.content, sender_rules=SenderRulesDecision.MET)
         await update_entry(tx, campaign_key, content=decided.as_text())
     return False
+
+
+async def _count_recipients(database: Database, rules: SenderRules, entry: QueueEntry, now: Instant) -> int:
+    """Return the size of the audience; 0 if the rules do not apply to the provider, because counting takes long."""
+    if (await rules.route_of(entry.tenant_id, Source.CAMPAIGN)).find_unmet is None:
+        return 0
+    async with database.read() as tx:
+        return entry.recipients + await count_new_recipients(tx, entry, now)
 
 
 def _is_undecided(entry: QueueEntry) -> bool:

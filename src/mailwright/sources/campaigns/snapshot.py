@@ -75,18 +75,18 @@ async def freeze(
         definition.lists,
         check.filter,
         _running_ab_test(definition),
-        sender_rules=_decision(check, rules, overrides_rules=overrides_rules),
+        sender_rules=_decision(check, overrides_rules=overrides_rules),
         has_postal_address=check.has_postal_address,
         waves=_running_waves(definition),
         segments=check.segments,
     )
-    return FrozenCampaign(content, check.planned, digests, check.warnings, check.unmet_rules)
+    return FrozenCampaign(content, check.planned, digests, check.warnings, check.unmet_rules or ())
 
 
-def _decision(check: CampaignCheck, rules: SenderRules, *, overrides_rules: bool) -> SenderRulesDecision | None:
+def _decision(check: CampaignCheck, *, overrides_rules: bool) -> SenderRulesDecision | None:
     if overrides_rules:
         return SenderRulesDecision.OVERRIDDEN
-    return SenderRulesDecision.MET if rules.apply_to(check.planned) else None
+    return None if check.unmet_rules is None else SenderRulesDecision.MET
 
 
 async def _store_variant(

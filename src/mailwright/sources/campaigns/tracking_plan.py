@@ -10,7 +10,6 @@ from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
 from mailwright.sources.campaigns.definition import MANUAL, CampaignDefinition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
-from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, lists, tenants
 
@@ -125,11 +124,11 @@ async def _find_mode(
 
 
 def check_metric(
-    definition: CampaignDefinition, plan: TrackingPlan, rules: SenderRules, planned: int
+    definition: CampaignDefinition, plan: TrackingPlan, planned: int, *, may_report: bool
 ) -> list[CampaignProblem]:
-    """Refuse an A/B test whose winner could not be measured."""
+    """Refuse an A/B test whose winner could not be measured. `may_report`: the provider can report opens and clicks."""
     ab_test = definition.ab_test
-    is_measured = rules.provider_may_report or plan.consenting > 0
+    is_measured = may_report or plan.consenting > 0
     if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0 or ab_test.winner_by == MANUAL:
         return []
     reason = (

@@ -258,7 +258,7 @@ class MailoutPreparation:
         mine = mailout_recipients.c.mailout_key == run.key
         async with self._database.write() as tx:
             await lease.renew(tx)
-            if await is_waiting(tx, run.tenant_id, SendKind.MAILOUT, run.mailout_id):
+            if await is_waiting(tx, run.tenant_id, SendKind.MAILOUT, run.page_id):
                 raise AwaitsApproval("The mailout waits for the approval of a second person.")
             await tx.execute(delete(mailout_recipients).where(mine))
         if run.is_test:
@@ -291,7 +291,9 @@ class MailoutPreparation:
             raise sender_refused(refusal)
         if run.overrides_rules:
             return
-        unmet = await self._rules.unmet(planned, sender=self._setup.from_email, has_postal_address=True)
+        unmet = await self._rules.unmet(
+            run.tenant_id, Source.MAILOUT, planned, sender=self._setup.from_email, has_postal_address=True
+        )
         if unmet:
             raise sender_rules_unmet(refusal_text(unmet, self._rules.limit))
 
@@ -386,14 +388,17 @@ def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutR
 
 
 async def _planned_send(database: Database, setup: MailoutSetup, run: MailoutRun, planned: int) -> PlannedSend:
-    """Return what a second person approves: the stored email, its sender and the number of recipients."""
+    """Return what a second person approves: the stored email, its sender and the number of recipients.
+
+    The page is the subject, so that a rejected page stays rejected when it is sent again.
+    """
     t = templates.c
     async with database.read() as tx:
         [stored] = await tx.execute(select(t.subject, t.html, t.text).where(t.id == run.template_key))
     content = {"page": run.page_id, "from": f"{setup.from_name} <{setup.from_email}>", "subject": stored.subject}
     content |= {"text": stored.text, "html": stored.html}
     name = run.subject or run.page_id
-    return PlannedSend(run.tenant_id, SendKind.MAILOUT, run.mailout_id, name, planned, content)
+    return PlannedSend(run.tenant_id, SendKind.MAILOUT, run.page_id, name, planned, content)
 
 
 def _unreachable_images(page: MailoutPage) -> ContentIssue:
