@@ -71,6 +71,8 @@ async def test_approval_is_requested_shown_and_withdrawn(here: Commands) -> None
     [listed] = (await here.ok("approval", "list", "--json")).json
     assert (listed["kind"], listed["recipients"], listed["requestedBy"]) == ("sequence", 3, "console")
     assert "Sequence Welcome, 3 recipients: waiting" in (await here.ok("approval", "show", str(listed["id"]))).out
+    assert "recipients: withdrawn" in (await here.ok("approval", "withdraw", str(listed["id"]))).out
+    assert "Nothing of the tenant default is rejected" in (await here.ok("approval", "list", "--rejected")).out
 
 
 async def test_campaign_runs_from_file_to_report(here: Commands) -> None:

@@ -129,12 +129,14 @@ class SendApprovalResponse(ResponseModel):
 
 class ApprovalsResponse(ResponseModel):
     """`over`: what reaches more recipients needs an approval; null for none. `waiting`: campaigns, oldest request
-    first. `sends`: articles, mailouts and sequences that wait.
+    first. `sends`: articles, mailouts and sequences that wait. `rejectedSends`: those that somebody rejected, until an
+    administrator lifts the rejection; at most 100, newest first.
     """
 
     over: int | None
     waiting: list[WaitingApprovalResponse]
     sends: list[SendApprovalResponse]
+    rejected_sends: list[SendApprovalResponse]
 
 
 def plan_response(report: PlanReport) -> CampaignPlanResponse:
@@ -170,7 +172,7 @@ def send_approval_response(approval: SendApproval) -> SendApprovalResponse:
 
 
 def approvals_response(
-    over: int | None, waiting: list[WaitingApproval], sends: list[SendApproval]
+    over: int | None, waiting: list[WaitingApproval], sends: list[SendApproval], rejected: list[SendApproval]
 ) -> ApprovalsResponse:
     return ApprovalsResponse(
         over=over,
@@ -181,6 +183,7 @@ def approvals_response(
             for each in waiting
         ],
         sends=[send_approval_response(each) for each in sends],
+        rejected_sends=[send_approval_response(each) for each in rejected],
     )
 
 

@@ -9,10 +9,10 @@ always needs an approval, which covers everyone who enters: nobody knows how man
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import orjson
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 
 from mailwright.access.roles import Role
 from mailwright.access.users import User
@@ -29,6 +29,9 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import send_approvals, tenants
 
 _a = send_approvals.c
+
+MAX_REJECTED: Final = 100
+WITHDRAWABLE: Final = (ApprovalStatus.WAITING, ApprovalStatus.REJECTED)
 
 
 class ApprovalRejected(AwaitsApproval):
@@ -91,13 +94,14 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     """Return the error that says why the send must wait; None if it may begin. If necessary, request the approval.
 
     Once requested, the same send needs the approval, even if the tenant requires none any more. After a rejection,
-    every later attempt needs one, and the rejected content is never sent.
+    every later attempt needs one, and the rejected content is not sent, until an administrator lifts the rejection.
     """
     rejections = await _list_rejections(tx, planned)
     if refused := next((each for each in rejections if each.covers(planned)), None):
         why = f": {refused.comment.rstrip('.')}" if refused.comment else ""
         return ApprovalRejected(
-            f"{refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again."
+            f"{refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again, or ask an "
+            "administrator to lift the rejection."
         )
     newest = await _find_newest(tx, planned)
     if newest is not None and newest.covers(planned):
@@ -178,9 +182,21 @@ class SendApprovals:
         async with self._database.read() as tx:
             return [_approval(row) for row in await tx.execute(select(send_approvals).where(*waiting).order_by(_a.id))]
 
+    async def list_rejected(self, tenant_id: int) -> list[SendApproval]:
+        """Return the newest rejections that no administrator has lifted, newest first."""
+        rejected = (_a.tenant_id == tenant_id, _a.status == ApprovalStatus.REJECTED)
+        query = select(send_approvals).where(*rejected).order_by(_a.decided_at.desc(), _a.id.desc())
+        async with self._database.read() as tx:
+            return [_approval(row) for row in await tx.execute(query.limit(MAX_REJECTED))]
+
     async def find(self, tenant_id: int, approval_id: int) -> SendApproval:
         async with self._database.read() as tx:
             return await _find(tx, tenant_id, approval_id)
+
+    async def find_rejection(self, approval: SendApproval) -> SendApproval | None:
+        """Return the newest rejection of the same send that no administrator has lifted."""
+        async with self._database.read() as tx:
+            return next(iter(await _list_rejections(tx, approval)), None)
 
     async def find_conflict(self, user: User, approval: SendApproval) -> str | None:
         """Return why a user cannot decide about a send, or None."""
@@ -210,25 +226,54 @@ class SendApprovals:
             await _record(tx, now, "approve" if approves else "reject", user.login, found, comment=said or None)
             return await _find(tx, tenant_id, approval_id)
 
+    async def withdraw(
+        self, actor: str, tenant_id: int, approval_id: int, *, reason: str = "", may_lift: bool = False
+    ) -> SendApproval:
+        """Take a request back. What the tenant requires then decides whether the next attempt needs an approval.
 
-async def _list_rejections(tx: Transaction, planned: PlannedSend) -> list[SendApproval]:
-    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
-    rejected = select(send_approvals).where(*same, _a.status == ApprovalStatus.REJECTED).order_by(_a.id.desc())
-    return [_approval(row) for row in await tx.execute(rejected)]
+        After a rejection, only an administrator can do so (`may_lift`), with a reason that the audit log records. It
+        lifts all rejections of the same send. An approval stays, because steps of a sequence compare templates with it.
+        """
+        said = reason.strip()
+        if len(said) > MAX_COMMENT:
+            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="reason")
+        async with self._database.write() as tx:
+            await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
+            found = await _find(tx, tenant_id, approval_id)
+            rejections = await _list_rejections(tx, found)
+            if found.status not in WITHDRAWABLE:
+                raise NotPossibleNow(f"This request was {found.status}, so there is nothing to withdraw.")
+            if rejections and not (may_lift and said):
+                raise NotPossibleNow(
+                    f"{rejections[0].decided_by} rejected this {found.kind}, so it needs an approval. Change it, and "
+                    "send it again, or ask an administrator to lift the rejection with a reason."
+                )
+            ended = (*_same_send(found), _a.status.in_(WITHDRAWABLE))
+            await tx.execute(update(send_approvals).where(*ended).values(status=ApprovalStatus.WITHDRAWN))
+            lifted = {"rejectedBy": rejections[0].decided_by, "reason": said} if rejections else {}
+            await _record(tx, self._clock.now(), "withdraw", actor, found, was=found.status, **lifted)
+            return await _find(tx, tenant_id, approval_id)
+
+
+def _same_send(send: PlannedSend | SendApproval) -> tuple[ColumnElement[bool], ...]:
+    return _a.tenant_id == send.tenant_id, _a.kind == send.kind, _a.subject == send.subject
+
+
+async def _list_rejections(tx: Transaction, send: PlannedSend | SendApproval) -> list[SendApproval]:
+    rejected = select(send_approvals).where(*_same_send(send), _a.status == ApprovalStatus.REJECTED)
+    return [_approval(row) for row in await tx.execute(rejected.order_by(_a.id.desc()))]
 
 
 async def _find_newest(tx: Transaction, planned: PlannedSend) -> SendApproval | None:
-    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
-    rows = await tx.execute(select(send_approvals).where(*same).order_by(_a.id.desc()).limit(1))
+    rows = await tx.execute(select(send_approvals).where(*_same_send(planned)).order_by(_a.id.desc()).limit(1))
     return _approval(rows[0]) if rows else None
 
 
 async def _request(tx: Transaction, now: Instant, planned: PlannedSend, actor: str) -> None:
     """Store a request, which replaces an earlier one of the same send."""
-    same = (_a.tenant_id == planned.tenant_id, _a.kind == planned.kind, _a.subject == planned.subject)
     # One process at a time, so that only one request waits.
     await tx.execute(select(tenants.c.id).where(tenants.c.id == planned.tenant_id).with_for_update())
-    earlier = (*same, _a.status == ApprovalStatus.WAITING)
+    earlier = (*_same_send(planned), _a.status == ApprovalStatus.WAITING)
     await tx.execute(update(send_approvals).where(*earlier).values(status=ApprovalStatus.REPLACED))
     values = {
         "tenant_id": planned.tenant_id,

@@ -11,6 +11,7 @@ from mailwright.audience import segments
 from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
@@ -98,6 +99,38 @@ async def test_changed_article_needs_another_approval(bench: Bench) -> None:
         await begin(bench)
     await decide(engine, bea)
     assert (await begin(bench)).article_key == KEY
+
+
+@pytest.mark.promise("second-person")
+async def test_only_an_administrator_lifts_a_rejected_send(bench: Bench) -> None:
+    approvals, engine = bench.engine.send_approvals, bench.engine
+    await write_slices(bench, *the_slices())
+    await two_recipients(bench)
+    await require(engine, 1)
+    bea = await a_person(engine, "bea")
+    with pytest.raises(AwaitsApproval):
+        await begin(bench)
+    [first] = await approvals.list_waiting(DEFAULT_TENANT)
+    assert (await approvals.withdraw("ada", DEFAULT_TENANT, first.id)).status == "withdrawn"
+    with pytest.raises(AwaitsApproval, match="requested now"):  # The rule still applies.
+        await begin(bench)
+    rejected = await decide(engine, bea, approves=False, comment="Not today")
+    await require(engine, None)
+    for reason, may_lift in (("", True), ("Please", False)):
+        with pytest.raises(NotPossibleNow, match="bea rejected this article"):
+            await approvals.withdraw("ada", DEFAULT_TENANT, rejected.id, reason=reason, may_lift=may_lift)
+    other = await a_tenant(engine.database, "acme")
+    with pytest.raises(NotFound):
+        await approvals.withdraw("ada", other, rejected.id, reason="Ours", may_lift=True)
+    assert await approvals.list_rejected(DEFAULT_TENANT) == [rejected]
+    await approvals.withdraw("ada", DEFAULT_TENANT, rejected.id, reason="It is fine", may_lift=True)
+    assert await approvals.list_rejected(DEFAULT_TENANT) == []
+    with pytest.raises(NotPossibleNow, match="nothing to withdraw"):
+        await approvals.withdraw("ada", DEFAULT_TENANT, rejected.id, reason="Again", may_lift=True)
+    assert (await begin(bench)).article_key == KEY
+    entries = await list_entries(engine.database, tenant_id=DEFAULT_TENANT, limit=99, subject=rejected.subject)
+    lifted = next(each for each in entries if each.action == "approval.withdraw")
+    assert (lifted.detail["rejectedBy"], lifted.detail["reason"]) == ("bea", "It is fine")
 
 
 async def test_article_ends_when_its_audience_outgrows_the_approval(bench: Bench) -> None:
@@ -242,10 +275,15 @@ async def test_mailout_to_many_waits_for_a_second_person(engine: DatabaseAddress
         bench.clock.advance(HOUR)
         await bench.finish(await bench.find(run))
         assert bench.reached == sorted(EMAILS)
-        other = await bench.send(bench.page())
+        page = bench.page()
+        other = await bench.send(page)
         await bench.work()
         await decide(installation, bea, approves=False, comment="Wrong week")
         bench.clock.advance(HOUR)
         await bench.work()
-        refused = await bench.find(other)
-        assert (refused.status, refused.error_code) == ("refused", "approval_rejected")
+        await require(installation, None)
+        refused = [await bench.find(other), await bench.finish(await bench.send(page))]
+        assert [(each.status, each.error_code) for each in refused] == [("refused", "approval_rejected")] * 2
+        [rejected] = await installation.send_approvals.list_rejected(DEFAULT_TENANT)
+        await installation.send_approvals.withdraw("ada", DEFAULT_TENANT, rejected.id, reason="Fine", may_lift=True)
+        assert (await bench.finish(await bench.send(page))).error_code is None

@@ -117,6 +117,7 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
             "over": 10,
             "waiting": [],
             "sends": [],
+            "rejectedSends": [],
         }
 
 
@@ -134,6 +135,35 @@ async def test_only_an_administrator_lifts_a_rejection(site: Site) -> None:
         assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "rejected"
         await admin.post(f"{page}/withdraw", data={"reason": "It is fine."})
         assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "withdrawn"
+
+
+async def test_only_an_administrator_lifts_the_rejection_of_a_sequence(site: Site) -> None:
+    engine = site.engine
+    await tenants.change(engine.database, tenants.DEFAULT, approval_over=2)
+    await engine.templates.put(DEFAULT_TENANT, WELCOME, subject="Welcome", html="<p>Hello</p>", text=None)
+    made = await engine.sequences.create(DEFAULT_TENANT, a_document(), actor="grace")
+    publish = f"/v1/sequences/{made.sequence_id}/publish"
+    async with signed_in(site, "grace") as editor, signed_in(site, "ada") as admin:
+        assert (await editor.post(publish, json={})).status_code == 409
+        [waiting] = (await editor.get("/v1/approvals")).json()["sends"]
+        page = f"/approvals/{waiting['id']}"
+        assert "Withdraw request" in (await editor.get(page)).text
+        rejection = {"digest": waiting["digest"], "comment": "Too early."}
+        assert (await admin.post(f"/v1{page}/reject", json=rejection)).status_code == 200
+        listed = (await editor.get("/approvals")).text
+        assert (page in listed, "Too early." in listed) == (True, True)
+        assert [("Lift rejection" in (await each.get(page)).text) for each in (editor, admin)] == [False, True]
+        refused = [await editor.delete(f"/v1{page}?reason=Please"), await admin.delete(f"/v1{page}")]
+        assert [each.status_code for each in refused] == [409, 409]
+        await editor.post(f"{page}/withdraw", data={"reason": "Please"})
+        async with client_of(site.app, await engine.keys.create(1, "robot")) as key:
+            assert (await key.delete(f"/v1{page}?reason=Please")).status_code == 403
+        [rejected] = (await editor.get("/v1/approvals")).json()["rejectedSends"]
+        assert (rejected["id"], rejected["status"]) == (waiting["id"], "rejected")
+        await admin.post(f"{page}/withdraw", data={"reason": "It is time."})
+        assert (await editor.get(f"/v1{page}")).json()["status"] == "withdrawn"
+        await tenants.change(engine.database, tenants.DEFAULT, approval_over=None)
+        assert (await editor.post(publish, json={})).status_code == 200
 
 
 async def test_administrator_becomes_owner_of_a_console_key(site: Site) -> None:

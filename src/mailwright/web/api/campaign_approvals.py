@@ -148,6 +148,29 @@ async def show_send(approvalId: str, engine: EngineDep, caller: CallerDep) -> Re
     )
 
 
+@router.delete(
+    "/approvals/{approvalId}",
+    responses=describe_responses({HTTPStatus.OK: SendApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+)
+async def withdraw_send(
+    approvalId: str,  # noqa: N803
+    engine: EngineDep,
+    caller: CallerDep,
+    reason: str = "",
+) -> Response:
+    """Take back the request to approve an article, a mailout or a sequence, as a signed-in user.
+
+    If somebody rejected it, only an administrator can, with a `reason`, which lifts the rejection.
+    """
+    approval_id = _approval_id(approvalId)
+    await engine.send_approvals.find(caller.tenant_id, approval_id)
+    user = await _person(engine, caller)
+    withdrawn = await engine.send_approvals.withdraw(
+        user.login, caller.tenant_id, approval_id, reason=reason, may_lift=user.role.allows(Role.ADMIN)
+    )
+    return json_response(send_approval_response(withdrawn))
+
+
 @router.post("/approvals/{approvalId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_SEND)
 async def approve_send(request: Request, approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Approve the content with this digest, as a signed-in user who did not request it."""
@@ -165,7 +188,10 @@ async def reject_send(request: Request, approvalId: str, engine: EngineDep, call
 async def _approvals(engine: Engine, caller: Caller) -> ApprovalsResponse:
     over = (await tenants.find(engine.database, caller.tenant)).approval_over
     waiting = await engine.campaign_approvals.list_waiting(caller.tenant_id)
-    return approvals_response(over, waiting, await engine.send_approvals.list_waiting(caller.tenant_id))
+    sends = engine.send_approvals
+    return approvals_response(
+        over, waiting, await sends.list_waiting(caller.tenant_id), await sends.list_rejected(caller.tenant_id)
+    )
 
 
 async def _decide(

@@ -40,6 +40,7 @@ async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) 
         "others": [(each, conflicts[each.campaign_id]) for each in waiting if conflicts[each.campaign_id]],
         "own_sends": [(each, None) for each, conflict in blocked if conflict is None],
         "other_sends": [(each, conflict) for each, conflict in blocked if conflict is not None],
+        "rejected_sends": await engine.send_approvals.list_rejected(visitor.tenant_id),
         "over": (await tenants.find(engine.database, visitor.tenant)).approval_over,
         "describe_actor": describe_actor,
     }
@@ -75,6 +76,20 @@ async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, a
     except (NotPossibleNow, SecondPersonRequired) as error:
         return redirect(request, to, str(error), tone="bad")
     return redirect(request, to, gettext("Approved. It can be sent now.") if approves else gettext("Rejected."))
+
+
+@router.post("/approvals/{approval_id}/withdraw")
+async def withdraw_send(request: Request, engine: EngineDep, visitor: EditorDep, approval_id: ApprovalId) -> Response:
+    """Take the request back. An administrator also lifts a rejection, with a reason."""
+    to, reason = f"/approvals/{approval_id}", (await read_fields(request))["reason"]
+    may_lift = visitor.user.role.allows(Role.ADMIN)
+    try:
+        await engine.send_approvals.withdraw(
+            visitor.actor, visitor.tenant_id, approval_id, reason=reason, may_lift=may_lift
+        )
+    except (NotPossibleNow, InvalidInput) as error:
+        return redirect(request, to, str(error), tone="bad")
+    return redirect(request, to, gettext("Rejection lifted.") if reason else gettext("Request withdrawn."))
 
 
 @router.get("/campaigns/{campaign_id}/approval")
@@ -141,6 +156,7 @@ async def _send_page(
     values: dict[str, Any] = {
         "approval": approval,
         "is_waiting": approval.status is ApprovalStatus.WAITING,
+        "rejection": await engine.send_approvals.find_rejection(approval),
         "conflict": await engine.send_approvals.find_conflict(visitor.user, approval),
         "tolerance": TOLERANCE_PERCENT,
         "describe_actor": describe_actor,
