@@ -26,7 +26,7 @@ from mailwright.access.sessions import token_digest
 from mailwright.access.users import User, UserExists, Users, email_of, insert_user, normal_email, store_password
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.outbox.audit_log import record
+from mailwright.outbox.audit_log import describe_actor, record
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import account_links, tenants, users
 
@@ -65,6 +65,11 @@ class Invitation:
     ends_at: Instant
     is_emailed: bool  # False: the inviter passed the link on, so nothing proves that the address is theirs
 
+    @property
+    def inviter(self) -> str | None:
+        """The user who invites. None for the console and API keys, which the reader does not know."""
+        return _person(self.created_by)
+
 
 class AccountLinks:
     def __init__(self, database: Database, clock: Clock, users: Users, notices: AccountNotices) -> None:
@@ -96,7 +101,8 @@ class AccountLinks:
             detail = {"role": role}
             await record(tx, now, actor=actor, action="user_invite", subject=to, tenant_id=tenant_id, detail=detail)
             if sends_email:
-                text = INVITATION.filled(inviter=actor, installation=self._public_url, role=role)
+                inviter = _person(actor) or "An administrator"
+                text = INVITATION.filled(inviter=inviter, installation=self._public_url, role=role)
                 await self._notices.send(tx, to, text, link, tenant_id=tenant_id, lasts=INVITATION_AGE)
         return link
 
@@ -280,6 +286,10 @@ def _digest(token: str) -> str:
 
 def _of_kind(kind: LinkKind) -> ColumnElement[bool]:
     return account_links.c.kind == kind
+
+
+def _person(actor: str) -> str | None:
+    return actor if describe_actor(actor) == actor else None
 
 
 async def _insert_link(tx: Transaction, kind: LinkKind, token: str, now: Instant, **values: Any) -> None:

@@ -40,6 +40,7 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
+    stated,
     with_subject,
     without_empty,
 )
@@ -142,7 +143,7 @@ def _respond(error: ErrorResponse) -> Response:
     if status is HTTPStatus.UNAUTHORIZED:
         return json_response({"message": "Invalid private key"}, status)
     problems = renamed(error.errors, _NAMES)
-    detail = "; ".join(f"{each.field} parameter {each.message}" for each in problems[:3])
+    detail = "; ".join(stated(f"{each.field} parameter", each.message) for each in problems[:3])
     return json_response({"message": detail or error.detail}, status)
 
 

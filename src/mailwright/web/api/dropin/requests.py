@@ -221,6 +221,11 @@ class Substitutions:
         return self._pieces[text, keys]
 
 
+def stated(subject: str, message: str) -> str:
+    """Return the message about a field as a sentence. Some messages are sentences, others continue its name."""
+    return message if message.endswith(".") else f"{subject} {message}"
+
+
 def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[FieldError]:
     """Return errors about fields of `/v1/email/send` with the names that the service uses.
 

@@ -29,6 +29,7 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
+    stated,
     without_empty,
 )
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
@@ -175,8 +176,8 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
 
 
 def _sentence(problem: FieldError) -> str:
-    end = "" if problem.message.endswith("?") else "."
-    return f"The `{problem.field}` field {problem.message}{end}"
+    end = "" if problem.message.endswith((".", "?")) else "."
+    return stated(f"The `{problem.field}` field", problem.message) + end
 
 
 @router.post("")

@@ -32,6 +32,7 @@ from mailwright.web.api.dropin.requests import (
     renamed,
     reply_fields,
     sending_context,
+    stated,
     without_empty,
 )
 from mailwright.web.bodies import json_response, read_json
@@ -201,7 +202,7 @@ def _respond(error: ErrorResponse) -> Response:
     problems = renamed(error.errors, _NAMES) or [FieldError("", error.code, detail)]
     errors = [
         {
-            "message": f"{each.field} {each.message}" if each.field else each.message,
+            "message": stated(each.field, each.message) if each.field else each.message,
             "field": each.field.replace("[", ".").replace("]", "") or None,
             "help": None,
         }

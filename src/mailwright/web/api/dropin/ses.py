@@ -37,6 +37,7 @@ from mailwright.web.api.dropin.requests import (
     reply_fields,
     require_recipients,
     sending_context,
+    stated,
     with_subject,
     without_empty,
 )
@@ -351,7 +352,7 @@ def _respond(error: ErrorResponse) -> Response:
         status = HTTPStatus.NOT_FOUND
     name = _ERRORS.get(status, "BadRequestException")
     problems = renamed(error.errors, _NAMES)
-    detail = "; ".join(f"{each.field} {each.message}" for each in problems[:3]) or error.detail
+    detail = "; ".join(stated(each.field, each.message) for each in problems[:3]) or error.detail
     return _error(status if name in _ERRORS.values() else HTTPStatus.BAD_REQUEST, name, detail)
 
 
@@ -390,7 +391,7 @@ def _entry_result(result: AcceptedEmail | RejectedItem) -> dict[str, str]:
     if isinstance(result, AcceptedEmail):
         return {"Status": "SUCCESS", "MessageId": result.outbox_id}
     [problem] = renamed([FieldError(result.field or "body", result.code, result.detail)], _BULK_NAMES)
-    error = f"{problem.field} {problem.message}" if result.field else problem.message
+    error = stated(problem.field, problem.message) if result.field else problem.message
     return {"Status": _ENTRY_STATUSES.get(result.code, "INVALID_PARAMETER"), "Error": error}
 
 
