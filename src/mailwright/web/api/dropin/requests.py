@@ -222,8 +222,8 @@ class Substitutions:
 
 
 def stated(subject: str, message: str) -> str:
-    """Return the message about a field as a sentence. Some messages are sentences, others continue its name."""
-    return message if message.endswith(".") else f"{subject} {message}"
+    """Return what is wrong with a field. Some messages are sentences, others continue the name of the field."""
+    return f"{subject} is not valid: {message}" if message.endswith(".") else f"{subject} {message}"
 
 
 def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[FieldError]:
