@@ -117,6 +117,10 @@ def messages() -> dict[tuple[str, str | None], Message]:
         # Parsing every module would take seconds.
         for text, plural in called(ast.parse(source)) if _CALLED.search(source) else ():
             note(file.relative_to(PACKAGE).as_posix(), text, plural)
+    for file in sorted(PACKAGE.glob("sources/sequences/ready_made/*.json")):
+        ready = json.loads(file.read_text(encoding="utf-8"))
+        for name in ("title", "description"):
+            note(file.relative_to(PACKAGE).as_posix(), ready[name])
     for file in sorted([*DASHBOARD.glob("static/*.js"), *ASSETS.glob("composer/*.js")]):
         for text in script_messages(file.read_text(encoding="utf-8")):
             note(file.relative_to(ASSETS if file.is_relative_to(ASSETS) else PACKAGE).as_posix(), text)
@@ -142,7 +146,8 @@ def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:
 
 def area_of(message: Message) -> str:
     folders = {
-        place.partition("/")[0]: "modules" if place.endswith((".py", ".js")) else "common" for place in message.places
+        place.partition("/")[0]: "modules" if place.endswith((".py", ".js", ".json")) else "common"
+        for place in message.places
     }
     areas = {AREAS.get(folder, default) for folder, default in folders.items()}
     return areas.pop() if len(areas) == 1 else "common"

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL
 from mailwright.domain import address
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.outbox.installation import change_setup_progress, find_setup_progress
 from mailwright.pipeline.senders import parse_mailbox
@@ -114,15 +115,39 @@ def has_provider(settings: Settings) -> bool:
 
 
 _TITLES: Final = {
-    "sender": ("Set the sender", "Name and address that recipients see.", "/set-up/sender"),
-    "postal_address": ("Add a postal address", "The law requires it in newsletters.", "/set-up/sender"),
-    "provider": ("Connect a provider", "Until then, no email leaves this machine.", "/set-up/provider"),
-    "domain": ("Publish the DNS records", "So that receivers trust your emails.", "/set-up/domain"),
-    "test": ("Send a test email", "To yourself, through the provider.", "/set-up/test"),
-    "key": ("Create an API key", "For applications that send email.", "/set-up/key"),
-    "team": ("Invite colleagues", "Everybody gets a user and a role of their own.", "/set-up/team"),
-    "contacts": ("Add contacts", "Import a file, or add the first one by hand.", "/imports"),
-    "campaign": ("Send the first campaign", "One email for many recipients.", "/campaigns/new"),
+    "sender": (lazy_gettext("Set the sender"), lazy_gettext("Name and address that recipients see."), "/set-up/sender"),
+    "postal_address": (
+        lazy_gettext("Add a postal address"),
+        lazy_gettext("The law requires it in newsletters."),
+        "/set-up/sender",
+    ),
+    "provider": (
+        lazy_gettext("Connect a provider"),
+        lazy_gettext("Until then, no email leaves this machine."),
+        "/set-up/provider",
+    ),
+    "domain": (
+        lazy_gettext("Publish the DNS records"),
+        lazy_gettext("So that receivers trust your emails."),
+        "/set-up/domain",
+    ),
+    "test": (lazy_gettext("Send a test email"), lazy_gettext("To yourself, through the provider."), "/set-up/test"),
+    "key": (lazy_gettext("Create an API key"), lazy_gettext("For applications that send email."), "/set-up/key"),
+    "team": (
+        lazy_gettext("Invite colleagues"),
+        lazy_gettext("Everybody gets a user and a role of their own."),
+        "/set-up/team",
+    ),
+    "contacts": (
+        lazy_gettext("Add contacts"),
+        lazy_gettext("Import a file, or add the first one by hand."),
+        "/imports",
+    ),
+    "campaign": (
+        lazy_gettext("Send the first campaign"),
+        lazy_gettext("One email for many recipients."),
+        "/campaigns/new",
+    ),
 }
 
 

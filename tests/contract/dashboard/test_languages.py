@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 
 from tests.contract.dashboard.test_entry import Site, site
 
@@ -48,6 +49,22 @@ async def test_api_answers_a_russian_user_in_english(site: Site) -> None:
         assert answer.json()["detail"].isascii()
 
 
+# Four English words, and no word of Russian beside them: a sentence that nobody translated.
+_ENGLISH = re.compile(r"(?:[A-Za-z]*[a-z][,;:]? +){3}[a-z]{2,}")
+_NOT_TRANSLATED = "script, style, template, code, kbd, pre, textarea, svg, [lang]"
+
+
+def english_in(page: str) -> list[str]:
+    """Return the sentences of a Russian page that are in English. Code and what users wrote are none."""
+    tree = LexborHTMLParser(page)
+    for node in tree.css(f"body :is({_NOT_TRANSLATED})"):
+        node.decompose()
+    texts = [node.text_content or "" for node in tree.body.traverse(include_text=True) if node.tag == "-text"]
+    named = [str(node.attributes.get(name)) for name in _READ for node in tree.css(f"body [{name}]")]
+    return [text.strip() for text in [*texts, *named] if _ENGLISH.search(text) and not re.search("[А-Яа-я]", text)]
+
+
+_READ = ("title", "placeholder", "aria-label", "alt", "data-confirm")
 PAGES = [
     "/",
     "/campaigns",
@@ -93,3 +110,5 @@ async def test_pages_are_shown_in_the_language(site: Site, language: str) -> Non
     assert {path: page.status_code for path, page in shown.items() if page.status_code != 200} == {}
     assert {language_in(page.text) for page in shown.values()} == {language}
     assert [path for path, page in shown.items() if 'id="texts"' not in page.text] == []
+    if language == "ru":
+        assert {path: found for path, page in shown.items() if (found := english_in(page.text))} == {}

@@ -114,6 +114,33 @@ def status_style(status: str) -> StatusStyle:
     return STATUS_STYLES.get(str(status)) or StatusStyle(str(status).replace("_", " ").capitalize(), "neutral", "ring")
 
 
+# The names of checks of the installation. Others are names of providers.
+_CHECKS: Final = {
+    "backup": lazy_gettext("Backup"),
+    "certificate": lazy_gettext("Certificate"),
+    "clock": lazy_gettext("Clock"),
+    "database size": lazy_gettext("Database size"),
+    "delivery": lazy_gettext("Delivery"),
+    "disk": lazy_gettext("Disk"),
+    "domains": lazy_gettext("Domains"),
+    "events": lazy_gettext("Events"),
+    "quarantine": lazy_gettext("Quarantine"),
+    "queue": lazy_gettext("Queue"),
+    "recurring campaigns": lazy_gettext("Recurring campaigns"),
+    "rejections": lazy_gettext("Rejections"),
+    "retention": lazy_gettext("Retention"),
+    "sending": lazy_gettext("Sending"),
+    "settings": lazy_gettext("Settings"),
+    "workers": lazy_gettext("Workers"),
+}
+
+
+def check_name(name: str) -> str:
+    if name.startswith("provider "):
+        return gettext("Provider {name}", name=name.removeprefix("provider "))
+    return str(_CHECKS.get(name, name.capitalize()))
+
+
 # The order matters, because the user agents of most browsers also contain the names of other browsers.
 _BROWSERS: Final = (
     ("Edg", "Edge"),

@@ -65,14 +65,14 @@ ROLES: Final = (
 )
 SCOPES: Final = (
     (Scope.SEND, lazy_gettext("Send"), lazy_gettext("send single emails and batches")),
-    (Scope.EVENTS, lazy_gettext("Events"), "submit events of contacts and their attributes"),
+    (Scope.EVENTS, lazy_gettext("Events"), lazy_gettext("submit events of contacts and their attributes")),
     (Scope.READ, lazy_gettext("Read"), lazy_gettext("read all data")),
     (
         Scope.PROPOSE,
         lazy_gettext("Propose"),
         lazy_gettext("read all data, create drafts and request their approval by a person; for AI agents"),
     ),
-    (Scope.MANAGE, lazy_gettext("Manage"), "change campaigns, contacts, templates and everything else"),
+    (Scope.MANAGE, lazy_gettext("Manage"), lazy_gettext("change campaigns, contacts, templates and everything else")),
 )
 _ALL_TENANTS: Final = ""
 _PAGE: Final = 50

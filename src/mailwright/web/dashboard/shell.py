@@ -376,6 +376,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "assumption": explanation_text.assumption_text,
     "status_label": lambda status: labels.status_style(status).label,
     "browser": labels.browser_name,
+    "check_name": labels.check_name,
     "words": labels.spell_name,
     "readable": readable,
     "sentence": sentence,
@@ -386,6 +387,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "weekday": weekday_text,
     "day": _day,
     "context": lambda text, _context: text,
+    "translated": gettext,
 }
 _GLOBALS: Final[Mapping[str, Any]] = {
     "asset": asset,
