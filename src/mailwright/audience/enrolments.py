@@ -14,7 +14,7 @@ from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.message import Event
 from mailwright.domain.states import EventType
-from mailwright.outbox.operations import cancel_waiting
+from mailwright.outbox.operations import cancel_or_expire
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -100,10 +100,10 @@ async def reach_goal_afterwards(tx: Runner, finished: Iterable[int], now: Instan
 
 
 async def cancel_unsent(tx: Runner, enrolments: Collection[int], now: Instant) -> None:
-    """Cancel the messages of enrolments that no worker has begun to send."""
-    unsent = await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key in enrolments]) if enrolments else ()
-    for message in unsent:
-        await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now)
+    """Cancel the messages of enrolments. Attempts that workers have begun are the last ones."""
+    if enrolments:
+        unsent = await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key in enrolments])
+        await cancel_or_expire(tx, unsent, now)
 
 
 async def _publish_ends(tx: Runner, ended: Sequence[tuple[int, str]], now: Instant) -> None:

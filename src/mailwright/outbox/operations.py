@@ -21,6 +21,7 @@ REQUEUE = statement(__package__, "requeue")
 DELETE_DEAD_LETTER = statement(__package__, "delete_dead_letter")
 CANCEL_LANE = statement(__package__, "cancel_lane")
 DISCARD_PROOFS = statement(__package__, "discard_proofs")
+EXPIRE = statement(__package__, "expire")
 RESOLVE = statement(__package__, "resolve")
 
 
@@ -113,6 +114,16 @@ async def cancel_waiting(tx: Runner, message_key: int, tenant_id: int, status: s
     event = Event(EventType.CANCELLED, now, {"previousStatus": status})
     await append_events(tx, [event_row(message_key, tenant_id, event)])
     return True
+
+
+async def cancel_or_expire(tx: Runner, messages: Iterable[Any], now: Instant) -> None:
+    """Cancel messages. Those that a worker has begun to send expire, so that they are not sent a second time."""
+    sending = []
+    for message in messages:
+        if not await cancel_waiting(tx, message.message_key, message.tenant_id, message.status, now):
+            sending.append((message.message_key,))
+    if sending:
+        await tx.count(EXPIRE, sending=sending, now=now)
 
 
 async def cancel_lane(

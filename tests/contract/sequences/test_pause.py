@@ -76,6 +76,20 @@ async def test_retry_of_an_email_after_an_exit_is_cancelled(sequences: SequenceB
     assert await statuses(sequences.database) == {"CANCELLED": 1}
 
 
+@pytest.mark.promise("sequence-exits")
+async def test_retry_soon_after_an_exit_is_not_sent(sequences: SequenceBench) -> None:
+    """The retry is due before the next comparison of the sequence."""
+    key = await a_queued_email(sequences)
+    await sequences.watch()
+    for status in ("SENT_ATTEMPT", "RETRY_SCHEDULED"):
+        async with sequences.database.write() as tx:
+            await tx.execute(update(deliveries).values(status=status))
+        if status == "SENT_ATTEMPT":
+            await sequences.engine.sequences.enrolments.remove(DEFAULT_TENANT, key, ANN, actor=ACTOR)
+    await sequences.bench.drain(ScriptedProvider())
+    assert await statuses(sequences.database) == {"FAILED": 1}
+
+
 async def test_archive_cancels_emails_of_finished_runs(sequences: SequenceBench) -> None:
     await sequences.people(ANN)
     key = await sequences.start(an_email())
