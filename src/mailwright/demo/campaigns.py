@@ -72,9 +72,24 @@ class DemoCampaign:
         return self.place is None or self.place.status == "COMPLETED" or self.place.defer_reason is not None
 
 
+async def load_subscribers(engine: Engine, tenant_id: int) -> None:
+    """Create the contacts of the shop, their list and a segment of them."""
+    database, clock = engine.database, engine.clock
+    await lists.create(database, clock, tenant_id, NEWS, name="Shop news")
+    statuses = ContactStatusService(database, clock)
+    for name, city, collects, orders in SUBSCRIBERS:
+        email = f"{name.partition(' ')[0].lower()}@example.com"
+        attributes = {"city": city, "collects": collects, "orders": orders}
+        consent = TrackingConsent(is_given=True, wording=CONSENT, source=ACTOR) if orders >= TRACKED_FROM else None
+        change = contacts.ContactChange(name=name, attributes=attributes, tracking_consent=consent)
+        await contacts.put(database, clock, tenant_id, email, change)
+        await statuses.subscribe(tenant_id, email, NEWS, source=ACTOR)
+    filter_ = {"attribute": "orders", "atLeast": 10}
+    await segments.create(database, clock, tenant_id, COLLECTORS, filter_=filter_, name="Ten orders or more")
+
+
 async def load_campaigns(engine: Engine, tenant_id: int, *, moves: bool) -> None:
     """Create the campaigns. `moves` adds one that keeps sending slowly."""
-    await _subscribers(engine, tenant_id)
     campaigns, acting = _campaigns(engine), Actor(ACTOR, tenant_id)
     for definition in [*_definitions(engine), *([_moving()] if moves else [])]:
         campaign = await campaigns.create(acting, tenant_id, definition)
@@ -94,21 +109,6 @@ async def campaigns_of(engine: Engine, tenant_id: int) -> list[DemoCampaign]:
                 DemoCampaign(campaign, place, None if place is None else await progress.count_messages(tx, place))
             )
     return shown
-
-
-async def _subscribers(engine: Engine, tenant_id: int) -> None:
-    database, clock = engine.database, engine.clock
-    await lists.create(database, clock, tenant_id, NEWS, name="Shop news")
-    statuses = ContactStatusService(database, clock)
-    for name, city, collects, orders in SUBSCRIBERS:
-        email = f"{name.partition(' ')[0].lower()}@example.com"
-        attributes = {"city": city, "collects": collects, "orders": orders}
-        consent = TrackingConsent(is_given=True, wording=CONSENT, source=ACTOR) if orders >= TRACKED_FROM else None
-        change = contacts.ContactChange(name=name, attributes=attributes, tracking_consent=consent)
-        await contacts.put(database, clock, tenant_id, email, change)
-        await statuses.subscribe(tenant_id, email, NEWS, source=ACTOR)
-    filter_ = {"attribute": "orders", "atLeast": 10}
-    await segments.create(database, clock, tenant_id, COLLECTORS, filter_=filter_, name="Ten orders or more")
 
 
 def _definitions(engine: Engine) -> list[CampaignDefinition]:

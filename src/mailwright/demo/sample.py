@@ -9,7 +9,7 @@ from mailwright.access.api_keys import ApiKeys, Caller
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.demo.articles import load_article
-from mailwright.demo.campaigns import campaigns_of, load_campaigns
+from mailwright.demo.campaigns import campaigns_of, load_campaigns, load_subscribers
 from mailwright.demo.contact_events import load_contact_events
 from mailwright.demo.dmarc import load_dmarc_reports
 from mailwright.demo.forms import load_form
@@ -115,8 +115,9 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     # The last message is the reservation that is cancelled.
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
     await load_contact_events(engine, Caller(shop.id, shop.name))
+    await load_subscribers(engine, shop.id)
+    await load_sequence(engine, shop.id)  # Before the campaigns, whose emails it would send, too.
     await load_campaigns(engine, shop.id, moves=moves)
-    await load_sequence(engine, shop.id)
     await load_images(engine, shop.id)
     await load_newsletter(engine, shop.id)
     await load_article(engine, shop.id)

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from mailwright.app.sequences import make_sequences
-from mailwright.app.wiring import Engine
+from mailwright.app.wiring import Engine, build_engine, make_worker
 from mailwright.demo.campaigns import NEWS
 from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.outbox.audit_log import CONSOLE
@@ -26,12 +25,13 @@ _STEP: Final = 6 * HOUR
 
 
 async def load_sequence(engine: Engine, tenant_id: int) -> None:
-    """Publish the welcome series some days ago, and let people enter and take their steps until now."""
+    """Publish the welcome series some days ago, and let people enter, take their steps and get emails until now."""
     end = engine.clock.now()
     clock = ManualClock(end - _BEGAN * DAY)
-    sequences = make_sequences(engine.settings, engine.database, clock)
-    ready = ReadySequences(engine.database, clock, engine.templates, sequences)
-    runner = SequenceRunner(engine.database, clock, engine.templates, engine.settings.timezone)
+    past = build_engine(engine.settings, clock, engine.database)
+    sequences = past.sequences
+    ready = ReadySequences(past.database, clock, past.templates, sequences)
+    runner = SequenceRunner(past.database, clock, past.templates, past.settings.timezone)
     created = await ready.create(tenant_id, "welcome", list_key=NEWS, actor=CONSOLE)
     await sequences.publish(tenant_id, created.sequence_id, actor=CONSOLE)
     entered: set[str] = set()
@@ -41,6 +41,10 @@ async def load_sequence(engine: Engine, tenant_id: int) -> None:
         if new:
             await sequences.enrolments.enrol(tenant_id, created.sequence_id, People(sorted(new)), actor=CONSOLE)
             entered |= new
+        has_emails = False
         while await runner.tick():
-            pass
+            has_emails = True
+        if has_emails and clock.now() < end:
+            await (await make_worker(past)).run(drain=True)
+    await past.close()
     await ready.create(tenant_id, "review-request", list_key=NEWS, actor=CONSOLE)
