@@ -7,7 +7,7 @@ suppression, because otherwise the contact could receive email again after the n
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, delete, func, or_, select, update
@@ -20,9 +20,10 @@ from mailwright.audience.enrolments import end_of_contact
 from mailwright.audience.external_ids import delete_external_ids
 from mailwright.audience.importing.report import move_reports, redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
+from mailwright.audience.subscription_events import CONTACT_KEY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
-from mailwright.domain.message import FORWARDED_REPLY
+from mailwright.domain.message import FORWARDED_REPLY, Source
 from mailwright.domain.states import CLAIMABLE, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.outbox import audit_log as audit
@@ -51,6 +52,7 @@ from mailwright.storage.tables import (
     subscriber_reports,
     subscriptions,
     suppressions,
+    webhook_deliveries,
 )
 
 SUPPRESS_ERASED = statement(__package__, "suppress_erased")
@@ -90,6 +92,7 @@ async def erase(
         return 0
     async with database.read() as tx:
         copies = await _copied_to(tx, tenant_id, address)
+        step_requests = await _find_step_requests(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
         # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
@@ -105,6 +108,8 @@ async def erase(
         for start in range(0, len(keys), _BATCH_SIZE):
             await _erase_messages(tx, keys[start : start + _BATCH_SIZE], placeholder, address)
         await _erase_forwarded_replies(tx, tenant_id, copies, address)
+        await _erase_team_notifications(tx, tenant_id, copies, now)
+        await _erase_step_requests(tx, step_requests)
         await _remove_from_copies(tx, copies, address)
         await _erase_from_mailouts(tx, tenant_id, address)
         await _move_cursors(tx, tenant_id, address)
@@ -180,12 +185,16 @@ async def _stop_messages(tx: Transaction, tenant_id: int, email: str, now: Insta
         .where(messages.c.tenant_id == tenant_id, messages.c.to_email == email)
         .order_by(messages.c.id)
     )
+    await _cancel_unsent(tx, tenant_id, rows, now)
+    return [row.id for row in rows]
+
+
+async def _cancel_unsent(tx: Transaction, tenant_id: int, rows: Sequence[Any], now: Instant) -> None:
     for row in rows:
         if row.status in CLAIMABLE and await cancel_waiting(tx, row.id, tenant_id, row.status, now):
             continue
         if row.status in (*_IN_PROGRESS, *CLAIMABLE):
             raise MessageInProgress(row.outbox_id, row.status)
-    return [row.id for row in rows]
 
 
 async def _erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> None:
@@ -256,8 +265,35 @@ async def _erase_forwarded_replies(tx: Transaction, tenant_id: int, keys: list[i
         await tx.execute(update(messages).where(m.id.in_([row.id for row in replies])).values(**erased))
 
 
+async def _erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[int], now: Instant) -> None:
+    """Erase the emails in which steps of sequences notified the team about the contact. Unsent ones are cancelled."""
+    m, d = messages.c, deliveries.c
+    for start in range(0, len(keys), _BATCH_SIZE):
+        # Emails to other people in sequences have a recipient ID.
+        some = (m.id.in_(keys[start : start + _BATCH_SIZE]), m.source == Source.SEQUENCE, m.recipient_id.is_(None))
+        query = select(m.id, m.outbox_id, d.status).join_from(messages, deliveries, d.message_key == m.id)
+        rows = await tx.execute(query.where(*some))
+        await _cancel_unsent(tx, tenant_id, rows, now)
+        erased = {"subject": ERASED_SUBJECT, "payload": "{}"}
+        await tx.execute(update(messages).where(m.id.in_([row.id for row in rows])).values(**erased))
+
+
+async def _find_step_requests(tx: Transaction, tenant_id: int, address: str) -> list[int]:
+    """Return the keys of the webhook requests of sequence steps, which contain what started the contact's run."""
+    contact, w = await _contact(tx, tenant_id, address), webhook_deliveries.c
+    theirs = w.metadata.startswith(f'{{"{CONTACT_KEY}":{contact.id},', autoescape=True)
+    rows = await tx.execute(select(w.id).where(w.tenant_id == tenant_id, w.metadata.is_not(None), theirs))
+    return [row.id for row in rows]
+
+
+async def _erase_step_requests(tx: Transaction, keys: list[int]) -> None:
+    for start in range(0, len(keys), _BATCH_SIZE):
+        some = webhook_deliveries.c.id.in_(keys[start : start + _BATCH_SIZE])
+        await tx.execute(update(webhook_deliveries).where(some).values(metadata="{}"))
+
+
 async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
-    """Return the keys of messages to others that may have this address in Cc or Bcc, or that forward a reply of it."""
+    """Return the keys of messages to others that copy this address, forward a reply of it or are about it."""
     matching = (
         messages.c.tenant_id == tenant_id,
         messages.c.to_email != address,

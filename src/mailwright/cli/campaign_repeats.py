@@ -10,7 +10,7 @@ from mailwright.cli.campaign_reports import CampaignId, sender_rules
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run, show_zone_of
 from mailwright.cli.options import Json
-from mailwright.cli.output import aside, clock_time, out, print_json
+from mailwright.cli.output import aside, clock_time, out, print_json, zone_time
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.campaign_repeats import CampaignRepeatRequest, campaign_repeat_response
@@ -77,14 +77,14 @@ def _print(found: CampaignRepeat) -> None:
     if found.paused_at is not None:
         out.print("Repeating is paused. Set the schedule again to continue.")
     else:
-        out.print(f"The next campaign starts at {clock_time(found.next_at)}.", markup=False)
+        out.print(f"The next campaign starts at {zone_time(found.next_at)}.", markup=False)
         if found.refusal is not None:
             out.print(found.refusal, markup=False)
         out.print(f"Then: {', '.join(clock_time(each) for each in found.next_times[1:])}", markup=False)
     if found.followed is not None:
         _print_feed(found.followed)
     if found.last_at is not None:
-        out.print(f"Last time, {clock_time(found.last_at)}: {found.last_result or 'being started.'}", markup=False)
+        out.print(f"Last time, {zone_time(found.last_at)}: {found.last_result or 'being started.'}", markup=False)
     elif found.last_result is not None:
         out.print(found.last_result, markup=False)
     if found.last_campaign_id is not None:

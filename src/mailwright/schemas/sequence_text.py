@@ -34,8 +34,20 @@ _EXCLUSIONS: Final = {
     "unsubscribed": lazy_gettext("they unsubscribed"),
     "suppressed": lazy_gettext("their address is suppressed"),
     "unconfirmed": lazy_gettext("they have not confirmed their subscription"),
-    "not_subscribed": lazy_gettext("they are not subscribed to its list"),
+    "not_subscribed": lazy_gettext("they are not subscribed to its list, or to any list if it has none"),
     "confirmation_required": lazy_gettext("this list requires confirmation"),
+}
+_ENTERED_BECAUSE: Final = {
+    "manual": lazy_gettext("enrolled by hand or through the API"),
+    "list": lazy_gettext("list {subject}"),
+    "event": lazy_gettext("event {subject}"),
+    TriggerKind.ENTERS_SEGMENT.value: lazy_gettext("entered the segment {subject}"),
+    TriggerKind.LEAVES_SEGMENT.value: lazy_gettext("left the segment {subject}"),
+    TriggerKind.DATE_ATTRIBUTE.value: lazy_gettext("date {subject}"),
+    TriggerKind.OPENS.value: lazy_gettext("opened the campaign {subject}"),
+    TriggerKind.CLICKS.value: lazy_gettext("clicked in the campaign {subject}"),
+    TriggerKind.SCHEDULE.value: lazy_gettext("its schedule"),
+    TriggerKind.RSS.value: lazy_gettext("feed item {subject}"),
 }
 _NEXT: Final = {
     "send": lazy_gettext("The email {step} is next."),
@@ -70,7 +82,7 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
         else gettext("Entered at {entered_at}", entered_at=time_text(run.entered_at, now, zone))
     )
     sentences = [
-        gettext("{entered} because of: {entered_because}.", entered=entered, entered_because=run.entered_because),
+        gettext("{entered} because of: {entered_because}.", entered=entered, entered_because=_entered_because(run)),
         _state(run, now, zone),
     ]
     unsent = [
@@ -93,6 +105,11 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
     if run.not_entered is not None:
         sentences.append(entry_rule_text(run.not_entered, now, zone))
     return " ".join(sentences)
+
+
+def _entered_because(run: RunExplanation) -> str:
+    kind, _, subject = (run.entered_because or "manual").partition(" ")
+    return _ENTERED_BECAUSE[kind].format(subject=subject)
 
 
 def step_text(step: StepRecord, zone: tzinfo = UTC) -> str:
@@ -202,7 +219,7 @@ _ENTRY_RULES: Final = {
     EntryRule.NEVER_IN_SEGMENT: (
         lazy_gettext("They were not in the segment {subject} since it was published, so they cannot leave it.")
     ),
-    EntryRule.NO_DATE: lazy_gettext("Their attribute {subject} is {value}, which is not a date such as 2027-01-20."),
+    EntryRule.NO_DATE: lazy_gettext("Their attribute {subject} must be a date such as 2027-01-20; it is {value}."),
     EntryRule.DATE_AHEAD: lazy_gettext("Their date {subject} is {value}. They enter at {at}."),
     EntryRule.DATE_OVER: lazy_gettext("Their date {subject} is {value}, so they would have entered at {at}."),
     EntryRule.NOT_IN_GROUP: lazy_gettext("They do not belong to {subject}, whose members enter."),

@@ -24,7 +24,7 @@ async def sentence(at: SequenceBench, sequence_id: str, email: str = ANN) -> str
     return run_text(run, at.clock.now())
 
 
-ENTERED = "Entered at 08:00 UTC (now) because of: manual."
+ENTERED = "Entered at 08:00 UTC (now) because of: enrolled by hand or through the API."
 
 
 async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
@@ -37,7 +37,7 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     )
     assert await sentence(sequences, key, BOB) == (
         "They have not entered this sequence. Only people who are enrolled by hand or through the API enter it. "
-        "They could not receive its emails: they are not subscribed to its list."
+        "They could not receive its emails: they are not subscribed to its list, or to any list if it has none."
     )
     await sequences.enrol(key, ANN)
     due = f"{ENTERED} The step (start) is due now and runs within seconds if a worker runs. The email first is next."

@@ -9,9 +9,11 @@ from sqlalchemy import select, update
 
 from mailwright.audience import segments
 from mailwright.domain.clock import DAY, HOUR
+from mailwright.domain.errors import InvalidInput
+from mailwright.sources.sequences.enrol import People
 from mailwright.storage.tables import contact_tags, contacts, messages, subscriptions
 from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
-from tests.sequences import WELCOME, SequenceBench, a_wait, an_email, lists
+from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
 from tests.standins.provider import ScriptedProvider
 
 ANN = "ann@example.com"
@@ -188,6 +190,20 @@ async def test_ineligible_person_is_not_enrolled(sequences: SequenceBench) -> No
     result = await sequences.enrol(key, ANN, BOB, "nobody@example.com")
     assert (result.enrolled, result.already_in, result.not_eligible, result.unknown) == (1, 0, 1, 1)
     assert (await sequences.enrol(key, ANN)).already_in == 1
+    both = People(emails=(BOB,), list_key="news")
+    with pytest.raises(InvalidInput, match="only one of them"):  # Otherwise BOB would be left out without a word.
+        await sequences.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, both, actor=ACTOR)
+
+
+async def test_name_of_an_archived_sequence_can_be_used_again(sequences: SequenceBench) -> None:
+    service, first = sequences.engine.sequences, await sequences.start()
+    await service.remove(DEFAULT_TENANT, first, actor=ACTOR)
+    assert await service.resolve(DEFAULT_TENANT, "Welcome") == first
+    second = await sequences.start()
+    assert await service.resolve(DEFAULT_TENANT, "Welcome") == second
+    await sequences.start()
+    with pytest.raises(InvalidInput, match="Several sequences are named Welcome"):
+        await service.resolve(DEFAULT_TENANT, "Welcome")
 
 
 @pytest.mark.parametrize(

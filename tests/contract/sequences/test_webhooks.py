@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
+from mailwright.audience.erasure import erase
 from mailwright.domain.clock import MINUTE
 from mailwright.events.outbound.deliveries import WebhookDeliveries
 from mailwright.events.outbound.dispatcher import WebhookDispatcher
 from mailwright.events.outbound.endpoints import WebhookEndpoint, WebhookEndpointInput, WebhookEndpoints
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.sources.sequences.definition import InvalidSequence
+from mailwright.storage.tables import messages
 from tests.builders import DEFAULT_TENANT
-from tests.sequences import ACTOR, SequenceBench, a_wait, an_email
+from tests.sequences import ACTOR, SequenceBench, a_wait, an_email, happen
 from tests.standins.http import Answer, HttpStandIn
 
 ANN = "ann@example.com"
@@ -90,6 +93,29 @@ async def test_failed_request_of_a_step_is_retried_and_visible(sequences: Sequen
     sequences.clock.advance(MINUTE)
     first, second = await receiver.bodies()
     assert first == second
+
+
+async def test_erasure_reaches_requests_and_notifications_of_steps(
+    sequences: SequenceBench, receiver: Receiver
+) -> None:
+    await sequences.people(ANN, BOB, name="Somebody")
+    endpoint = await receiver.add(*STEPS_ONLY)
+    notify = {"to": "team@example.com", "subject": "Call them", "text": "A new order."}
+    steps = (a_request(endpoint), {"id": "team", "notify": notify}, a_wait())
+    await sequences.start(*steps, trigger={"event": "order.placed"})
+    for email in (ANN, BOB):
+        await happen(sequences, "order.placed", email, properties=f'{{"street": "{email}"}}')
+    await sequences.watch()
+    await sequences.run()
+    await erase(sequences.database, sequences.clock, DEFAULT_TENANT, ANN, actor=ACTOR)
+    bodies = await receiver.bodies()
+    assert ANN not in str(bodies)
+    assert [body["metadata"]["event"] for body in bodies if body["contact"]] == [{"street": BOB}]
+    await sequences.send()
+    assert len(sequences.provider.messages) == 1  # The notification about the erased contact is cancelled.
+    async with sequences.database.read() as tx:
+        rows = await tx.execute(select(messages.c.payload))
+    assert sorted(ANN in row.payload for row in rows) == [False, False]
 
 
 async def test_step_whose_webhook_is_off_fails_and_can_be_retried(sequences: SequenceBench, receiver: Receiver) -> None:

@@ -193,6 +193,8 @@ async def wanted_people(
 ) -> tuple[ColumnElement[bool], int]:
     """Return the condition for the people to enrol, and how many addresses are not contacts."""
     known = is_known(tenant_id)
+    if (bool(people.emails), people.list_key is not None, people.segment is not None).count(True) > 1:
+        raise InvalidInput("Name addresses, a list or a segment, but only one of them.", field="emails")
     if people.list_key is not None:
         await lists.require(tx, tenant_id, people.list_key)
         return and_(known, is_subscribed_to(people.list_key)), 0

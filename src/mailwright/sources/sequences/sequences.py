@@ -145,13 +145,15 @@ class Sequences:
             return await find_sequence(tx, tenant_id, sequence_id)
 
     async def resolve(self, tenant_id: int, reference: str) -> str:
-        """Return the ID of a sequence that is named by its ID or its name."""
+        """Return the ID of a sequence that is named by its ID or its name. Archived ones do not block a name."""
         q = sequences.c
         named = (q.tenant_id == tenant_id, or_(q.sequence_id == reference, q.name == reference))
         async with self._database.read() as tx:
-            rows = await tx.execute(select(q.sequence_id).where(*named).order_by(q.id).limit(2))
-        if not rows:
+            query = select(q.sequence_id, q.status).where(*named).order_by(q.status == SequenceStatus.ARCHIVED, q.id)
+            found = await tx.execute(query.limit(2))
+        if not found:
             raise NotFound("There is no such sequence.")
+        rows = [row for row in found if row.status != SequenceStatus.ARCHIVED] or found
         if len(rows) > 1:
             raise InvalidInput(f"Several sequences are named {reference}. Use the ID.", field="SEQUENCE")
         return str(rows[0].sequence_id)
