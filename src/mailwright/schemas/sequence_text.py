@@ -109,7 +109,8 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
 
 def _entered_because(run: RunExplanation) -> str:
     kind, _, subject = (run.entered_because or "manual").partition(" ")
-    return _ENTERED_BECAUSE[kind].format(subject=subject)
+    known = _ENTERED_BECAUSE.get(kind)
+    return f"{kind} {subject}" if known is None else known.format(subject=subject)
 
 
 def step_text(step: StepRecord, zone: tzinfo = UTC) -> str:
