@@ -27,7 +27,7 @@ from mailwright.schemas.sequences import (
     sequence_detail_response,
     sequence_response,
 )
-from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import Received
 from mailwright.sources.sequences.ready import ReadySequences, list_ready
@@ -157,8 +157,7 @@ def show(reference: Reference, tenant: Tenant = tenants.DEFAULT, limit: Limit = 
             f"The feed was last read at {clock_time(counts.feed.read_at) or 'no time yet'}.{problem}", markup=False
         )
     rows = (
-        (each.email, each.node or "(start)", clock_time(each.due_at), each.failure or each.end_reason or "")
-        for each in people
+        (each.email, each.node or "(start)", _next_time(each), each.failure or each.end_reason or "") for each in people
     )
     print_rows(("Address", "Step", "Next", "Result"), rows, nothing="Nobody has entered yet.")
 
@@ -394,6 +393,11 @@ def delete(reference: Reference, tenant: Tenant = tenants.DEFAULT, yes: Yes = Fa
 
 def _sequences(at: Installation) -> Sequences:
     return make_sequences(at.settings, at.database, at.clock)
+
+
+def _next_time(person: EnrolmentRecord) -> str:
+    unsent = person.unsent_step is not None
+    return "waits until the previous email is sent" if unsent else clock_time(person.due_at)
 
 
 def _choice(overdue: Overdue | None, hours: int) -> OverdueChoice | None:

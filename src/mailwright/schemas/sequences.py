@@ -220,7 +220,11 @@ class SequenceRetryResponse(ResponseModel):
 
 
 class EnrolmentResponse(ResponseModel):
-    """One run of a person through a sequence. `nextAt` is null if nothing happens before something else does."""
+    """One run of a person through a sequence. `nextAt` is null if nothing happens before something else does.
+
+    `unsentStep` is the step of the email from which their wait counts, if it is not sent yet; `nextAt` is then only when
+    Mailwright looks again.
+    """
 
     email: str
     run: int
@@ -231,6 +235,7 @@ class EnrolmentResponse(ResponseModel):
     failure: str | None
     ended_at: Time | None
     end_reason: str | None
+    unsent_step: str | None
 
 
 class EnrolmentListResponse(ResponseModel):
@@ -514,4 +519,5 @@ def enrolment_response(record: EnrolmentRecord) -> EnrolmentResponse:
         failure=record.failure,
         ended_at=record.ended_at,
         end_reason=record.end_reason,
+        unsent_step=record.unsent_step,
     )

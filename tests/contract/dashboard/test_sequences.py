@@ -115,6 +115,8 @@ async def test_publish_asks_about_emails_already_received(
     sequence_id = await sequences.start(an_email("hello"), a_wait(days=3), an_email("tips"))
     await sequences.enrol(sequence_id, "ada@example.com")
     await sequences.run()
+    await ada.open(f"/sequences/{sequence_id}/people")
+    assert "waits until the previous email is sent" in ada.words()
     await ada.open(f"/sequences/{sequence_id}/steps/hello/move")
     await ada.press("Move step", place="//2")
     await ada.open(f"/sequences/{sequence_id}/publish")

@@ -49,7 +49,9 @@ async def test_every_state_has_its_sentence(sequences: SequenceBench) -> None:
     )
     unsent = "The email first: Due, but no worker is running."
     assert await sentence(sequences, key) == f"{ENTERED} {waits} {unsent}"
+    assert (await sequences.enrolment(key)).unsent_step == "first"
     await sequences.send()
+    assert (await sequences.enrolment(key)).unsent_step is None
     waits = "They wait at pause until 16 Jan 2027, 08:00 UTC (in 24 hours). The email second is next."
     assert await sentence(sequences, key) == f"{ENTERED} {waits}"
     await service.pause(DEFAULT_TENANT, key, actor=ACTOR)

@@ -41,6 +41,7 @@ from tests.examples import examples
 from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
 
 NEWS = "news"
+NOTIFY = {"id": "tell", "notify": {"to": "team@example.com", "subject": "Look", "text": "Here"}}
 JOIN_OTHER = {"id": "join", "change": {"subscribe": ["other"]}}
 DAYS = 12
 PEOPLE = {
@@ -152,11 +153,14 @@ limits = st.fixed_dictionaries(
         "working_hours": st.sampled_from([None, "09:00-17:00", "Mon 10:00-12:00, Fri 20:00-24:00"]),
         "timezone": st.sampled_from([None, "America/New_York"]),
         "frequency_cap": st.sampled_from([None, "1 per day", "1 per 4 days", "2 per 3 days"]),
-        "rate_per_hour": st.none(),
+        "rate_per_hour": st.sampled_from([None, 1, 2]),
+        "daily_limit": st.sampled_from([None, 1, 2, 4]),
     }
 )
 
-NO_LIMITS: dict[str, Any] = dict.fromkeys(("working_hours", "timezone", "frequency_cap", "rate_per_hour"))
+NO_LIMITS: dict[str, Any] = dict.fromkeys(
+    ("working_hours", "timezone", "frequency_cap", "rate_per_hour", "daily_limit")
+)
 History = list[tuple[int, str, str, Instant]]
 # The emails by day and step, and how many were never sent or still wait.
 Emails = tuple[dict[tuple[date, str], int], int, int]
@@ -241,10 +245,21 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
     ),
     limits={**NO_LIMITS, "working_hours": "09:00-12:00", "rate_per_hour": 1},
 )
+# After a limit, emails leave in the order in which they were accepted, not in that in which a cap released them.
+@example(
+    document=a_document(an_email("one"), an_email("two"), an_email("three"), a_wait("rest"), list=NEWS),
+    limits={**NO_LIMITS, "working_hours": "Mon 10:00-12:00, Fri 20:00-24:00", "frequency_cap": "1 per day"}
+    | {"rate_per_hour": 1},
+)
+# Emails to the team use the limits, too, and come first.
+@example(
+    document=a_document(an_email("one"), NOTIFY, a_wait(hours=30), an_email("two"), a_wait("rest"), list=NEWS),
+    limits={**NO_LIMITS, "working_hours": "09:00-17:00", "daily_limit": 2},
+)
 async def test_rehearsal_equals_what_a_worker_does(
     prepared: SequenceBench, document: dict[str, Any], limits: dict[str, Any]
 ) -> None:
-    """A worker runs the same steps and sends the same emails on the same days, under hours, a cap and a rate."""
+    """A worker runs the same steps and sends the same emails on the same days, under all limits together."""
     await reset(prepared)
     await change_tenant(prepared.database, **limits)
     key = await prepared.start(**document)
@@ -285,6 +300,7 @@ async def test_rehearsal_names_the_limits_that_hold_emails(prepared: SequenceBen
         ("one", "rate_per_hour", 2, 0),
         ("one", "snoozed", 1, 1),
         ("two", "outside_hours", 1, 0),
+        ("two", "rate_per_hour", 1, 0),
         ("two", "frequency_cap", 1, 1),
         ("two", "snoozed", 1, 1),
     }

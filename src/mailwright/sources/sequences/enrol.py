@@ -1,7 +1,7 @@
 """Enrol people by hand, list who is in a sequence, and retry, skip or remove them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
@@ -16,6 +16,7 @@ from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.sources.send_approvals import PlannedSend, SendKind, end_approvals, find_refusal
+from mailwright.sources.sequences.last_emails import load_last_emails
 from mailwright.sources.sequences.program import EndReason
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, find_sequence
@@ -64,6 +65,7 @@ class EnrolmentRecord:
     failure: str | None
     ended_at: Instant | None
     end_reason: str | None
+    unsent_step: str | None = None  # The step of the email from which their wait counts, if it is not sent yet.
 
 
 class Enrolments:
@@ -112,7 +114,11 @@ class Enrolments:
             if state is not None:
                 query = query.where(conditions[state])
             rows = await tx.execute(query.order_by(_E.id.desc()).limit(limit))
-        return [EnrolmentRecord(**row._mapping) for row in rows]
+            found = [EnrolmentRecord(**row._mapping) for row in rows]
+            waiting = [each.id for each in found if each.waits_since is not None and each.due_at is not None]
+            emails = await load_last_emails(tx, waiting)
+        unsent = {key: email.step for key, email in emails.items() if email.is_unsent}
+        return [replace(each, unsent_step=unsent.get(each.id)) for each in found]
 
     async def retry(self, tenant_id: int, sequence_id: str, *, email: str | None, actor: str, skips: bool) -> int:
         """Run the failed step of a person again, or of everyone. `skips` leaves the email of the step out."""
@@ -152,7 +158,7 @@ def planned_enrolment(sequence: StoredSequence, people: People, recipients: int,
 
 
 def enrolment_query() -> Select[Any]:
-    own = [_E[name] for name in EnrolmentRecord.__slots__ if name != "email"]
+    own = [_E[name] for name in EnrolmentRecord.__slots__ if name not in ("email", "unsent_step")]
     return select(contacts.c.email, *own).join_from(sequence_enrolments, contacts, contacts.c.id == _E.contact_key)
 
 

@@ -45,7 +45,7 @@ class RehearsedRuns:
         run = RehearsedRun(person, self._simulator.begin(person))
         self.runs.append(run)
         unsent = person.unsent
-        earlier = None if unsent is None else self._plan(run, unsent.step, unsent.due_at, OLDER)
+        earlier = None if unsent is None else self._plan(run, unsent.step, unsent.due_at, OLDER, 0)
         self._add(run, run.segment, earlier)
         return run
 
@@ -56,10 +56,10 @@ class RehearsedRuns:
             for at in entrant.times:
                 entering.setdefault(at, []).append(entrant)
         for at, entrants in sorted(entering.items()):
-            self._sending.send(at, self._until)
+            self._sending.send(at)
             for entrant in entrants:
                 self._enter(entrant, at, reentry)
-        self._sending.send(self._until + 1, self._until)
+        self._sending.finish(self._until)
 
     def _enter(self, entrant: Entrant, at: Instant, reentry: int | None) -> None:
         latest, last = entrant.latest, entrant.last_entered_at
@@ -92,15 +92,27 @@ class RehearsedRuns:
         """Plan the emails of a segment. Its last one, or an earlier one, is what the run waits for."""
         latest = earlier
         for step in segment.emails:
-            latest = self._plan(run, step.node.id, step.at, step.round)
+            email = self._plan(run, step.node.id, step.at, step.at, step.round, is_for_team=not step.is_email)
+            latest = latest if email.is_for_team else email
         if latest is not None:
             latest.is_awaited = segment.awaits_email
         if self._on_step is not None:
             for step in segment.steps:
                 self._on_step(run.person, step.node, step.outcome, step.at)
 
-    def _plan(self, run: RehearsedRun, step: str, due_at: Instant, round_: int) -> RehearsedEmail:
-        email = RehearsedEmail(run, step, due_at, (round_, run.person.contact_key))
-        self.emails.append(email)
+    def _plan(
+        self,
+        run: RehearsedRun,
+        step: str,
+        due_at: Instant,
+        accepted_at: Instant,
+        round_: int,
+        *,
+        is_for_team: bool = False,
+    ) -> RehearsedEmail:
+        order = (accepted_at, round_, run.person.contact_key, len(self.emails))
+        email = RehearsedEmail(run, step, due_at, order, is_for_team)
         self._sending.plan(email, due_at)
+        if not is_for_team:
+            self.emails.append(email)
         return email

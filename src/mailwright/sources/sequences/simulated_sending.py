@@ -1,7 +1,8 @@
 """Send the emails of a rehearsal on its virtual clock, under the policies that limit real sending.
 
-A limit of the tenant holds all emails behind it, as it defers the lane of a worker. A frequency cap and a pause by the
-recipient hold one email, which fails if it would be sent after its lifetime.
+A limit of the tenant holds all emails behind it, as it defers the lane of a worker; when it ends, the emails that were
+accepted first are sent first. A frequency cap and a pause by the recipient hold one email, which fails if it would be
+sent after its lifetime. Emails to the team have a lane of their own and use the same limits.
 """
 
 from collections import defaultdict, deque
@@ -18,7 +19,7 @@ from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Source
 from mailwright.domain.permits import Deferral, DeferReason, LimitLevel, Limits, LimitWindow, QuotaSnapshot, SendRate
 from mailwright.domain.states import Priority
-from mailwright.outbox.frequency import RECENT_BULK_SENDS, free_at
+from mailwright.outbox.frequency import IN_FLIGHT_WAIT, RECENT_BULK_SENDS, free_at
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.provider_configurations import load_routes
@@ -36,8 +37,9 @@ from mailwright.storage.database import Database
 # Emails that a limit holds for less than this do not count as deferred.
 SHORTEST_DEFERRAL: Final[Instant] = MINUTE
 _BATCH: Final = 5_000
-# The round of emails that were accepted earlier than those of any round.
-OLDER: Final = -1
+# When emails were accepted that are older than the rehearsal.
+OLDER: Final[Instant] = 0
+_FOREVER: Final[Instant] = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class SendingConditions:
     level: LimitLevel
     lifetime: Instant
     rate: SendRate | None
-    quota: QuotaSnapshot | None
+    quota: QuotaSnapshot | None  # With the part that is reserved for transactional email.
     used: Mapping[str, float]
     recent: Mapping[str, Sequence[Instant]]  # When an address received bulk email that counts for the frequency cap.
 
@@ -86,7 +88,8 @@ class RehearsedEmail:
     run: RehearsedRun
     step: str
     due_at: Instant
-    order: tuple[int, int]  # Among the emails that are due at the same time.
+    order: tuple[int, ...]  # In which it was accepted.
+    is_for_team: bool = False
     is_awaited: bool = False  # The run continues when it leaves.
     sent_at: Instant | None = None
     reasons: tuple[str, ...] = ()  # The limits that held it.
@@ -105,7 +108,7 @@ async def load_conditions(
     """Read the limits that apply to the emails of a tenant's sequences now."""
     rules = await _load_rules(database, given, tenant_id)
     [level] = rules.levels(tenant_id, lane_number(Priority.BULK, tenant_id))
-    quota = quota_for_bulk(rules.quota, level.limits.reserve_percent)
+    quota = rules.quota
     pacing = pacing_rules((level,), rules.provider_rate, rules.route)
     rates = () if pacing is None else pacing.rates
     counted = [*windows(level.limits, level.owner, now)]
@@ -138,83 +141,142 @@ async def _load_rules(database: Database, given: SendingRules, tenant_id: int) -
     return await load_limit_rules(database, defaults)
 
 
+# The order in which an email was accepted, when it became due, and the email.
+_Entry = tuple[tuple[int, ...], Instant, RehearsedEmail]
+
+
+class SimulatedLane:
+    """Emails that the same limits hold, as in a lane of the outbox."""
+
+    def __init__(self, limits: Limits, quota: QuotaSnapshot | None, owner: str, *, is_bulk: bool) -> None:
+        self._limits = limits if is_bulk else replace(limits, reserve_percent=0)
+        self._quota = quota_for_bulk(quota, self._limits.reserve_percent)
+        self._owner = owner
+        self._is_bulk = is_bulk
+        self._planned: dict[Instant, list[_Entry]] = {}
+        self._times: list[Instant] = []  # A heap of the keys of `_planned`. Many emails share a time.
+        self._due: list[_Entry] = []  # A heap: the email that was accepted first is the next one.
+        self._closed_until: Instant = 0
+        self._closings: dict[str, Instant] = {}  # Until when each limit closed the lane most recently.
+        self._windows_end: Instant = 0  # Until then, the working hours are open and the windows stay the same.
+        self.windows: tuple[LimitWindow, ...] = ()
+
+    def plan(self, email: RehearsedEmail, due_at: Instant) -> None:
+        if (planned := self._planned.get(due_at)) is None:
+            planned = self._planned[due_at] = []
+            heappush(self._times, due_at)
+        planned.append((email.order, due_at, email))
+
+    def next_time(self) -> Instant:
+        """Return when an email may leave."""
+        first = self._due[0][1] if self._due else self._times[0] if self._times else _FOREVER
+        return max(first, self._closed_until)
+
+    def pop(self) -> RehearsedEmail:
+        """Return the next due email, after recording which limits held it."""
+        _, due_at, email = heappop(self._due)
+        self._hold(email, due_at)
+        return email
+
+    def has_due(self, now: Instant) -> bool:
+        while self._times and self._times[0] <= now:
+            for entry in self._planned.pop(heappop(self._times)):
+                heappush(self._due, entry)
+        return bool(self._due)
+
+    def close(self, deferral: Deferral) -> None:
+        self._closed_until = self._closings[deferral.reason] = deferral.until
+
+    def outside_hours(self, now: Instant) -> Deferral | None:
+        """Return until when the working hours are over; while they are open, keep the windows up to date."""
+        if now < self._windows_end:
+            return None
+        if (closed := outside_hours(self._limits, is_bulk=self._is_bulk, now=now)) is not None:
+            return closed
+        self.windows = (*windows(self._limits, self._owner, now), *quota_windows(self._quota, now))
+        ends = [window.ends_at for window in self.windows]
+        if self._is_bulk and (closing := closes_at(self._limits, now)) is not None:
+            ends.append(closing)
+        self._windows_end = min(ends, default=_FOREVER)
+        return None
+
+    def finish(self, now: Instant) -> None:
+        """Record which limits hold the emails that are still due at the end."""
+        if self.has_due(now):
+            for _, due_at, email in self._due:
+                self._hold(email, due_at)
+
+    def _hold(self, email: RehearsedEmail, due_at: Instant) -> None:
+        for reason, until in self._closings.items():
+            if until - due_at >= SHORTEST_DEFERRAL:
+                email.hold(reason)
+
+
 class SimulatedSending:
-    """Sends emails in the order in which they are due. `on_left` may plan more emails, which are due later."""
+    """Sends emails in the order of time. `on_left` may plan more emails, which are due later."""
 
     def __init__(self, conditions: SendingConditions, on_left: Callable[[RehearsedEmail, Instant], None]) -> None:
         self._conditions = conditions
         self._on_left = on_left
-        self._planned: dict[Instant, list[RehearsedEmail]] = {}
-        self._times: list[Instant] = []  # A heap of the keys of `_planned`. Many emails share a time.
-        self._limits = conditions.level.limits
-        self._cap = parse_frequency_cap(self._limits.frequency_cap)
+        limits, owner = conditions.level.limits, conditions.level.owner
+        # Transactional email, such as that to the team, comes first.
+        self._team, self._bulk = self._lanes = tuple(
+            SimulatedLane(limits, conditions.quota, owner, is_bulk=is_bulk) for is_bulk in (False, True)
+        )
+        self._cap = parse_frequency_cap(limits.frequency_cap)
         self._recent: dict[str, deque[Instant]] = {}
         self._counters = SimulatedCounters(conditions.used)
         if conditions.quota is not None:
             count_quota(self._counters, conditions.quota)
-        self._windows: tuple[LimitWindow, ...] = ()
-        self._windows_end: Instant = 0  # Until then, the working hours are open and the windows stay the same.
         self._next_slot: float = 0
-        self._closed_until: Instant = 0
-        self._closed_by = ""
 
     def plan(self, email: RehearsedEmail, due_at: Instant) -> None:
         """Send an email when it is due."""
-        if (planned := self._planned.get(due_at)) is None:
-            planned = self._planned[due_at] = []
-            heappush(self._times, due_at)
-        planned.append(email)
+        self._lane_of(email).plan(email, due_at)
 
-    def send(self, before: Instant, until: Instant) -> None:
-        """Send the emails that are due before a time, as far as they can be sent until another one."""
-        while self._times and self._times[0] < before:
-            due_at = heappop(self._times)
-            for email in sorted(self._planned.pop(due_at), key=lambda each: each.order):
-                self._send(email, due_at, until)
+    def send(self, before: Instant) -> None:
+        """Send what can be sent before a time."""
+        while (now := min(lane.next_time() for lane in self._lanes)) < before:
+            for lane in self._lanes:
+                if lane.next_time() <= now:
+                    self._send_due(lane, now)
 
-    def _send(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> None:
-        now = self._opens_at(email, due_at, until)
-        if now > until:
-            return
+    def finish(self, until: Instant) -> None:
+        """Send what can be sent up to the end of the rehearsal."""
+        self.send(until + 1)
+        for lane in self._lanes:
+            lane.finish(until)
+
+    def _lane_of(self, email: RehearsedEmail) -> SimulatedLane:
+        return self._team if email.is_for_team else self._bulk
+
+    def _send_due(self, lane: SimulatedLane, now: Instant) -> None:
+        while lane.has_due(now):
+            if (closed := self._closed(lane, now)) is not None:
+                lane.close(closed)
+                return
+            self._send(lane, lane.pop(), now)
+
+    def _send(self, lane: SimulatedLane, email: RehearsedEmail, now: Instant) -> None:
         end = email.run.end
         if end.end_reason not in (None, EndReason.FINISHED) and now >= end.due_at:
             email.is_cancelled = True
             return
-        deferral = self._deferral(email, now)
+        deferral = None if email.is_for_team else self._deferral(email, now)
         if deferral is not None and email.failed_because is None:
-            email.order = (OLDER, email.order[1])
-            self.plan(email, deferral.until)
+            lane.plan(email, deferral.until)
             return
         if deferral is None:
-            self._sent(email, now)
+            self._sent(lane, email, now)
         if email.is_awaited:
             self._on_left(email, now)
 
-    def _opens_at(self, email: RehearsedEmail, due_at: Instant, until: Instant) -> Instant:
-        """Return when the limits of the tenant let an email pass that is due now."""
-        now = due_at
-        while now <= until:
-            if self._closed_until <= now and (closed := self._closed(now)) is not None:
-                self._closed_until, self._closed_by = closed.until, closed.reason
-            if self._closed_until <= now:
-                break
-            now = self._closed_until
-            if now - due_at >= SHORTEST_DEFERRAL:
-                email.hold(self._closed_by)
-        return now
-
-    def _closed(self, now: Instant) -> Deferral | None:
-        if now >= self._windows_end:
-            if (closed := outside_hours(self._limits, is_bulk=True, now=now)) is not None:
-                return closed
-            level, quota = self._conditions.level, self._conditions.quota
-            self._windows = (*windows(level.limits, level.owner, now), *quota_windows(quota, now))
-            ends = [window.ends_at for window in self._windows]
-            closing = closes_at(self._limits, now)
-            self._windows_end = min([*ends, *(() if closing is None else (closing,))], default=1 << 62)
+    def _closed(self, lane: SimulatedLane, now: Instant) -> Deferral | None:
+        if (closed := lane.outside_hours(now)) is not None:
+            return closed
         if self._next_slot > now and self._conditions.rate is not None:
             return Deferral(ceil(self._next_slot), self._conditions.rate.reason)
-        return self._counters.exhausted(self._windows, now)
+        return self._counters.exhausted(lane.windows, now)
 
     def _deferral(self, email: RehearsedEmail, now: Instant) -> Deferral | None:
         """Return what holds this email alone, after recording it."""
@@ -222,7 +284,7 @@ class SimulatedSending:
         snoozed_until = email.run.person.snoozed_until
         if snoozed_until is not None and snoozed_until > now:
             deferral = Deferral(snoozed_until, DeferReason.SNOOZED)
-        elif self._cap is not None and (free := free_at(self._cap, self._sends_to(email), now)) is not None:
+        elif self._cap is not None and (free := self._free_at(self._cap, self._sends_to(email), now)) is not None:
             deferral = Deferral(free, DeferReason.FREQUENCY_CAP)
         if deferral is not None:
             email.hold(deferral.reason)
@@ -231,6 +293,13 @@ class SimulatedSending:
                 email.failed_because = deferral.reason
         return deferral
 
+    @staticmethod
+    def _free_at(cap: FrequencyCap, sends: Sequence[Instant], now: Instant) -> Instant | None:
+        """Return when the cap lets an email pass; None if now. An email sent just now is in flight, as for a worker."""
+        if free_at(cap, sends, now) is None:
+            return None
+        return free_at(cap, [at for at in sends if at < now], now) or now + IN_FLIGHT_WAIT
+
     def _sends_to(self, email: RehearsedEmail) -> deque[Instant]:
         assert self._cap is not None
         address = email.run.person.email
@@ -238,10 +307,10 @@ class SimulatedSending:
             known = self._recent[address] = deque(self._conditions.recent.get(address, ()), maxlen=self._cap.limit)
         return known
 
-    def _sent(self, email: RehearsedEmail, now: Instant) -> None:
+    def _sent(self, lane: SimulatedLane, email: RehearsedEmail, now: Instant) -> None:
         email.sent_at = now
-        self._counters.add(self._windows, 1)
-        if self._cap is not None:
+        self._counters.add(lane.windows, 1)
+        if self._cap is not None and not email.is_for_team:
             self._sends_to(email).append(now)
         if self._conditions.rate is not None:
             self._next_slot = max(self._next_slot, now) + SECOND / self._conditions.rate.per_second

@@ -78,6 +78,10 @@ class SimulatedStep(NamedTuple):
     def is_email(self) -> bool:
         return self.node.kind is StepKind.SEND and self.outcome != ALREADY_RECEIVED
 
+    @property
+    def is_for_team(self) -> bool:
+        return self.node.kind is StepKind.NOTIFY
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSegment:
@@ -85,7 +89,7 @@ class SimulatedSegment:
 
     steps: Sequence[SimulatedStep]
     end: Simulated  # Where people are after these steps.
-    emails: Sequence[SimulatedStep]
+    emails: Sequence[SimulatedStep]  # To the person and to the team.
     following: dict[int, "SimulatedSegment"] = field(default_factory=dict)  # By the minute in which the email left.
 
     @property
@@ -203,7 +207,7 @@ class Simulator:
 
     def _simulate(self, person: Simulated) -> SimulatedSegment:
         steps = simulate(self._program, self._model, person, self._until)
-        return SimulatedSegment(steps, person, [step for step in steps if step.is_email])
+        return SimulatedSegment(steps, person, [step for step in steps if step.is_email or step.is_for_team])
 
     def _situation(self, person: Simulated) -> tuple[Any, ...]:
         """Return everything on which the steps of a person depend."""
