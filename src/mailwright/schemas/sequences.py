@@ -222,8 +222,8 @@ class SequenceRetryResponse(ResponseModel):
 class EnrolmentResponse(ResponseModel):
     """One run of a person through a sequence. `nextAt` is null if nothing happens before something else does.
 
-    `unsentStep` is the step of the email from which their wait counts, if it is not sent yet; `nextAt` is then only when
-    Mailwright looks again.
+    `unsentStep` is the step of the email from which their wait counts, if it is not sent yet; `nextAt` is then only
+    when Mailwright looks again.
     """
 
     email: str

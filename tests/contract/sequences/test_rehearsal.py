@@ -222,7 +222,7 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
 
 @pytest.mark.promise("sequence-rehearsal")
 @settings(
-    max_examples=examples(15),
+    max_examples=examples(10),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
