@@ -10,7 +10,7 @@ from mailwright.app.sender_domains import SenderDomainService
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows
 from mailwright.domain.dkim_rotation import KeyState, keys_in
 from mailwright.domain.dns_records import DnsResult, DnsState
 from mailwright.outbox import tenants
@@ -165,8 +165,8 @@ def _show(found: Described, *, as_json: bool) -> None:
     for note in notes:
         aside.print(note, markup=False, soft_wrap=True)
     for key in keys_in(domain.keys, KeyState.RETIRED):
-        until = clock_time(key.removable_at)
-        aside.print(f"Keep the TXT record {key_name(key, domain.domain)} until {until}.", markup=False)
+        record = key_name(key, domain.domain)
+        aside.print(f"Keep the TXT record {record} until {clock_time(key.removable_at)} {display.zone}.", markup=False)
 
 
 def _state(domain: SenderDomain) -> Text:

@@ -125,16 +125,19 @@ class ReporterComparison:
     def sentence(self) -> str:
         if self.sent is None:
             reason = _WHY_NOT[self.not_compared or NotCompared.RECEIVERS_UNKNOWN]
-            text = f"{self.reporter} saw {self.aligned:,} aligned messages. They cannot be compared: {reason}."
+            text = f"{self.reporter} saw {_aligned(self.aligned)}, which cannot be compared: {reason}."
             return f"{text}{self._failing_text}"
         part = "" if self.compared == self.aligned else " in the reports that can be compared"
-        seen = f"{self.reporter} saw {self.compared:,} aligned messages{part}, Mailwright sent {self.sent:,}"
+        seen = f"{self.reporter} saw {_aligned(self.compared)}{part}, Mailwright sent {self.sent:,}"
         if self.compared == self.sent:
             return f"{seen}: the numbers agree.{self._failing_text}"
         if self.compared < self.sent:
-            where = "failed DMARC, or are not in its reports" if self._failing_text else "are not in its reports"
-            return f"{seen}: {self.sent - self.compared:,} {where}.{self._failing_text}"
-        extra = f"{self.compared - self.sent:,} are not from Mailwright"
+            missing = self.sent - self.compared
+            where = f"{_are(missing)} not in its reports"
+            where = f"failed DMARC, or {where}" if self._failing_text else where
+            return f"{seen}: {missing:,} {where}.{self._failing_text}"
+        surplus = self.compared - self.sent
+        extra = f"{surplus:,} {_are(surplus)} not from Mailwright"
         if hosts_others(self.reporter):
             extra += f", or went to domains that {self.reporter} hosts"
         return f"{seen}: {extra}.{self._unsigned_text}{self._failing_text}"
@@ -142,11 +145,21 @@ class ReporterComparison:
     @property
     def _failing_text(self) -> str:
         failing = self.messages - self.aligned
-        return f" {failing:,} other messages with your domain in From failed DMARC." if failing else ""
+        messages = "message" if failing == 1 else "messages"
+        return f" {failing:,} other {messages} with your domain in From failed DMARC." if failing else ""
 
     @property
     def _unsigned_text(self) -> str:
-        return f" {self.unsigned:,} were not signed with a key in Mailwright." if self.unsigned else ""
+        were = "was" if self.unsigned == 1 else "were"
+        return f" {self.unsigned:,} {were} not signed with a key in Mailwright." if self.unsigned else ""
+
+
+def _aligned(number: int) -> str:
+    return f"{number:,} aligned {'message' if number == 1 else 'messages'}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ class FormContent:
 class FieldProblem(StrEnum):
     MISSING = "missing"
     INVALID = "invalid"
+    NOT_A_NUMBER = "not_a_number"
+    NOT_A_DATE = "not_a_date"
+
+
+_WRONG_TYPES: Final = {FieldType.NUMBER: FieldProblem.NOT_A_NUMBER, FieldType.DATE: FieldProblem.NOT_A_DATE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def parse_answers(content: FormContent, given: Mapping[str, Sequence[str]]) -> F
         try:
             value = _parse(field, text)
         except ValueError:
-            problems[name] = FieldProblem.INVALID
+            problems[name] = _WRONG_TYPES.get(field.type, FieldProblem.INVALID)
             continue
         if field.is_required and (value is None or value is False):  # The number 0 is an answer.
             problems[name] = FieldProblem.MISSING

@@ -123,9 +123,10 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     if missing := await find_missing_owner(tx, planned.tenant_id, actor, now):
         return KeyWithoutOwner(missing)
     await _request(tx, now, planned, actor)
+    people = "person" if planned.recipients == 1 else "people"
     return AwaitsApproval(
-        f"This {planned.kind} can reach {planned.recipients:,} people{reason} The approval is requested now. Try again "
-        "when it is given."
+        f"This {planned.kind} can reach {planned.recipients:,} {people}{reason} The approval is requested now. Try "
+        "again when it is given."
     )
 
 

@@ -107,6 +107,9 @@ async def test_campaign_over_the_limit_needs_an_approval(desk: Approving, bea: U
     campaign_id = await desk.a_draft()
     with pytest.raises(AwaitsApproval, match=r"10 recipients, and a second person .* more than 5. Request approval"):
         await desk.campaigns.start(OPERATOR, campaign_id)
+    await desk.require(0)
+    with pytest.raises(AwaitsApproval, match=r"A second person must approve every campaign\. Request approval"):
+        await desk.campaigns.start(OPERATOR, campaign_id)
     await desk.request(campaign_id)
     with pytest.raises(AwaitsApproval, match="waits for the approval of a second person, which operator requested"):
         await desk.campaigns.start(OPERATOR, campaign_id)

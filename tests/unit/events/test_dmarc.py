@@ -449,7 +449,16 @@ def test_comparison_names_what_is_not_ours() -> None:
     fewer = ReporterComparison("Outlook.com", 1, 10, 3, 0, 5, 3, 0, None).sentence
     assert "2 failed DMARC, or are not in its reports. 7 other messages" in fewer
     assert "2 are not in its reports" in compared(3, 5)
-    assert "cannot be compared" in compared(3, None)
+    assert "saw 3 aligned messages, which cannot be compared" in compared(3, None)
+
+
+def test_comparison_of_one_message_is_singular() -> None:
+    one = ReporterComparison("Outlook.com", 1, 2, 1, 0, 0, 1, 1, None).sentence
+    assert one.startswith("Outlook.com saw 1 aligned message, Mailwright sent 0: 1 is not from Mailwright.")
+    assert one.endswith(
+        "1 was not signed with a key in Mailwright. 1 other message with your domain in From failed DMARC."
+    )
+    assert "1 is not in its reports" in compared(3, 4)
 
 
 def test_receivers_are_named_by_the_report_or_its_reporter() -> None:

@@ -70,6 +70,8 @@ class ApprovalGate:
         approval = self.approval
         if approval is None:
             if self.over is not None and recipients > self.over:
+                if self.over == 0:
+                    raise AwaitsApproval("A second person must approve every campaign. Request approval.")
                 raise AwaitsApproval(
                     f"The campaign has {recipients:,} recipients, and a second person must approve campaigns with more "
                     f"than {self.over:,}. Request approval."

@@ -112,7 +112,7 @@ async def _notices(tx: Transaction, row: Any, announced: _Announced) -> list[_No
     what = f"the {announced.kind} “{announced.name}”"
     if row.status == ApprovalStatus.WAITING:
         requester = describe_actor(row.requested_by)
-        body = f"{requester} asks you to approve {what} for {row.recipients:,} recipients."
+        body = f"{requester} asks you to approve {what}. Recipients: {row.recipients:,}."
         article = "an" if announced.kind[0] in "ae" else "a"
         subject = f"Approve {article} {announced.kind}: {announced.name}"
         approvers = await _approvers(tx, row, announced.changed_by)

@@ -521,7 +521,7 @@ async def _require_approval(
     earlier = await add_unapproved(tx, now, send, over=gate.over, actor=actor.name)
     if earlier + recipients > gate.over:
         raise AwaitsApproval(
-            f"The campaign has {recipients:,} recipients, and a second person must approve what reaches more than "
+            f"The campaign reaches {recipients:,}, and a second person must approve what reaches more than "
             f"{gate.over:,}.{split_text(earlier)} Request approval."
         )
 

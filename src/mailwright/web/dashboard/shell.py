@@ -18,6 +18,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from mailwright.access.account_links import LinkInvalid
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.app.sections import Section, load_sections
@@ -204,6 +205,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
         )
     titles = {
         Forbidden: gettext("Permission denied"),
+        LinkInvalid: gettext("Link not valid"),
         NotFound: gettext("Page not found"),
         InvalidInput: gettext("Invalid request"),
     }

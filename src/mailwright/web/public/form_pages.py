@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
@@ -154,7 +154,17 @@ def _problem_texts(answers: FormAnswers, language: str) -> dict[str, str]:
 def _problem_text(texts: Texts, name: str, found: FieldProblem) -> str:
     if name.startswith("consent."):
         return texts.form_consent_missing
-    return texts.form_missing if found is FieldProblem.MISSING else texts.form_invalid
+    match found:
+        case FieldProblem.MISSING:
+            return texts.form_missing
+        case FieldProblem.NOT_A_NUMBER:
+            return texts.form_not_a_number
+        case FieldProblem.NOT_A_DATE:
+            return texts.form_not_a_date
+        case FieldProblem.INVALID:
+            return texts.form_invalid
+        case _:
+            assert_never(found)
 
 
 async def _refused(

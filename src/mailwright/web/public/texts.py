@@ -104,6 +104,8 @@ class Texts:
     form_choose: str
     form_missing: str
     form_invalid: str
+    form_not_a_number: str
+    form_not_a_date: str
     form_consent_missing: str
     form_undeliverable: str
     form_step_title: str
@@ -219,6 +221,8 @@ ENGLISH = Texts(
     form_choose="Choose…",
     form_missing="Fill in this field.",
     form_invalid="Check this value.",
+    form_not_a_number="Enter a number, for example 42.",
+    form_not_a_date="Enter a date, for example 2026-12-24.",
     form_consent_missing="Tick this box to subscribe.",
     form_undeliverable="This address cannot receive our emails. Check its spelling, and use a permanent address.",
     form_step_title="One more step",
@@ -332,6 +336,8 @@ RUSSIAN = Texts(
     form_choose="Выберите…",
     form_missing="Заполните это поле.",
     form_invalid="Проверьте это значение.",
+    form_not_a_number="Введите число, например 42.",
+    form_not_a_date="Введите дату, например 2026-12-24.",
     form_consent_missing="Чтобы подписаться, отметьте этот пункт.",
     form_undeliverable="На этот адрес наши письма не дойдут. Проверьте написание и укажите постоянный адрес.",
     form_step_title="Ещё один шаг",
@@ -446,6 +452,8 @@ PORTUGUESE = Texts(
     form_choose="Escolha…",
     form_missing="Preencha este campo.",
     form_invalid="Verifique este valor.",
+    form_not_a_number="Digite um número, por exemplo 42.",
+    form_not_a_date="Digite uma data, por exemplo 2026-12-24.",
     form_consent_missing="Marque esta opção para se inscrever.",
     form_undeliverable="Este endereço não recebe nossos e-mails. Verifique a grafia e use um endereço permanente.",
     form_step_title="Mais um passo",
