@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -365,22 +366,35 @@ def smtp_submission(order: Order) -> Iterator[Figure]:
 
 
 def memory(order: Order) -> Iterator[Figure]:
+    """Compare the last quarter of a long run with the second: neither memory nor rate may drift."""
     count = order.count * 50  # a million by default
 
-    def found() -> Found:
+    def measured() -> Run:
         with order.stage.sqlite_url() as url:
-            order.tell(f"SQLite: {count:,} messages for the memory of a worker", count)
+            order.tell(f"SQLite: {count:,} messages for the memory and the rate of a worker", count)
             part("bench.mailwright", "prepare")(url, count)
             run = mailwright.drain(order.stage, url, count)
-        quarter = len(run.rss_bytes) // 4
-        if not quarter:
-            raise NotMeasured("the run was too short to see memory grow: raise --count")
-        growth = median(run.rss_bytes[-quarter:]) / median(run.rss_bytes[quarter : 2 * quarter])
-        peak = run.peak_rss_bytes / 1e6
+        if len(run.progress) < 8:
+            raise NotMeasured("the run was too short to see a change: raise --count")
+        return run
+
+    run = cache(measured)
+
+    def memory_found() -> Found:
+        quarter = len(run().rss_bytes) // 4
+        growth = median(run().rss_bytes[-quarter:]) / median(run().rss_bytes[quarter : 2 * quarter])
+        peak = run().peak_rss_bytes / 1e6
         return Found(f"{peak:.0f} MB", ratio=growth, met=peak <= 200 and growth <= 1.1)
 
+    def rate_found() -> Found:
+        rates = [run().rate_of_quarter(number) for number in range(4)]
+        ratio = rates[3] / rates[1]
+        return Found(", ".join(f"{rate:,.0f}" for rate in rates), ratio=ratio, met=ratio >= 0.9)
+
     what = f"memory of a worker over {count:,} messages: peak; ratio of the last quarter to the second"
-    yield _figure(order, "memory", what, "≤ 200 MB, ratio ≤ 1.1", found)
+    yield _figure(order, "memory", what, "≤ 200 MB, ratio ≤ 1.1", memory_found)
+    what = f"messages per second of a worker in each quarter of {count:,}; ratio of the last to the second"
+    yield _figure(order, "memory", what, "ratio ≥ 0.9", rate_found)
 
 
 def campaign_start(order: Order) -> Iterator[Figure]:

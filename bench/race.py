@@ -35,7 +35,9 @@ class Run:
     seconds: float
     cpu_seconds: float
     database_cpu_seconds: float
-    rss_bytes: list[int] = field(default_factory=list)  # The memory of all workers together, sampled twice a second.
+    # Sampled twice a second: the memory of all workers together, and the time with the messages that had arrived.
+    rss_bytes: list[int] = field(default_factory=list)
+    progress: list[tuple[float, int]] = field(default_factory=list)
 
     @property
     def peak_rss_bytes(self) -> int:
@@ -44,6 +46,12 @@ class Run:
     @property
     def rate(self) -> float:
         return self.messages / self.seconds
+
+    def rate_of_quarter(self, number: int) -> float:
+        """Return the messages per second of a quarter of the run; the first is 0."""
+        size = len(self.progress) // 4
+        (begin, before), (end, after) = self.progress[number * size], self.progress[(number + 1) * size - 1]
+        return (after - before) / (end - begin)
 
     @property
     def cpu_per_thousand(self) -> float:
@@ -81,7 +89,7 @@ def race(
         watch.expect_no_more()
     # Messages that arrived before the clock started are not counted.
     seconds = max(last - first, POLL_SECONDS) * count / max(count - early, 1)
-    return Run(count, seconds, cpu, database_cpu, watch.rss_bytes)
+    return Run(count, seconds, cpu, database_cpu, watch.rss_bytes, watch.progress)
 
 
 class Watch:
@@ -94,6 +102,7 @@ class Watch:
         self._sampled = 0.0
         self.arrived = 0
         self.rss_bytes: list[int] = []
+        self.progress: list[tuple[float, int]] = []
 
     def until(self, reached: Callable[[], bool]) -> float:
         while True:
@@ -135,6 +144,7 @@ class Watch:
     def _sample(self, now: float) -> None:
         self._sampled = now
         self.rss_bytes.append(sum(worker.rss_bytes() for worker in self.running()))
+        self.progress.append((now, self.arrived))
         self._advance(self.arrived)
 
 
