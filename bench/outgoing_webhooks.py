@@ -43,7 +43,7 @@ class Delivered:
 
 def measured(database_url: str, url: str, events: int) -> Delivered:
     words = [sys.executable, "-m", "bench.outgoing_webhooks", database_url, f"{url}/webhook", str(events)]
-    return Delivered(**json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+    return Delivered(**json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
 async def deliver(database_url: str, url: str, events: int) -> Delivered:
