@@ -6,7 +6,6 @@ the program that sends them do not count.
 
 import asyncio
 import json
-import os
 import tempfile
 import time
 from base64 import b64encode
@@ -53,12 +52,13 @@ async def _measure(source: str, database_url: str, count: int, folder: Path) -> 
     now = SystemClock().now()
     signer, key = Signer(now), ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    os.environ |= {
-        "MAILWRIGHT_SNS_CERTS": str(signer.keep(folder)),
-        "SNS_TOPIC_ARNS": TOPIC,
-        "SENDGRID_WEBHOOK_PUBLIC_KEY": b64encode(public).decode(),
-    }
-    async with open_engine(load(database_url=await migrated(database_url))) as engine:
+    settings = load(
+        database_url=await migrated(database_url),
+        sns_certs=signer.keep(folder),
+        sns_topic_arns=TOPIC,
+        sendgrid_webhook_public_key=b64encode(public).decode(),
+    )
+    async with open_engine(settings) as engine:
         ids = await _sent_messages(engine, source, count)
         requests = _from_sns(signer, ids) if source == "ses" else _from_sendgrid(key, ids, now)
         return await _answered(create_app(engine), [*requests]) / count

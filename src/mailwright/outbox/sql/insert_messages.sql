@@ -6,7 +6,8 @@ INSERT INTO messages (
   content_digest, created_at)
 SELECT
   n.outbox_id, n.tenant_id, n.source, n.request_id, n.dedupe_key, n.body_digest, n.to_email,
-  CASE WHEN n.recipient_id IS NULL THEN same_email.id ELSE same_id.id END, n.recipient_id,
+  CASE WHEN n.recipient_id IS NULL THEN same_email.id WHEN same_id.tenant_id = n.tenant_id THEN same_id.id END,
+  n.recipient_id,
   CASE WHEN n.recipient_id IS NULL THEN COALESCE(n.external_id, same_email.contact_id) ELSE n.external_id END,
   n.subject, n.template_key, n.payload, n.retry_policy, n.on_doubt, CAST(n.is_bulk AS boolean), n.list_key,
   n.expires_at, n.scheduled_at, n.content_digest, CAST(:now AS bigint)
@@ -15,7 +16,8 @@ FROM rows(:messages: outbox_id text, tenant_id bigint, source text, request_id t
   retry_policy text, on_doubt text, is_bulk int, list_key text, expires_at bigint, scheduled_at bigint,
   content_digest text, position int) AS n
 LEFT JOIN contacts AS same_email ON same_email.tenant_id = n.tenant_id AND same_email.email = n.to_email
-LEFT JOIN contacts AS same_id ON same_id.contact_id = n.recipient_id AND same_id.tenant_id = n.tenant_id
+-- The tenant is compared above: while the table is new, PostgreSQL would read all contacts of the tenant for each row.
+LEFT JOIN contacts AS same_id ON same_id.contact_id = n.recipient_id
 WHERE true
 ORDER BY n.position
 ON CONFLICT (tenant_id, dedupe_key) WHERE dedupe_key IS NOT NULL DO NOTHING
