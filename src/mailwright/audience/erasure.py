@@ -6,11 +6,12 @@ suppression, because otherwise the contact could receive email again after the n
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Table, delete, func, or_, select, update
 
 from mailwright.audience import status
 from mailwright.audience.contact_events import erase_events, has_events
@@ -61,6 +62,8 @@ ERASED_SUBJECT: Final = "(erased)"
 _IN_PROGRESS: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
 # Maximum number of message keys in one statement. Most contacts have fewer messages.
 _BATCH_SIZE: Final = 500
+# Rows before the newest one whose transactions may not have been committed when a search began.
+_UNCOMMITTED: Final = 20_000
 
 
 class MessageInProgress(NotPossibleNow):
@@ -91,8 +94,7 @@ async def erase(
         await _erase_without_contact(database, tenant_id, address, actor, now)
         return 0
     async with database.read() as tx:
-        copies = await _copied_to(tx, tenant_id, address)
-        step_requests = await _find_step_requests(tx, tenant_id, address)
+        found = await _search(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
         # Redact the reports first. If the erasure fails afterwards, only the address is missing from the reports.
@@ -102,15 +104,17 @@ async def erase(
     async with database.write() as tx:
         await _lock_imports(tx, tenant_id)
         contact = await _contact(tx, tenant_id, address, for_update=True)
+        # What was stored since the search. Steps of sequences lock the contact, so no more of theirs follow.
+        found = await _search(tx, tenant_id, address, found)
         keys = await _stop_messages(tx, tenant_id, address, now)
         await _erase_raw_contents(tx, tenant_id, address)
         placeholder = f"erased+{contact.contact_id}@invalid"
         for start in range(0, len(keys), _BATCH_SIZE):
             await _erase_messages(tx, keys[start : start + _BATCH_SIZE], placeholder, address)
-        await _erase_forwarded_replies(tx, tenant_id, copies, address)
-        await _erase_team_notifications(tx, tenant_id, copies, now)
-        await _erase_step_requests(tx, step_requests)
-        await _remove_from_copies(tx, copies, address)
+        await _erase_forwarded_replies(tx, tenant_id, found.copies, address)
+        await _erase_team_notifications(tx, tenant_id, found.copies, now)
+        await _erase_step_requests(tx, found.step_requests)
+        await _remove_from_copies(tx, found.copies, address)
         await _erase_from_mailouts(tx, tenant_id, address)
         await _move_cursors(tx, tenant_id, address)
         await _erase_contact(tx, tenant_id, contact, placeholder, now)
@@ -127,6 +131,36 @@ async def erase(
             detail={"messages": len(keys)},
         )
     return len(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where else the contact is named: the keys of messages to others and of webhook requests."""
+
+    copies: list[int]
+    step_requests: list[int]
+    newest_message: int
+    newest_request: int
+
+
+async def _search(tx: Transaction, tenant_id: int, address: str, earlier: _Found | None = None) -> _Found:
+    """Search all messages and webhook requests, or what an earlier search cannot have seen."""
+    newest_message, newest_request = await _newest(tx, messages), await _newest(tx, webhook_deliveries)
+    if earlier is None:
+        copies = await _copied_to(tx, tenant_id, address, 0)
+        return _Found(copies, await _find_step_requests(tx, tenant_id, address, 0), newest_message, newest_request)
+    copies = await _copied_to(tx, tenant_id, address, earlier.newest_message - _UNCOMMITTED)
+    requests = await _find_step_requests(tx, tenant_id, address, earlier.newest_request - _UNCOMMITTED)
+    return _Found(
+        sorted({*earlier.copies, *copies}),
+        sorted({*earlier.step_requests, *requests}),
+        newest_message,
+        newest_request,
+    )
+
+
+async def _newest(tx: Transaction, table: Table) -> int:
+    return int((await tx.execute(select(func.coalesce(func.max(table.c.id), 0).label("id"))))[0].id)
 
 
 async def _is_contact(tx: Transaction, tenant_id: int, address: str) -> bool:
@@ -278,12 +312,12 @@ async def _erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[
         await tx.execute(update(messages).where(m.id.in_([row.id for row in rows])).values(**erased))
 
 
-async def _find_step_requests(tx: Transaction, tenant_id: int, address: str) -> list[int]:
+async def _find_step_requests(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
     """Return the keys of the webhook requests of sequence steps, which contain what started the contact's run."""
     contact, w = await _contact(tx, tenant_id, address), webhook_deliveries.c
     theirs = w.metadata.startswith(f'{{"{CONTACT_KEY}":{contact.id},', autoescape=True)
-    rows = await tx.execute(select(w.id).where(w.tenant_id == tenant_id, w.metadata.is_not(None), theirs))
-    return [row.id for row in rows]
+    matching = (w.id > after, w.tenant_id == tenant_id, w.metadata.is_not(None), theirs)
+    return [row.id for row in await tx.execute(select(w.id).where(*matching))]
 
 
 async def _erase_step_requests(tx: Transaction, keys: list[int]) -> None:
@@ -292,9 +326,10 @@ async def _erase_step_requests(tx: Transaction, keys: list[int]) -> None:
         await tx.execute(update(webhook_deliveries).where(some).values(metadata="{}"))
 
 
-async def _copied_to(tx: Transaction, tenant_id: int, address: str) -> list[int]:
+async def _copied_to(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
     """Return the keys of messages to others that copy this address, forward a reply of it or are about it."""
     matching = (
+        messages.c.id > after,
         messages.c.tenant_id == tenant_id,
         messages.c.to_email != address,
         _contains(messages.c.payload, address),
