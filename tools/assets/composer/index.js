@@ -116,11 +116,11 @@ function connectButtons(context) {
   document.addEventListener("click", (event) => {
     if (!event.target.closest("#composer-menu")) $("composer-menu").open = false;
   });
-  // Leave only after everything is saved. A campaign sends the published version, so ask before going back to it.
+  // Leave only after everything is saved. A campaign or a sequence sends the published version, so ask before going back.
   for (const link of document.querySelectorAll("[data-leaves]"))
     link.addEventListener("click", async (event) => {
       const { autosave } = context;
-      const asks = context.campaign && !autosave.isPublished;
+      const asks = (context.campaign || context.sequence) && !autosave.isPublished;
       if (!autosave.isDirty && !asks) return;
       event.preventDefault();
       if (!(await autosave.save())) return toast(t("Not saved yet. Your changes are kept in this browser."));
@@ -129,9 +129,9 @@ function connectButtons(context) {
     });
 }
 
-/** Ask whether to publish the draft. Resolves with whether to return to the campaign. */
+/** Ask whether to publish the draft. Resolves with whether to return to the campaign or the sequence. */
 async function offerToPublish(context) {
-  const body = h("p", {}, t("The campaign sends the published version, without the changes in this draft."));
+  const body = h("p", {}, context.sequence ? t("The sequence sends the published version, without the changes in this draft.") : t("The campaign sends the published version, without the changes in this draft."));
   const choice = await ask({ title: t("Publish your changes?"), body, buttons: [["publish", t("Publish and return"), "primary"], ["leave", t("Return without publishing")], ["", t("Stay", { context: "button" })]] });
   if (choice !== "publish") return choice === "leave";
   await publish(context);
@@ -170,7 +170,7 @@ async function publish(context) {
     const made = await api.post(`${context.path}/publish`, { ...store.state, locale: context.locale, baseRevision: autosave.revision, baseVersion: autosave.baseVersion });
     autosave.settle(made.revision, made.version, t("Published as version {version}", made));
     context.checks.check();
-    toast(context.campaign ? t("Published as version {version}. The campaign uses it.", made) : t("Published as version {version}. Campaigns and API requests use it from now on.", made));
+    toast(context.sequence ? t("Published as version {version}. The sequence uses it.", made) : context.campaign ? t("Published as version {version}. The campaign uses it.", made) : t("Published as version {version}. Campaigns and API requests use it from now on.", made));
     $("composer-discard").hidden = true;
   } catch (error) {
     if (error.kind === "refused") {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Query, Request
@@ -59,6 +60,8 @@ async def show(
     version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
     locale: str = "",
     campaign: str = "",
+    sequence: str = "",
+    step: str = "",
     insert: Literal["", "html", "markdown", "feed", "notion"] = "",
 ) -> Response:
     """Show the draft, or a version of the template if there is no draft or a version is asked for."""
@@ -80,6 +83,7 @@ async def show(
         "templateId": template_id,
         "locale": language,
         "campaign": campaign,
+        "sequence": sequence,
         "insert": insert,
         "hasDraft": draft is not None and draft.document is not None,
         "revision": draft.revision if draft is not None else 0,
@@ -89,7 +93,7 @@ async def show(
     }
     values: dict[str, Any] = {
         "data": data,
-        "back": _back(template_id, campaign),
+        "back": _back(template_id, campaign, sequence, step),
         "state": _state(engine, visitor, draft, stored),
     }
     return await page(request, visitor, "composer/compose.html", headers={"Content-Security-Policy": _POLICY}, **values)
@@ -379,7 +383,9 @@ async def _page_data(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     }
 
 
-def _back(template_id: str, campaign: str) -> dict[str, str]:
+def _back(template_id: str, campaign: str, sequence: str, step: str) -> dict[str, str]:
+    if sequence.replace("-", "").isalnum():
+        return {"path": f"/sequences/{sequence}#step-{quote(step)}", "label": gettext("Back to the sequence")}
     if campaign.replace("-", "").isalnum():
         return {"path": f"/campaigns/{campaign}/edit/content", "label": gettext("Back to the campaign")}
     return {"path": f"/templates/{template_id}", "label": gettext("Templates")}

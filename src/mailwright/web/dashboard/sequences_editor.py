@@ -4,9 +4,11 @@ A change names the revision that it is based on. If somebody else saved meanwhil
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import orjson
 from fastapi import APIRouter, Request
@@ -14,6 +16,7 @@ from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
 from mailwright.audience.event_schema import load_schema
+from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext
@@ -22,6 +25,7 @@ from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.triggers import check_feed
+from mailwright.sources.sequences.versions import published_from
 from mailwright.web.dashboard import sequences_document as documents
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.property_conditions import conditions_text
@@ -45,6 +49,7 @@ from mailwright.web.dashboard.sequences_forms import (
     trigger_from,
 )
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page, redirect
+from mailwright.web.dashboard.templates_new import BLANK, create_from_starter, template_id_for
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -53,6 +58,9 @@ router = APIRouter(prefix="/sequences/{sequence_id}", route_class=PageRoute, inc
 _TEMPLATES_OFFERED: Final = 500
 _CAMPAIGNS_OFFERED: Final = 100
 _INVALID: Final = (InvalidInput, RequestInvalid)
+# What the buttons of an email step do with its email in the composer.
+_NEW_EMAIL: Final = "new"
+_EDIT: Final = "edit"
 _WITH_FILTER: Final = ("waitFor", "branch")
 _FILTER_TITLES: Final = {
     "entry": (
@@ -111,12 +119,17 @@ async def add_step(request: Request, engine: EngineDep, visitor: EditorDep, sequ
     if "do" in form:
         return await _step_page(request, engine, visitor, sequence, form, _acted(form))
     try:
-        step = step_from(form["kind"], form, {})
-        changed = documents.insert_step(sequence.draft, documents.parse_place(form["place"]), step)
-        saved = await _save(engine, visitor, sequence, form, changed)
+        place = documents.parse_place(form["place"])
+        saved = await _save_step(
+            engine,
+            visitor,
+            sequence,
+            form,
+            lambda: documents.insert_step(sequence.draft, place, step_from(form["kind"], form, {})),
+        )
     except _INVALID as error:
         return await _step_page(request, engine, visitor, sequence, form, filter_form_from(form), error=error)
-    return _saved(request, saved, gettext("Step added."), form["id"])
+    return _step_saved(request, saved, form, gettext("Step added."), form["id"])
 
 
 @router.get("/steps/{step_id}/edit")
@@ -141,16 +154,21 @@ async def edit_step(
     form = await read_fields(request)
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
     before = documents.find_step(sequence.draft, step_id)
-    form["kind"] = kind_of(before)
+    form["kind"], form["id"] = kind_of(before), step_id
     if "do" in form:
         return await _step_page(request, engine, visitor, sequence, form, _acted(form), step_id=step_id)
     try:
-        changed = documents.replace_step(sequence.draft, step_id, step_from(form["kind"], form, before))
-        saved = await _save(engine, visitor, sequence, form, changed)
+        saved = await _save_step(
+            engine,
+            visitor,
+            sequence,
+            form,
+            lambda: documents.replace_step(sequence.draft, step_id, step_from(form["kind"], form, before)),
+        )
     except _INVALID as error:
         filter_form = None if form["filter"] else filter_form_from(form)
         return await _step_page(request, engine, visitor, sequence, form, filter_form, step_id=step_id, error=error)
-    return _saved(request, saved, gettext("Step saved."), step_id)
+    return _step_saved(request, saved, form, gettext("Step saved."), step_id)
 
 
 @router.post("/steps/{step_id}/up")
@@ -431,6 +449,41 @@ async def export(engine: EngineDep, visitor: ViewerDep, sequence_id: str) -> Res
 
 
 # Saving.
+
+
+async def _save_step(
+    engine: Engine, visitor: Visitor, sequence: StoredSequence, form: Fields, make: Callable[[], Any]
+) -> StoredSequence:
+    """Save the draft with a step. If its form asks for a new email, create one that the composer can open."""
+    if form["kind"] == "send" and await _needs_email(engine, visitor, form):
+        given, form["template"] = form["template"], form["template"] or _NEW_EMAIL
+        try:
+            published_from(make())  # An invalid step creates no template.
+        finally:
+            form["template"] = given
+        wanted = given if form["compose"] == _EDIT else template_id_for(f"{sequence.name} {form['id']}")
+        subject = form["subject"] or None
+        form["template"] = await create_from_starter(
+            engine, visitor, wanted, BLANK, name=sequence.name, subject=subject
+        )
+        # The template has the subject from now on, so that the composer changes it.
+        form["subject"] = ""
+    return await _save(engine, visitor, sequence, form, make())
+
+
+async def _needs_email(engine: Engine, visitor: Visitor, form: Fields) -> bool:
+    if form["compose"] != _EDIT:
+        return form["compose"] == _NEW_EMAIL
+    async with engine.database.read() as tx:
+        return bool(form["template"]) and not await latest_by_locale(tx, visitor.tenant_id, form["template"])
+
+
+def _step_saved(request: Request, saved: StoredSequence, form: Fields, words: str, step_id: str) -> Response:
+    """Open the composer if the form of an email asks for it, which leads back to the step."""
+    if form["kind"] == "send" and form["compose"]:
+        query = urlencode({"sequence": saved.sequence_id, "step": step_id})
+        return redirect(request, f"/templates/{quote(form['template'])}/compose?{query}")
+    return _saved(request, saved, words, step_id)
 
 
 async def _save(
