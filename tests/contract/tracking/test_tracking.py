@@ -26,6 +26,7 @@ from mailwright.storage.tables import campaigns, contacts, events, lists, messag
 from mailwright.web.app import create_app
 from tests.api import an_engine, client_of
 from tests.campaigns import a_list, join
+from tests.sequences import SequenceBench
 from tests.standins.http import HttpStandIn
 from tests.tracking import BODY, BROWSER, SHOP, Tracking, a_tracking, a_tracking_dashboard, links_of, pixel_of
 
@@ -58,6 +59,21 @@ async def test_open_of_a_consenting_contact_is_counted_once(tracking: Tracking) 
         answer = await tracking.visit(pixel)
         assert (answer.status_code, answer.headers["content-type"]) == (200, "image/gif")
     assert (await tracking.report(campaign_id))["opens"] == {"people": 1, "machines": 0, "total": 2, "machineTotal": 0}
+
+
+async def test_open_and_click_of_a_campaign_start_sequences(tracking: Tracking) -> None:
+    bob = "bob@example.com"
+    campaign_id, sequences = await tracking.send(ANN, bob), SequenceBench(tracking.bench)
+    opening = await sequences.start(trigger={"opens": campaign_id})
+    clicking = await sequences.start(trigger={"clicks": campaign_id, "url": SHOP})
+    other = await sequences.start(trigger={"clicks": campaign_id, "url": "https://shop.example/other"})
+    pixel = pixel_of(tracking.content_to(bob))
+    assert pixel is not None
+    await tracking.visit(pixel)
+    await tracking.visit(links_of(tracking.content_to(ANN))[0])
+    await sequences.watch()
+    entered = [[each.email for each in await sequences.enrolments(key)] for key in (opening, clicking, other)]
+    assert entered == [[bob], [ANN], []]
 
 
 @pytest.mark.promise("tracking-needs-consent")
