@@ -129,7 +129,7 @@ def _described(path: str, command: Any) -> Iterator[tuple[str, str]]:
 def _usage(command: Any) -> Iterator[str]:
     for parameter in command.params:
         if parameter.param_type_name == "argument":
-            metavar = (parameter.metavar or parameter.name.upper()).strip("[]")
+            metavar = (parameter.metavar or parameter.name.upper()).replace("[", "").replace("]", "")
             yield metavar if parameter.required else f"[{metavar}]"
     for parameter in command.params:
         if parameter.param_type_name == "option" and parameter.name not in ELSEWHERE:

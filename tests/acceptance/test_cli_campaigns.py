@@ -51,6 +51,26 @@ async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) 
     assert "Messages that will be sent: 1." in released
 
 
+async def test_exported_sequence_is_taken_back_unchanged(tmp_path: Path) -> None:
+    here = Commands(tmp_path)
+    await here.ok("db", "upgrade")
+    (tmp_path / "welcome.json").write_text(json.dumps(SEQUENCE))
+    created = (await here.ok("sequence", "create", "welcome.json")).out
+    assert "It cannot be published yet: steps[0].send.template: there is no template welcome" in " ".join(
+        created.split()
+    )
+    await here.ok("sequence", "export", "Welcome", "--output", "exported.json")
+    exported = (tmp_path / "exported.json").read_text()
+    assert (await here.ok("sequence", "export", "Welcome")).out == exported
+    assert json.loads(exported) == SEQUENCE
+    (tmp_path / "welcome.html").write_text("<p>Welcome</p>")
+    await here.ok("template", "create", "welcome", "--subject", "Welcome", "--html", "welcome.html")
+    assert "cannot be published" not in (await here.ok("sequence", "edit", "Welcome", "exported.json")).out
+    rehearsed = (await here.ok("sequence", "rehearse", "Welcome", "zz@example.com")).out
+    assert "1 address would not enter: not among the contacts." in rehearsed
+    assert "The sequence is a draft, not running." in (await here.run("sequence", "pause", "Welcome")).err
+
+
 async def test_approval_is_requested_shown_and_withdrawn(here: Commands) -> None:
     await here.ok("tenant", "edit", "default", "--approval-over", "2")
     campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring")).out.strip()

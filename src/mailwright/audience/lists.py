@@ -48,8 +48,8 @@ class UnknownList(InvalidInput):
 
     code = "LIST_NOT_FOUND"
 
-    def __init__(self, list_key: str) -> None:
-        super().__init__(f"There is no list {list_key[:63]!r}. Create it first.", field="listKey")
+    def __init__(self, list_key: str, field: str = "listKey") -> None:
+        super().__init__(f"There is no list {list_key[:63]!r}. Create it first.", field=field)
         self.list_key = list_key
 
 
@@ -175,10 +175,10 @@ async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str
     return {row.list_key for row in rows} | (valid & {GENERAL})
 
 
-async def require(tx: Transaction, tenant_id: int, list_key: str) -> None:
-    """Raise UnknownList unless the list exists."""
+async def require(tx: Transaction, tenant_id: int, list_key: str, *, field: str = "listKey") -> None:
+    """Raise UnknownList unless the list exists. `field` is where the request names it."""
     if list_key not in await existing_keys(tx, tenant_id, [list_key]):
-        raise UnknownList(list_key)
+        raise UnknownList(list_key, field)
 
 
 def columns() -> list[ColumnElement[Any]]:

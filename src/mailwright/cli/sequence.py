@@ -1,6 +1,7 @@
 """`mailwright sequence`: a series of emails for each person."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import orjson
@@ -15,7 +16,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.sequence_text import deferred_text, run_text, step_text, unsent_texts
+from mailwright.schemas.sequence_text import deferred_text, left_out_texts, run_text, step_text, unsent_texts
 from mailwright.schemas.sequences import (
     SequenceEnrolResponse,
     SequencePublishResponse,
@@ -27,6 +28,7 @@ from mailwright.schemas.sequences import (
     sequence_detail_response,
     sequence_response,
 )
+from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import Received
@@ -42,6 +44,9 @@ Document = Annotated[
     typer.FileText,
     typer.Argument(metavar="FILE", help="The document as JSON; - reads stdin.", encoding="utf-8", show_default=False),
 ]
+Emails = Annotated[list[str] | None, typer.Argument(metavar="[EMAIL]...", show_default=False)]
+OnList = Annotated[str | None, typer.Option("--list", help="Everyone on this list.", show_default=False)]
+InSegment = Annotated[str | None, typer.Option("--segment", help="Everyone in this segment.", show_default=False)]
 OverdueOption = Annotated[
     Overdue | None, typer.Option("--overdue", help="What happens to people whose next step is overdue.")
 ]
@@ -111,15 +116,19 @@ def create(
     async def work(at: Installation) -> Any:
         owner, sequences = await find_tenant(at, tenant), _sequences(at)
         if ready is None:
-            return await sequences.create(owner.id, given, actor=CONSOLE)
+            created = await sequences.create(owner.id, given, actor=CONSOLE)
+            return created, await sequences.missing(created)
         copies = ReadySequences(at.database, at.clock, make_templates(at.settings, at.database, at.clock), sequences)
-        return await copies.create(owner.id, ready, list_key=list_key, actor=CONSOLE)
+        return await copies.create(owner.id, ready, list_key=list_key, actor=CONSOLE), ()
 
-    created = run(work, creates=True)
+    created, missing = run(work, creates=True)
     if as_json:
         print_json(sequence_response(created).to_dict())
         return
     out.print(f"Created the draft {created.name} ({created.sequence_id}).", markup=False)
+    if missing:
+        _print_missing(missing)
+        return
     out.print(f'Publish it with: mailwright sequence publish "{created.name}"', markup=False)
 
 
@@ -163,6 +172,27 @@ def show(reference: Reference, tenant: Tenant = tenants.DEFAULT, limit: Limit = 
 
 
 @app.command()
+def export(
+    reference: Reference,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="standard output")
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+) -> None:
+    """Write the draft as a file for create and edit. It names its templates, lists and segments, without them."""
+
+    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
+        return await sequences.find(tenant_id, sequence_id)
+
+    draft = _run(tenant, reference, work).draft
+    if output is None:
+        print_json(draft)
+    else:
+        output.write_bytes(orjson.dumps(draft, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+@app.command()
 def edit(
     reference: Reference,
     document: Document,
@@ -176,10 +206,12 @@ def edit(
     given = _parsed(document)
 
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
-        return await sequences.edit(tenant_id, sequence_id, given, revision=revision, actor=CONSOLE)
+        changed = await sequences.edit(tenant_id, sequence_id, given, revision=revision, actor=CONSOLE)
+        return changed, await sequences.missing(changed)
 
-    changed = _run(tenant, reference, work)
+    changed, missing = _run(tenant, reference, work)
     out.print(f"Saved the draft of {changed.name}, revision {changed.revision}.", markup=False)
+    _print_missing(missing)
 
 
 @app.command()
@@ -262,10 +294,10 @@ def resume(
 @app.command()
 def enrol(
     reference: Reference,
-    emails: Annotated[list[str] | None, typer.Argument(metavar="[EMAIL]...", show_default=False)] = None,
+    emails: Emails = None,
     *,
-    list_key: Annotated[str | None, typer.Option("--list", help="Everyone on this list.", show_default=False)] = None,
-    segment: Annotated[str | None, typer.Option(help="Everyone in this segment.", show_default=False)] = None,
+    list_key: OnList = None,
+    segment: InSegment = None,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
@@ -290,10 +322,10 @@ def enrol(
 @app.command()
 def rehearse(
     reference: Reference,
-    emails: Annotated[list[str] | None, typer.Argument(metavar="[EMAIL]...", show_default=False)] = None,
+    emails: Emails = None,
     *,
-    list_key: Annotated[str | None, typer.Option("--list", help="Everyone on this list.", show_default=False)] = None,
-    segment: Annotated[str | None, typer.Option(help="Everyone in this segment.", show_default=False)] = None,
+    list_key: OnList = None,
+    segment: InSegment = None,
     days: Annotated[int, typer.Option(min=1, max=MAX_DAYS, help="How many days to rehearse.")] = 30,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
@@ -321,7 +353,7 @@ def rehearse(
         if day.emails or day.deferred
     )
     print_rows(("Day!", "Emails#", "Steps", "Limits"), rows, nothing="No emails.")
-    for sentence in unsent_texts(result):
+    for sentence in (*left_out_texts(result), *unsent_texts(result)):
         out.print(sentence, markup=False, soft_wrap=True)
 
 
@@ -398,6 +430,14 @@ def _sequences(at: Installation) -> Sequences:
 def _next_time(person: EnrolmentRecord) -> str:
     unsent = person.unsent_step is not None
     return "waits until the previous email is sent" if unsent else clock_time(person.due_at)
+
+
+def _print_missing(missing: Sequence[FieldError]) -> None:
+    """Say what a document names that this tenant does not have."""
+    if missing:
+        out.print("It cannot be published yet:", markup=False)
+    for each in missing:
+        out.print(f"{each.field}: {each.message}", markup=False, soft_wrap=True)
 
 
 def _choice(overdue: Overdue | None, hours: int) -> OverdueChoice | None:

@@ -85,6 +85,13 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
         gettext("{entered} because of: {entered_because}.", entered=entered, entered_because=_entered_because(run)),
         _state(run, now, zone),
     ]
+    if run.ended_at is None and run.excluded_because is not None:
+        sentences.append(
+            gettext(
+                "The next email will not be sent, and the run ends then: {exclusions}.",
+                exclusions=_EXCLUSIONS[run.excluded_because],
+            )
+        )
     unsent = [
         gettext("The email {node}: {sentence}", node=each.node, sentence=message_text(each.email, zone).sentence)
         for each in run.steps
@@ -327,6 +334,23 @@ def deferred_text(deferred: DeferredEmails) -> str:
     """Return how many emails of a step a limit holds: `working hours: hello 3`."""
     failed = gettext(", {failed} fail", failed=deferred.failed) if deferred.failed else ""
     return f"{limit_name(deferred.reason)}: {deferred.step} {deferred.emails}{failed}"
+
+
+def left_out_texts(rehearsal: Rehearsal) -> list[str]:
+    """Return sentences about the people whom a rehearsal was asked for and who do not enter."""
+    found = []
+    if rehearsal.already_in:
+        people = count_text(rehearsal.already_in, "person", "people")
+        found.append(
+            gettext("{people} would not enter: already in it, or left out by the re-entry rule.", people=people)
+        )
+    if rehearsal.not_eligible:
+        people = count_text(rehearsal.not_eligible, "person", "people")
+        found.append(gettext("{people} would not enter: they may not receive its emails.", people=people))
+    if rehearsal.unknown:
+        addresses = count_text(rehearsal.unknown, "address", "addresses")
+        found.append(gettext("{addresses} would not enter: not among the contacts.", addresses=addresses))
+    return found
 
 
 def unsent_texts(rehearsal: Rehearsal) -> list[str]:

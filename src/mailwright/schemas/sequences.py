@@ -271,7 +271,10 @@ class FailedPeopleResponse(ResponseModel):
 
 
 class SequenceRehearsalResponse(ResponseModel):
-    """What the draft would do under the limits of the tenant if nobody did anything else meanwhile."""
+    """What the draft would do under the limits of the tenant if nobody did anything else meanwhile.
+
+    `alreadyIn`, `notEligible` and `unknown` count the people in the request who would not enter, as in `enrol`.
+    """
 
     people: int
     emails: int
@@ -281,6 +284,9 @@ class SequenceRehearsalResponse(ResponseModel):
     still_in: int
     ended: dict[str, int]
     daily_limit: int | None
+    already_in: int
+    not_eligible: int
+    unknown: int
     failed_steps: list[FailedPeopleResponse]
     days: list[RehearsedDayResponse]
 

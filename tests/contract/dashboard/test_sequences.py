@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import orjson
 import pytest
 
 from mailwright.access.roles import Role
@@ -15,7 +16,7 @@ from tests.api import an_engine
 from tests.builders import DEFAULT_TENANT, Bench
 from tests.campaigns import a_list
 from tests.pages import HOME, PASSWORD, Visit, a_visit, actions_on
-from tests.sequences import SequenceBench, a_wait, an_email
+from tests.sequences import SequenceBench, a_document, a_wait, an_email
 
 
 @pytest.fixture
@@ -190,6 +191,9 @@ async def test_failed_step_is_listed_and_skipped(ada: Visit, web_engine: Engine,
     await ada.press("Skip")
     await sequences.run()
     assert (await sequences.enrolment(sequence_id)).node == "pause"
+    await ada.open(f"/sequences/{sequence_id}/people")
+    await ada.press("Enrol", 422, emails="ada@example.com, nobody")
+    assert "This is not an email address" in ada.words()
     await ada.open(f"/sequences/{sequence_id}/counts")
     await ada.open("/sequences/figures")
     await ada.open(f"/sequences/{sequence_id}/source")
@@ -241,6 +245,53 @@ async def test_email_of_a_step_is_previewed_and_tested(
     await ada.open(f"/sequences/{sequence_id}/steps/pause/preview", 404)
 
 
+async def test_email_is_written_in_the_composer_from_its_step(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    sequence_id = await sequences.start(an_email())
+    home = f"/sequences/{sequence_id}"
+    await ada.open(f"{home}/steps/~new?kind=send&index=1")
+    await ada.press("Write a new email", 422, id="No ID")
+    assert len(await web_engine.templates.list_page(DEFAULT_TENANT, limit=9)) == 1  # Nothing was created.
+    await ada.press("Write a new email", id="tips", subject="Three tips")
+    assert ada.path == "/templates/welcome-tips/compose"
+    back = f'href="{home}#step-tips"'
+    assert (back in ada.text, "Back to the sequence" in ada.text) == (True, True)
+    [_, tips] = (await draft_of(web_engine, sequence_id))["steps"]
+    assert tips == {"id": "tips", "send": {"template": "welcome-tips"}}
+    assert (await web_engine.templates.latest(DEFAULT_TENANT, "welcome-tips")).subject == "Three tips"
+    # A template that is missing, as after an import, is created under its name.
+    gone = {**await draft_of(web_engine, sequence_id), "steps": [{"id": "first", "send": {"template": "gone"}}]}
+    await web_engine.sequences.edit(DEFAULT_TENANT, sequence_id, gone, revision=None, actor="test")
+    await ada.open(f"{home}/steps/first/edit")
+    await ada.press("Edit this email")
+    assert (ada.path, back.replace("tips", "first") in ada.text) == ("/templates/gone/compose", True)
+    await ada.open(f"{home}/steps/first/edit")
+    await ada.press("Edit this email")
+    assert ada.path == "/templates/gone/compose"
+
+
+async def test_import_names_what_is_missing(ada: Visit, web_engine: Engine) -> None:
+    await ada.open("/sequences/~new")
+    document = orjson.dumps(a_document(an_email(), {"id": "tag", "change": {"subscribe": ["vip"]}}))
+    data = {"form_token": ada.forms()[0].filled({})["form_token"]}
+    files = {"file": ("sequence.json", document, "application/json")}
+    ada.answer = await ada.client.post("/sequences/~import", data=data, files=files, follow_redirects=True)
+    problems = "there is no template welcome; there is no list vip"
+    assert ada.flash == f"Draft created. Before you can publish it: {problems}."
+
+
+async def test_figures_are_only_those_of_listed_sequences(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    archived, running = await sequences.start(), await sequences.start()
+    await web_engine.sequences.remove(DEFAULT_TENANT, archived, actor="test")
+    for query, shown in (("", running), ("?show=archived", archived)):
+        assert f'hx-get="/sequences/figures{query}"' in (await ada.open(f"/sequences{query}")).text
+        figures = (await ada.client.get(f"/sequences/figures{query}")).text
+        assert [f"people-{each}" in figures for each in (archived, running)] == [shown == archived, shown == running]
+
+
 async def test_simulation_and_contact_show_what_comes_next(
     ada: Visit, web_engine: Engine, sequences: SequenceBench
 ) -> None:
@@ -252,4 +303,10 @@ async def test_simulation_and_contact_show_what_comes_next(
     assert "Emails in 30 days 1" in ada.words()
     await ada.open("/contacts/ada@example.com")
     assert "They wait at pause until" in ada.words()
+    assert ("Active" in ada.words(), "earlier run" in ada.words()) == (True, False)
+    again = await sequences.start(an_email(), reentry="each")
+    for _ in range(3):
+        await sequences.enrol(again, "ada@example.com")
+        await sequences.run()
+    assert "2 earlier runs" in (await ada.open("/contacts/ada@example.com")).words()
     assert "Welcome" in (await ada.open("/search?q=welc")).words()

@@ -104,6 +104,23 @@ async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -
     )
 
 
+async def test_person_who_can_receive_nothing_more_is_explained(sequences: SequenceBench) -> None:
+    await lists(sequences, "news")
+    await sequences.people(ANN, list_key="news")
+    key = await sequences.start(a_wait(), an_email("tips"), WAIT_FOR)
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert "will not be sent" not in await sentence(sequences, key)
+    statuses = ContactStatusService(sequences.database, sequences.clock)
+    await statuses.unsubscribe(DEFAULT_TENANT, ANN, "news", source="test")
+    assert (await sentence(sequences, key)).endswith(
+        "The email tips is next. The next email will not be sent, and the run ends then: they unsubscribed."
+    )
+    sequences.clock.advance(DAY)
+    await sequences.run()
+    assert (await sequences.enrolment(key)).end_reason == "not_eligible"
+
+
 async def test_event_during_a_run_leaves_a_trace(sequences: SequenceBench) -> None:
     await sequences.people(ANN)
     trigger = {"event": "order.placed"}
@@ -185,7 +202,8 @@ async def test_sequence_is_managed_over_http(api: Api) -> None:
     assert (await api.client.post(f"{path}/publish", json={})).json()["version"] == 1
     stale = await api.client.put(path, json={"document": document, "revision": 7})
     assert (stale.status_code, stale.json()["code"]) == (409, "SEQUENCE_CHANGED")
-    rehearsal = await api.client.post(f"{path}/rehearse", json={"emails": [ANN], "days": 2})
+    rehearsal = await api.client.post(f"{path}/rehearse", json={"emails": [ANN, "zz@example.com"], "days": 2})
+    assert [rehearsal.json()[name] for name in ("alreadyIn", "notEligible", "unknown")] == [0, 0, 1]
     assert [day["emails"] for day in rehearsal.json()["days"]] == [1, 0, 0]
     assert (await api.client.post(f"{path}/enrol", json={"emails": [ANN]})).json()["enrolled"] == 1
     [enrolment] = (await api.client.get(f"{path}/enrolments")).json()["enrolments"]
@@ -205,7 +223,12 @@ async def test_sequence_is_managed_over_http(api: Api) -> None:
     }
     assert (await api.client.post(f"{path}/remove", json={"email": ANN})).status_code == 204
     assert (await api.client.delete(path)).status_code == 204
-    assert (await api.client.get(path)).json()["status"] == "archived"
+    archived = (await api.client.get(path)).json()
+    assert archived["status"] == "archived"
+    # What an answer shows can be created again.
+    again = await api.client.post("/v1/sequences", json={"document": archived["document"]})
+    copied = await api.client.get(f"/v1/sequences/{again.json()['sequenceId']}")
+    assert (copied.json()["document"], copied.json()["status"]) == (document, "draft")
 
 
 async def test_ready_made_sequence_is_created_over_http(api: Api) -> None:

@@ -44,15 +44,37 @@ async def test_broken_subject_of_a_step_is_not_published(sequences: SequenceBenc
     assert [problem.field for problem in refused.value.errors] == ["steps[0].send.subject"]
 
 
+@pytest.mark.parametrize(
+    ("field", "text"), [("text", "Hello {{ name"), ("subject", "{% include 'a' %}"), ("text", "{{ unsubscribe_url }}")]
+)
+async def test_broken_notification_is_neither_published_nor_rehearsed(
+    sequences: SequenceBench, field: str, text: str
+) -> None:
+    body = {"to": "team@example.com", "subject": "Look", "text": "{{ city }}", field: text}
+    document = a_document({"id": "tell", "notify": body})
+    key = (await sequences.engine.sequences.create(DEFAULT_TENANT, document, actor=ACTOR)).sequence_id
+    for refuse in (
+        lambda: sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR),
+        lambda: sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key),
+    ):
+        with pytest.raises(InvalidSequence) as refused:
+            await refuse()
+        [problem] = refused.value.errors
+        assert (problem.field, problem.code) == (f"steps[0].notify.{field}", "INVALID_TEMPLATE")
+
+
 async def test_publishing_shows_the_warnings_of_its_emails(sequences: SequenceBench) -> None:
     await write(sequences, "<p>Hello {{ city }}, {{ plan }}</p>")
     await sequences.people("ann@example.com", attributes='{"city": "Lisbon"}')
-    key = await draft(sequences)
+    notify = {"to": "team@example.com", "subject": "{{ city }}", "text": "{{ shop }} {{ event.total }}"}
+    steps = [{"id": "offer", "send": {"template": "offer"}}, {"id": "tell", "notify": notify}]
+    key = await draft(sequences, steps=steps)
     _, plan = await sequences.engine.sequences.publish(DEFAULT_TENANT, key, actor=ACTOR)
     assert {"UNKNOWN_VARIABLE", "NO_UNSUBSCRIBE_LINK"} <= {each.code for each in plan.warnings}
-    [unknown] = [each for each in plan.warnings if each.code == "UNKNOWN_VARIABLE"]
+    [unknown, team] = [each for each in plan.warnings if each.code == "UNKNOWN_VARIABLE"]
     assert (unknown.step, unknown.template) == ("offer", "offer")
-    assert "{{ plan }}" in unknown.sentence
+    assert (team.step, team.template) == ("tell", None)
+    assert ("{{ plan }}" in unknown.sentence, "{{ shop }}" in team.sentence) == (True, True)
 
 
 @pytest.mark.parametrize(

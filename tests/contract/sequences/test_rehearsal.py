@@ -83,7 +83,9 @@ simple = st.one_of(
     waits,
     times,
     changes.map(lambda change: {"change": change}),
-    st.just({"notify": {"to": "team@example.com", "subject": "Look", "text": "Here"}}),
+    st.sampled_from(["Here", "{{ plan }}"]).map(
+        lambda text: {"notify": {"to": "team@example.com", "subject": "Look", "text": text}}
+    ),
 )
 
 
@@ -161,6 +163,9 @@ limits = st.fixed_dictionaries(
 NO_LIMITS: dict[str, Any] = dict.fromkeys(
     ("working_hours", "timezone", "frequency_cap", "rate_per_hour", "daily_limit")
 )
+# For how many hours each person has paused bulk email.
+pauses = st.lists(st.sampled_from([0, 20, 60, 100]), min_size=3, max_size=3)
+NO_PAUSES = [0, 0, 0]
 History = list[tuple[int, str, str, Instant]]
 # The emails by day and step, and how many were never sent or still wait.
 Emails = tuple[dict[tuple[date, str], int], int, int]
@@ -227,7 +232,7 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(document=documents, limits=limits)
+@given(document=documents, limits=limits, pauses=pauses)
 # A change that decides about an exit and a branch within the same minute.
 @example(
     document=a_document(
@@ -237,6 +242,7 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
         exits=[{"all": [{"tag": "vip"}, {"attribute": "plan", "is": "pro"}]}],
     ),
     limits=NO_LIMITS,
+    pauses=NO_PAUSES,
 )
 # The emails of a person leave hours after their steps, and the waits follow them.
 @example(
@@ -244,24 +250,37 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
         an_email("one"), an_email("two"), a_wait(hours=3), an_email("three"), a_wait("rest", hours=20), list=NEWS
     ),
     limits={**NO_LIMITS, "working_hours": "09:00-12:00", "rate_per_hour": 1},
+    pauses=NO_PAUSES,
 )
 # After a limit, emails leave in the order in which they were accepted, not in that in which a cap released them.
 @example(
     document=a_document(an_email("one"), an_email("two"), an_email("three"), a_wait("rest"), list=NEWS),
     limits={**NO_LIMITS, "working_hours": "Mon 10:00-12:00, Fri 20:00-24:00", "frequency_cap": "1 per day"}
     | {"rate_per_hour": 1},
+    pauses=NO_PAUSES,
 )
 # Emails to the team use the limits, too, and come first.
 @example(
     document=a_document(an_email("one"), NOTIFY, a_wait(hours=30), an_email("two"), a_wait("rest"), list=NEWS),
     limits={**NO_LIMITS, "working_hours": "09:00-17:00", "daily_limit": 2},
+    pauses=NO_PAUSES,
+)
+# The lifetime of an email to somebody who paused counts from its step, not from the next working hours.
+@example(
+    document=a_document(an_email("one"), a_wait(hours=20), an_email("two"), a_wait("rest"), list=NEWS),
+    limits={**NO_LIMITS, "working_hours": "Mon 10:00-12:00"},
+    pauses=[90, 20, 90],
 )
 async def test_rehearsal_equals_what_a_worker_does(
-    prepared: SequenceBench, document: dict[str, Any], limits: dict[str, Any]
+    prepared: SequenceBench, document: dict[str, Any], limits: dict[str, Any], pauses: list[int]
 ) -> None:
     """A worker runs the same steps and sends the same emails on the same days, under all limits together."""
     await reset(prepared)
     await change_tenant(prepared.database, **limits)
+    for email, hours in zip(PEOPLE, pauses, strict=True):
+        if hours:
+            until = prepared.clock.now() + hours * HOUR
+            await snooze(prepared.database, prepared.clock, DEFAULT_TENANT, email, until, actor=ACTOR)
     key = await prepared.start(**document)
     expected = await rehearse(prepared, key)
     assert await run_worker(prepared, key, ZoneInfo(limits["timezone"] or "UTC")) == expected
@@ -296,10 +315,10 @@ async def test_rehearsal_names_the_limits_that_hold_emails(prepared: SequenceBen
     )
     found = {(each.step, each.reason, each.emails, each.failed) for day in result.days for each in day.deferred}
     assert found == {
-        ("one", "outside_hours", 3, 0),
-        ("one", "rate_per_hour", 2, 0),
+        ("one", "outside_hours", 2, 0),  # A pause is looked at first.
+        ("one", "rate_per_hour", 1, 0),
         ("one", "snoozed", 1, 1),
-        ("two", "outside_hours", 1, 0),
+        ("two", "outside_hours", 2, 0),
         ("two", "rate_per_hour", 1, 0),
         ("two", "frequency_cap", 1, 1),
         ("two", "snoozed", 1, 1),
@@ -324,7 +343,8 @@ async def test_rehearsal_leaves_out_people_who_may_not_reenter(prepared: Sequenc
     await prepared.enrol(key, "ann@example.com")
     await prepared.run()
     rehearse, people = prepared.engine.sequences.rehearsals.rehearse, People(emails=["ann@example.com"])
-    assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0
+    result = await rehearse(DEFAULT_TENANT, key, people=people)
+    assert (result.people, result.already_in) == (0, 1)
     await prepared.publish(key, an_email(), list=NEWS, reentry={"afterDays": 7})
     prepared.clock.advance(6 * DAY)
     assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0

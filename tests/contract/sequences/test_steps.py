@@ -4,6 +4,7 @@ import asyncio
 from email import message_from_bytes
 from typing import Any
 
+import orjson
 import pytest
 from sqlalchemy import select, update
 
@@ -11,9 +12,10 @@ from mailwright.audience import segments
 from mailwright.domain.clock import DAY, HOUR
 from mailwright.domain.errors import InvalidInput
 from mailwright.sources.sequences.enrol import People
+from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.storage.tables import contact_tags, contacts, messages, subscriptions
 from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
-from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lists
+from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, happen, lists
 from tests.standins.provider import ScriptedProvider
 
 ANN = "ann@example.com"
@@ -118,17 +120,56 @@ async def test_unsubscribe_step_ends_its_own_sequence(sequences: SequenceBench) 
     assert (await sequences.enrolment(key)).end_reason == "unsubscribed"
 
 
-async def test_notification_names_the_person(sequences: SequenceBench) -> None:
-    await sequences.people(ANN, name="Ann")
-    body = {"to": "team@example.com", "subject": "A new customer", "text": "Call them."}
-    key = await sequences.start({"id": "tell", "notify": body})
-    await sequences.enrol(key, ANN)
+async def test_notification_names_the_person_and_uses_variables(sequences: SequenceBench) -> None:
+    await sequences.people(ANN, name="Ann", attributes='{"plan": "<b>pro</b>\\nplan"}')
+    body = {"to": "team@example.com", "subject": "{{ email }} has {{ plan }}", "text": "{{ event.total }}: {{ plan }}"}
+    await sequences.start({"id": "tell", "notify": body}, trigger={"event": "order.placed"})
+    await happen(sequences, "order.placed", ANN, properties='{"total": 90}')
+    await sequences.watch()
     await sequences.run()
     async with sequences.database.read() as tx:
-        [row] = await tx.execute(select(messages.c.to_email, messages.c.payload, messages.c.is_bulk))
-    assert row.to_email == "team@example.com"
-    assert not row.is_bulk
-    assert "Ann <ann@example.com> reached the step tell of the sequence Welcome." in row.payload
+        [row] = await tx.execute(
+            select(messages.c.to_email, messages.c.subject, messages.c.payload, messages.c.is_bulk)
+        )
+    assert (row.to_email, row.is_bulk) == ("team@example.com", False)
+    assert row.subject == "ann@example.com has <b>pro</b> plan"
+    payload = orjson.loads(row.payload)
+    who = "Ann <ann@example.com> reached the step tell of the sequence Welcome."
+    assert payload["text"] == f"90: <b>pro</b>\nplan\n\n{who}"
+    assert payload["html"].startswith("<p>90: &lt;b&gt;pro&lt;/b&gt;\nplan</p>")
+
+
+async def test_overdue_skip_leaves_out_only_the_email(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    notify = {"id": "tell", "notify": {"to": "team@example.com", "subject": "Look", "text": "Here"}}
+    key = await sequences.start(a_wait(), notify, an_email())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    service = sequences.engine.sequences
+    await service.pause(DEFAULT_TENANT, key, actor=ACTOR)
+    sequences.clock.advance(2 * DAY)
+    await service.resume(DEFAULT_TENANT, key, overdue=OverdueChoice(Overdue.SKIP), actor=ACTOR)
+    await sequences.run()
+    outcomes = [(node, outcome) for _, node, outcome, _ in await sequences.history()]
+    assert outcomes == [("tell", "notified"), ("first", "skipped")]
+
+
+async def test_notification_without_its_value_fails_and_is_skipped(sequences: SequenceBench) -> None:
+    await sequences.people(ANN)
+    body = {"to": "team@example.com", "subject": "Look", "text": "They have {{ plan }}"}
+    key = await sequences.start({"id": "tell", "notify": body}, an_email())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    assert (await sequences.enrolment(key)).failure == (
+        "The email of the step tell needs plan, which the contact does not have. "
+        "Add the value to the contact or a default to the step, then retry."
+    )
+    await sequences.engine.sequences.enrolments.retry(DEFAULT_TENANT, key, email=ANN, skips=True, actor=ACTOR)
+    await sequences.run()
+    assert [(node, outcome) for _, node, outcome, _ in await sequences.history()] == [
+        ("tell", "skipped"),
+        ("first", "sent"),
+    ]
 
 
 async def test_loop_repeats_once_for_each_wait(sequences: SequenceBench) -> None:
@@ -190,6 +231,13 @@ async def test_ineligible_person_is_not_enrolled(sequences: SequenceBench) -> No
     result = await sequences.enrol(key, ANN, BOB, "nobody@example.com")
     assert (result.enrolled, result.already_in, result.not_eligible, result.unknown) == (1, 0, 1, 1)
     assert (await sequences.enrol(key, ANN)).already_in == 1
+    with pytest.raises(InvalidInput, match="'not an address': This is not an email address") as refused:
+        await sequences.enrol(key, ANN, BOB, "not an address")
+    assert refused.value.field == "emails[2]"
+    unknown = People(list_key="offers")
+    with pytest.raises(InvalidInput, match="There is no list 'offers'") as refused:
+        await sequences.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, unknown, actor=ACTOR)
+    assert refused.value.field == "list"
     both = People(emails=(BOB,), list_key="news")
     with pytest.raises(InvalidInput, match="only one of them"):  # Otherwise BOB would be left out without a word.
         await sequences.engine.sequences.enrolments.enrol(DEFAULT_TENANT, key, both, actor=ACTOR)

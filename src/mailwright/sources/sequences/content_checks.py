@@ -9,9 +9,11 @@ from mailwright.content.brand_store import load_brand
 from mailwright.content.content_check import check_content
 from mailwright.content.presend_checks import IssueLevel, PresendContext, PresendIssue, presend_issue
 from mailwright.content.template_store import StoredTemplate, latest_by_locale
+from mailwright.content.template_syntax import InvalidSubject, InvalidTemplate
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import Definition, InvalidSequence, SequenceStep, StepKind
+from mailwright.sources.sequences.emails import notify_template
 from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_text
 from mailwright.storage.tables import contacts
@@ -39,14 +41,23 @@ async def check_emails(
     warnings: dict[PublishWarning, None] = {}
     problems: list[FieldError] = []
     for step in definition.walk():
+        body = step.body
+        if step.kind is StepKind.NOTIFY:
+            try:
+                required = notify_template(body.subject, body.text).required
+            except InvalidTemplate as error:
+                problems.append(notify_problem(step.where, error))
+                continue
+            for issue in await _unknown_variables(tx, tenant_id, required):
+                warnings[PublishWarning(step.id, None, "", issue.code, issue.sentence)] = None
         if step.kind is not StepKind.SEND:
             continue
-        body = step.body
         for stored in (await latest_by_locale(tx, tenant_id, body.template)).values():
             sent = stored if body.subject is None else replace(stored, subject=body.subject)
             issues = check_content(sent, brand, context)
             if all(issue.level is not IssueLevel.ERROR for issue in issues):  # Else it may not compile.
-                issues += await _unknown_variables(tx, step, sent)
+                required = sent.compiled().required_variables - KNOWN_VARIABLES - body.variables.keys()
+                issues += await _unknown_variables(tx, tenant_id, required)
             for issue in issues:
                 if issue.level is IssueLevel.ERROR:
                     problems.append(_problem(step, stored, issue))
@@ -58,17 +69,22 @@ async def check_emails(
     return tuple(warnings)
 
 
-async def _unknown_variables(tx: Transaction, step: SequenceStep, stored: StoredTemplate) -> list[PresendIssue]:
+async def _unknown_variables(tx: Transaction, tenant_id: int, required: frozenset[str]) -> list[PresendIssue]:
     """Warn about variables that the step does not set and nobody has, because the step fails without them."""
-    known = KNOWN_VARIABLES | _START_VARIABLES | step.body.variables.keys()
     found = []
-    for name in sorted(stored.compiled().required_variables - known):
-        has_value = exists().where(is_known(stored.tenant_id), json_text(contacts.c.attributes, name).is_not(None))
+    for name in sorted(required - _START_VARIABLES):
+        has_value = exists().where(is_known(tenant_id), json_text(contacts.c.attributes, name).is_not(None))
         [row] = await tx.execute(select(has_value.label("is_known")))
         if not row.is_known:
             sentence = f"{{{{ {name} }}}} is used, but no contact has this attribute. The step fails without it."
             found.append(replace(presend_issue("UNKNOWN_VARIABLE", sentence, "html"), level=IssueLevel.WARNING))
     return found
+
+
+def notify_problem(where: str, error: InvalidTemplate) -> FieldError:
+    """Return which field of a step that notifies the team cannot be rendered, and why."""
+    field = "subject" if isinstance(error, InvalidSubject) else "text"
+    return FieldError(f"{where}.notify.{field}", "INVALID_TEMPLATE", str(error))
 
 
 def _problem(step: SequenceStep, stored: StoredTemplate, issue: PresendIssue) -> FieldError:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from mailwright.audience.segments import load_memberships
 from mailwright.content.segments_used import segments_used
-from mailwright.content.template import TemplatePart
+from mailwright.content.subject import MAX_CHARACTERS, subject_problem
+from mailwright.content.template import InvalidSubject, InvalidTemplate, TemplatePart
 from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
@@ -20,9 +21,13 @@ from mailwright.domain.message import SUBJECT_TEMPLATE, NewMessage, Source
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.sources.api.templates import RequestedTemplate, RequestedTemplates, latest_templates
 from mailwright.sources.sequences.approval import approved_templates
+from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import Enrolled
 from mailwright.sources.sequences.program import Node, Program
 from mailwright.storage.database import Transaction
+
+# The variables that Mailwright knows in an email to the team. It has no unsubscribe link.
+NOTIFY_VARIABLES: Final = frozenset({"email", "name"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ class EmailWriter:
 def lacks_variables(node: Node, names: Iterable[str]) -> StepFailed:
     """Return that an email cannot be written without these variables."""
     reason = f"The email of the step {node.id} needs {', '.join(sorted(names))}, which the contact does not have."
-    return StepFailed(f"{reason} Add the value to the contact or to the step, then retry.")
+    place = "a default to the step" if node.kind is StepKind.NOTIFY else "to the step"
+    return StepFailed(f"{reason} Add the value to the contact or {place}, then retry.")
 
 
 @lru_cache(maxsize=1_000)
@@ -138,11 +144,54 @@ def _bulk_message(
     )
 
 
-def notification(sequence: Any, node: Node, person: Enrolled, now: Instant) -> NewMessage:
-    """Return the email of a step that notifies the team."""
+class NotifyTemplate(NamedTuple):
+    """The email of a step that notifies the team."""
+
+    subject: TemplatePart
+    text: TemplatePart
+    required: frozenset[str]
+
+    def render(self, values: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the subject and the text. Values can be too long for a subject, which does not stop anybody."""
+        subject = " ".join(self.subject.render(values).split())
+        if len(subject) > MAX_CHARACTERS:
+            subject = f"{subject[: MAX_CHARACTERS - 1]}…"
+        if problem := subject_problem(subject):
+            raise InvalidTemplate(problem)
+        return subject, self.text.render(values)
+
+
+@lru_cache(maxsize=1_000)
+def notify_template(subject: str, text: str) -> NotifyTemplate:
+    """Compile the email of a step that notifies the team. Raise InvalidSubject or InvalidTemplate."""
+    try:
+        head = _notify_part("subject", subject)
+    except InvalidTemplate as error:
+        raise InvalidSubject(error) from error
+    body = _notify_part("text", text)
+    return NotifyTemplate(head, body, (head.required_variables | body.required_variables) - NOTIFY_VARIABLES)
+
+
+def _notify_part(name: str, source: str) -> TemplatePart:
+    part = TemplatePart(name, source)
+    if unavailable := sorted(part.variables & (KNOWN_VARIABLES - NOTIFY_VARIABLES)):
+        raise InvalidTemplate(f"{unavailable[0]} is not available in emails to the team.")
+    return part
+
+
+def notification(sequence: Any, node: Node, person: Enrolled, now: Instant) -> NewMessage | StepFailed:
+    """Return the email of a step that notifies the team, or why there is none."""
     body = node.body
+    values = {"name": person.name or "", **orjson.loads(person.attributes), **person.start, "email": person.email}
+    try:
+        template = notify_template(body.subject, body.text)
+        if lacking := template.required - values.keys():
+            return lacks_variables(node, lacking)
+        subject, own_text = template.render(values)
+    except InvalidTemplate as error:
+        return StepFailed(f"The email of the step {node.id} cannot be written. {error} Change the step, then retry.")
     who = f"{person.name} <{person.email}>" if person.name else person.email
-    text = f"{body.text}\n\n{who} reached the step {node.id} of the sequence {sequence.name}."
+    text = f"{own_text}\n\n{who} reached the step {node.id} of the sequence {sequence.name}."
     html = "".join(f"<p>{escape(part)}</p>" for part in text.split("\n\n"))
     return NewMessage(
         outbox_id=uuid7(now),
@@ -150,8 +199,8 @@ def notification(sequence: Any, node: Node, person: Enrolled, now: Instant) -> N
         source=Source.SEQUENCE,
         request_id=sequence.sequence_id,
         to_email=body.to,
-        subject=body.subject,
-        payload={"to": body.to, "subject": body.subject, "html": html, "text": text},
+        subject=subject,
+        payload={"to": body.to, "subject": subject, "html": html, "text": text},
         external_id=sequence.sequence_id,
         dedupe_key=f"sequence:{person.id}:{person.visit + 1}",
         creates_contact=False,

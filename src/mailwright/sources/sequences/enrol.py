@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
 
 from mailwright.audience import lists
-from mailwright.audience.contact_fields import normalize_email
+from mailwright.audience.contact_fields import InvalidContact, normalize_email
 from mailwright.audience.eligibility import is_known, is_subscribed_to, may_receive
 from mailwright.audience.enrolments import end_enrolments
 from mailwright.audience.filter_sql import filter_clause
@@ -79,11 +79,11 @@ class Enrolments:
         async with self._database.write() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
             if sequence.status not in OPEN_STATUSES:
-                raise NotPossibleNow(f"The sequence is {sequence.status.value}. Publish it first.")
+                raise NotPossibleNow(f"The sequence is {sequence.status.phrase}. Publish it first.")
             wanted, unknown = await wanted_people(tx, tenant_id, people, now)
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
-            total = await _count(tx, wanted)
-            allowed = await _count(tx, and_(wanted, eligible))
+            total = await count_contacts(tx, wanted)
+            allowed = await count_contacts(tx, and_(wanted, eligible))
             planned = planned_enrolment(sequence, people, allowed)
             if (refusal := await find_refusal(tx, now, planned, actor=actor)) is None:
                 enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
@@ -202,18 +202,25 @@ async def wanted_people(
     if (bool(people.emails), people.list_key is not None, people.segment is not None).count(True) > 1:
         raise InvalidInput("Name addresses, a list or a segment, but only one of them.", field="emails")
     if people.list_key is not None:
-        await lists.require(tx, tenant_id, people.list_key)
+        await lists.require(tx, tenant_id, people.list_key, field="list")
         return and_(known, is_subscribed_to(people.list_key)), 0
     if people.segment is not None:
         found = await load_filters(tx, tenant_id, [people.segment])
         if not found:
             raise InvalidInput(f"There is no segment {people.segment}.", field="segment")
         return and_(known, filter_clause(found[people.segment], tenant_id, now)), 0
-    emails = sorted({normalize_email(email) for email in people.emails})
+    emails = sorted({_address(number, email) for number, email in enumerate(people.emails)})
     if not 1 <= len(emails) <= MAX_EMAILS:
         raise InvalidInput(f"Name 1 to {MAX_EMAILS} addresses, a list or a segment.", field="emails")
     named = and_(known, contacts.c.email.in_(emails))
-    return named, len(emails) - await _count(tx, named)
+    return named, len(emails) - await count_contacts(tx, named)
+
+
+def _address(number: int, email: str) -> str:
+    try:
+        return normalize_email(email)
+    except InvalidContact as error:
+        raise InvalidContact(f"{email[:254]!r}: {error}", field=f"emails[{number}]") from error
 
 
 def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tuple[int]]:
@@ -223,7 +230,7 @@ def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tup
     return select(_E.contact_key).where(_E.sequence_key == sequence_key, or_(_E.ended_at.is_(None), was_in))
 
 
-async def _count(tx: Transaction, matching: ColumnElement[bool]) -> int:
+async def count_contacts(tx: Transaction, matching: ColumnElement[bool]) -> int:
     return int((await tx.execute(select(func.count()).select_from(contacts).where(matching)))[0][0])
 
 

@@ -22,7 +22,7 @@ from mailwright.sources.sequences.definition import StepKind
 from mailwright.sources.sequences.enrolled import received_steps
 from mailwright.sources.sequences.entry_rules import Candidate, NotEntered, find_rule, ignored_events
 from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
-from mailwright.sources.sequences.program import EndReason, Program, wait_end
+from mailwright.sources.sequences.program import EndReason, Program, steps_ahead, wait_end
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
 from mailwright.sources.sequences.versions import Published, load_published
 from mailwright.storage.database import Database, Transaction
@@ -211,7 +211,7 @@ class SequenceExplanations:
         following = _following(program, row.node, received_steps(row.received_steps)) if state in _MOVING else None
         excluded: str | None = None
         unmatched: tuple[UnmatchedCondition, ...] = ()
-        if row.end_reason == EndReason.NOT_ELIGIBLE:
+        if row.end_reason == EndReason.NOT_ELIGIBLE or (row.ended_at is None and _has_email_ahead(program, row.node)):
             excluded = await _exclusion(tx, sequence, person.contact_key)
         elif row.end_reason == EndReason.ENTRY and person.definition.entry is not None:
             unmatched = await _unmatched(tx, person, person.definition.entry)
@@ -295,6 +295,11 @@ def _following(program: Program, node: str | None, received: frozenset[str]) -> 
     while found.id in received:
         found = program.nodes[found.next]
     return found if found.id else None
+
+
+def _has_email_ahead(program: Program, node: str | None) -> bool:
+    position = 0 if node is None else program.by_id.get(node, 0)
+    return any(program.nodes[each].kind is StepKind.SEND for each in steps_ahead(program, position))
 
 
 async def _contact_key(tx: Transaction, tenant_id: int, email: str) -> int:

@@ -95,7 +95,7 @@ class ReadySequences:
             raise InvalidInput(f"{ready.title} starts when people join a list. Choose the list.", field="list")
         if list_key is not None:
             async with self._database.read() as tx:
-                await lists.require(tx, tenant_id, list_key)
+                await lists.require(tx, tenant_id, list_key, field="list")
         for template_id, template in ready.templates.items():
             await self._copy_template(tenant_id, template_id, template, actor)
         for segment_key, segment in ready.segments.items():

@@ -20,6 +20,11 @@ class SequenceStatus(StrEnum):
     PAUSED = "paused"
     ARCHIVED = "archived"
 
+    @property
+    def phrase(self) -> str:
+        """What a sequence with this status is, in a sentence."""
+        return "a draft" if self is SequenceStatus.DRAFT else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSequence:

@@ -20,6 +20,11 @@ _CAMPAIGN_TRIGGERS = (TriggerKind.OPENS, TriggerKind.CLICKS)
 
 async def require_known(tx: Transaction, tenant_id: int, definition: Definition) -> None:
     """Raise InvalidSequence with everything that does not exist, and where it is named."""
+    if problems := await find_unknown(tx, tenant_id, definition):
+        raise InvalidSequence(problems)
+
+
+async def find_unknown(tx: Transaction, tenant_id: int, definition: Definition) -> tuple[FieldError, ...]:
     problems = [
         *await _templates(tx, tenant_id, definition),
         *await _lists(tx, tenant_id, definition),
@@ -29,8 +34,7 @@ async def require_known(tx: Transaction, tenant_id: int, definition: Definition)
     for path, condition in _filters(definition):
         missing = await find_missing(tx, tenant_id, condition)
         problems += [FieldError(path, code, sentence) for code, sentence in missing.problems]
-    if problems:
-        raise InvalidSequence(problems)
+    return tuple(problems)
 
 
 async def _templates(tx: Transaction, tenant_id: int, definition: Definition) -> list[FieldError]:

@@ -15,7 +15,7 @@ from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.program import EndReason, zone_of
 from mailwright.sources.sequences.records import find_sequence
 from mailwright.sources.sequences.references import require_known
-from mailwright.sources.sequences.rehearsed_people import PeopleLoader, load_required
+from mailwright.sources.sequences.rehearsed_people import LeftOut, PeopleLoader, load_required
 from mailwright.sources.sequences.rehearsed_runs import OnStep, RehearsedRuns
 from mailwright.sources.sequences.simulated_sending import SendingRules, load_conditions
 from mailwright.sources.sequences.simulation import Simulator, make_model
@@ -71,6 +71,10 @@ class Rehearsal:
     still_in: int
     daily_limit: int | None
     failed_steps: tuple[FailedPeople, ...] = ()
+    # Of the people whom it was asked for: those who do not enter, as when they are enrolled.
+    already_in: int = 0
+    not_eligible: int = 0
+    unknown: int = 0
 
     @property
     def deferred(self) -> dict[str, int]:
@@ -112,7 +116,7 @@ class Rehearsals:
             zone = tenant.timezone or self._rules.defaults.limits.timezone
             loader = PeopleLoader(tx, sequence, draft, model, now=now, zone=zone)
             enrolled = await loader.enrolled()
-            entering = [] if people is None else await loader.entering(people)
+            entering, left_out = await loader.entering(people)
             expected = await loader.expected(until)
         everyone = (*enrolled, *entering, *(each.person for each in expected))
         addresses = {person.email for person in everyone}
@@ -128,7 +132,7 @@ class Rehearsals:
                 if key in entered and begun[key].end.end_reason != EndReason.ENTRY:
                     each.last_entered_at = now
             runs.finish(expected, draft.definition.reentry)
-            return _result(runs, Calendar(now, zone, days), conditions.level.limits.daily_limit)
+            return _result(runs, Calendar(now, zone, days), conditions.level.limits.daily_limit, left_out)
 
         # Long for many people, so it holds neither the read transaction nor the event loop.
         return await asyncio.to_thread(compute)
@@ -147,7 +151,7 @@ class Calendar:
         return self.days[bisect_right(self._midnights, at) - 1]
 
 
-def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None) -> Rehearsal:
+def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None, left_out: LeftOut) -> Rehearsal:
     sent: dict[date, Counter[str]] = {day: Counter() for day in calendar.days}
     held: dict[date, Counter[tuple[str, str]]] = {day: Counter() for day in calendar.days}
     failed: Counter[tuple[date, str, str]] = Counter()
@@ -187,4 +191,7 @@ def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None) ->
         still_in=len(ends) - ended.total(),
         daily_limit=daily_limit,
         failed_steps=tuple(FailedPeople(*failure, number) for failure, number in stopped.items()),
+        already_in=left_out.already_in,
+        not_eligible=left_out.not_eligible,
+        unknown=left_out.unknown,
     )

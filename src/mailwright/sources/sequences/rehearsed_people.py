@@ -11,10 +11,12 @@ from mailwright.content.template_store import latest_by_locale
 from mailwright.content.template_syntax import InvalidTemplate
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
+from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.content_checks import notify_problem
 from mailwright.sources.sequences.definition import InvalidSequence, StepKind, TriggerKind
-from mailwright.sources.sequences.emails import required_by_subject
-from mailwright.sources.sequences.enrol import People, kept_out, wanted_people
+from mailwright.sources.sequences.emails import notify_template, required_by_subject
+from mailwright.sources.sequences.enrol import People, count_contacts, kept_out, wanted_people
 from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
 from mailwright.sources.sequences.program import START, EndReason, Program
 from mailwright.sources.sequences.publish import is_enrolled, plan_moves
@@ -28,6 +30,14 @@ from mailwright.storage.tables import contacts, sequence_enrolments
 
 _E = sequence_enrolments.c
 _C = contacts.c
+
+
+class LeftOut(NamedTuple):
+    """How many people a rehearsal was asked for who do not enter, and why."""
+
+    already_in: int = 0  # They are in the sequence now, or its re-entry rule leaves them out.
+    not_eligible: int = 0  # They may not receive its emails.
+    unknown: int = 0  # There is no contact with the address.
 
 
 class StartingPoint(NamedTuple):
@@ -100,15 +110,19 @@ class PeopleLoader:
             if person.waits_since is not None:
                 person.due_at = person.email_left_at = self._now
 
-    async def entering(self, people: People) -> list[Simulated]:
-        """Return people as if they entered now. The re-entry rule applies."""
+    async def entering(self, people: People | None) -> tuple[list[Simulated], LeftOut]:
+        """Return people as if they entered now, and why others do not. The re-entry rule applies."""
+        if people is None:
+            return [], LeftOut()
         tenant_id = self._sequence.tenant_id
-        wanted, _ = await wanted_people(self._tx, tenant_id, people, self._now)
+        wanted, unknown = await wanted_people(self._tx, tenant_id, people, self._now)
         matching = and_(wanted, _may_receive(tenant_id, self._draft.program))
+        total, allowed = await count_contacts(self._tx, wanted), await count_contacts(self._tx, matching)
         may_enter = _C.id.not_in(kept_out(self._sequence.id, self._draft.definition.reentry, self._now))
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
         point = StartingPoint(START, None, self._now)
-        return [self._simulated(row, point, self._start) for row in rows]
+        found = [self._simulated(row, point, self._start) for row in rows]
+        return found, LeftOut(allowed - len(found), total - allowed, unknown)
 
     async def expected(self, until: Instant) -> list[Entrant]:
         """Return whom a schedule or a date enters until a time. What people do starts nothing in a rehearsal.
@@ -161,9 +175,16 @@ class PeopleLoader:
 
 async def load_required(tx: Transaction, tenant_id: int, program: Program) -> dict[int, dict[str, frozenset[str]]]:
     """Return the variables that each email needs and its step does not set, by node and locale."""
-    found = {}
+    found: dict[int, dict[str, frozenset[str]]] = {}
     for number, node in enumerate(program.nodes):
-        if node.kind is StepKind.SEND:
+        if node.kind is StepKind.NOTIFY:
+            try:
+                required = notify_template(node.body.subject, node.body.text).required
+            except InvalidTemplate as error:
+                raise InvalidSequence([notify_problem(node.where, error)]) from error
+            if required:
+                found[number] = {DEFAULT_LOCALE: required}
+        elif node.kind is StepKind.SEND:
             try:
                 own = required_by_subject(node.body.subject)
             except InvalidTemplate as error:

@@ -64,6 +64,14 @@ class Batch:
     accepted: int = 0
     wanted: frozenset[str] = frozenset()  # The types of events that webhooks of the tenant get.
     events: list[dict[str, Any]] = field(default_factory=list)
+    first_nodes: dict[int, int] = field(init=False)  # Where each person was at the beginning.
+
+    def __post_init__(self) -> None:
+        self.first_nodes = {person.id: person.node for person in self.people}
+
+    def skips_step(self, person: Enrolled) -> bool:
+        """Return whether a failed notification or webhook request is left out. Only an email is ever overdue."""
+        return person.skips_email and self.first_nodes[person.id] == person.node
 
     def record(self, person: Enrolled, outcome: str, outbox_id: str | None = None) -> None:
         """Record the step at which the person is. `outbox_id` is the message or the delivery of a webhook."""
@@ -267,8 +275,9 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> 
         case StepAction.CHOOSE | StepAction.CHANGE:
             batch.record(person, outcome)
         case StepAction.NOTIFY:
-            batch.messages.append(notification(batch.sequence, batch.program.nodes[person.node], person, batch.now))
-            batch.record(person, "notified", batch.messages[-1].outbox_id)
+            _notify(batch, person)
+            if person.failure is not None:
+                return
         case StepAction.SEND | StepAction.POST:
             if person.failure is not None:
                 return
@@ -278,9 +287,23 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> 
     person.node, person.waits_since = decision.next, None
 
 
+def _notify(batch: Batch, person: Enrolled) -> None:
+    """Write the email to the team. A person for whom it cannot be written stays at the step, with the reason."""
+    if batch.skips_step(person):
+        person.skips_email = False
+        batch.record(person, "skipped")
+        return
+    message = notification(batch.sequence, batch.program.nodes[person.node], person, batch.now)
+    if isinstance(message, StepFailed):
+        batch.fail(person, message.reason)
+        return
+    batch.messages.append(message)
+    batch.record(person, "notified", message.outbox_id)
+
+
 async def _post(tx: Transaction, batch: Batch, people: Sequence[Enrolled]) -> None:
     """Request the webhooks of a round. A person whose webhook does not exist stays at the step, with the reason."""
-    wanted = [person for person in people if not person.skips_email]
+    wanted = [person for person in people if not batch.skips_step(person)]
     requests = [_request(batch, person) for person in wanted]
     tenant_id, type_ = batch.sequence.tenant_id, EventType.SEQUENCE_WEBHOOK
     results = await request_deliveries(tx, tenant_id, type_, requests, batch.now) if requests else []

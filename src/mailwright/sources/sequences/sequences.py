@@ -14,6 +14,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import end_lane_deferral, record_lane_deferral
+from mailwright.sources.api.validation import FieldError
 from mailwright.sources.feeds.follow import FollowedFeed, find_feed, unfollow
 from mailwright.sources.feeds.reader import Fetch
 from mailwright.sources.own_drafts import require_own_draft
@@ -42,7 +43,7 @@ from mailwright.sources.sequences.publish import (
     plan_moves,
 )
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, columns, find_sequence, stored
-from mailwright.sources.sequences.references import require_known
+from mailwright.sources.sequences.references import find_unknown, require_known
 from mailwright.sources.sequences.rehearsal import Rehearsals
 from mailwright.sources.sequences.simulated_sending import SendingRules, load_frequency_cap
 from mailwright.sources.sequences.step_checks import check_steps
@@ -143,6 +144,11 @@ class Sequences:
     async def find(self, tenant_id: int, sequence_id: str) -> StoredSequence:
         async with self._database.read() as tx:
             return await find_sequence(tx, tenant_id, sequence_id)
+
+    async def missing(self, sequence: StoredSequence) -> tuple[FieldError, ...]:
+        """Return what the draft names and the tenant does not have, such as the templates of an imported document."""
+        async with self._database.read() as tx:
+            return await find_unknown(tx, sequence.tenant_id, published_from(sequence.draft).definition)
 
     async def resolve(self, tenant_id: int, reference: str) -> str:
         """Return the ID of a sequence that is named by its ID or its name. Archived ones do not block a name."""
@@ -339,7 +345,7 @@ class Sequences:
     ) -> StoredSequence:
         sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
         if sequence.status is not status:
-            raise NotPossibleNow(f"The sequence is {sequence.status.value}, not {status.value}.")
+            raise NotPossibleNow(f"The sequence is {sequence.status.phrase}, not {status.phrase}.")
         return sequence
 
     async def _change(self, tx: Transaction, sequence: StoredSequence, **values: Any) -> None:

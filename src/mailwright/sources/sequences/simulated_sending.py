@@ -1,12 +1,13 @@
 """Send the emails of a rehearsal on its virtual clock, under the policies that limit real sending.
 
 A limit of the tenant holds all emails behind it, as it defers the lane of a worker; when it ends, the emails that were
-accepted first are sent first. A frequency cap and a pause by the recipient hold one email, which fails if it would be
-sent after its lifetime. Emails to the team have a lane of their own and use the same limits.
+accepted first are sent first. A pause by the recipient, which comes before the limits, and a frequency cap, which comes
+after them, hold one email, which fails if it would be sent after its lifetime. Emails to the team have a lane of their
+own and use the same limits.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import ceil
@@ -97,6 +98,11 @@ class RehearsedEmail:
     is_cancelled: bool = False
     retry_until: Instant | None = None
 
+    def is_snoozed(self, now: Instant) -> bool:
+        """Return whether the recipient has paused bulk email."""
+        snoozed_until = self.run.person.snoozed_until
+        return not self.is_for_team and snoozed_until is not None and snoozed_until > now
+
     def hold(self, reason: str) -> None:
         if reason not in self.reasons:
             self.reasons = (*self.reasons, reason)
@@ -178,11 +184,19 @@ class SimulatedLane:
         self._hold(email, due_at)
         return email
 
-    def has_due(self, now: Instant) -> bool:
+    def has_due(self) -> bool:
+        return bool(self._due)
+
+    def claim(self, now: Instant) -> Iterator[RehearsedEmail]:
+        """Make planned emails due. Yield those that a worker defers before it looks at the limits of the lane."""
         while self._times and self._times[0] <= now:
             for entry in self._planned.pop(heappop(self._times)):
-                heappush(self._due, entry)
-        return bool(self._due)
+                _, due_at, email = entry
+                if email.is_snoozed(now):
+                    self._hold(email, due_at)
+                    yield email
+                else:
+                    heappush(self._due, entry)
 
     def close(self, deferral: Deferral) -> None:
         self._closed_until = self._closings[deferral.reason] = deferral.until
@@ -202,9 +216,9 @@ class SimulatedLane:
 
     def finish(self, now: Instant) -> None:
         """Record which limits hold the emails that are still due at the end."""
-        if self.has_due(now):
-            for _, due_at, email in self._due:
-                self._hold(email, due_at)
+        planned = [entry for at, entries in self._planned.items() if at <= now for entry in entries]
+        for _, due_at, email in (*self._due, *planned):
+            self._hold(email, due_at)
 
     def _hold(self, email: RehearsedEmail, due_at: Instant) -> None:
         for reason, until in self._closings.items():
@@ -251,7 +265,11 @@ class SimulatedSending:
         return self._team if email.is_for_team else self._bulk
 
     def _send_due(self, lane: SimulatedLane, now: Instant) -> None:
-        while lane.has_due(now):
+        while True:
+            for email in lane.claim(now):
+                self._send(lane, email, now)
+            if not lane.has_due():
+                return
             if (closed := self._closed(lane, now)) is not None:
                 lane.close(closed)
                 return
@@ -282,7 +300,7 @@ class SimulatedSending:
         """Return what holds this email alone, after recording it."""
         deferral: Deferral | None = None
         snoozed_until = email.run.person.snoozed_until
-        if snoozed_until is not None and snoozed_until > now:
+        if snoozed_until is not None and email.is_snoozed(now):
             deferral = Deferral(snoozed_until, DeferReason.SNOOZED)
         elif self._cap is not None and (free := self._free_at(self._cap, self._sends_to(email), now)) is not None:
             deferral = Deferral(free, DeferReason.FREQUENCY_CAP)

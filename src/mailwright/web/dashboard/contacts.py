@@ -1,7 +1,7 @@
 """Contact pages: search, details, subscriptions, export and erasure."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
@@ -40,6 +40,7 @@ from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.sequence_text import run_text, step_text
 from mailwright.schemas.time_text import count_text
+from mailwright.sources.sequences.explain import RunExplanation
 from mailwright.web.dashboard.contact_events import property_texts
 from mailwright.web.dashboard.email_parts import download
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -56,7 +57,7 @@ MAX_COUNTED: Final = 100_000
 EVENTS: Final = 10
 HISTORY: Final = 60
 _HISTORY_MAILS: Final = 20
-# The runs through sequences that the page shows, the newest.
+# The runs through each sequence that the page shows, the newest.
 _RUNS: Final = 20
 # Internal events of a message, shown only on its own page.
 _INTERNAL_EVENTS: Final = frozenset({EventType.RECEIVED, EventType.VALIDATED, EventType.SENT_ATTEMPT})
@@ -284,8 +285,9 @@ async def _page(
     others = await engine.sequences.explanations.of_others(visitor.tenant_id, email)
     values: dict[str, Any] = {
         "details": known,
-        "runs": [(each, run_text(each, engine.clock.now(), visitor.zone)) for each in runs[:_RUNS]],
-        "other_runs": [(each, run_text(each, engine.clock.now(), visitor.zone)) for each in others],
+        "runs": _by_sequence(runs),
+        "run_text": partial(run_text, now=engine.clock.now(), zone=visitor.zone),
+        "other_runs": others,
         "step_text": partial(step_text, zone=visitor.zone),
         "contact": known.contact,
         "history": [each for each in history if each.event_type not in _INTERNAL_EVENTS][:HISTORY],
@@ -300,6 +302,14 @@ async def _page(
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
     return await page(request, visitor, "audience/contact.html", status=status, **values)
+
+
+def _by_sequence(runs: Iterable[RunExplanation]) -> list[list[RunExplanation]]:
+    """Return the newest runs of each sequence, the sequence with the latest one first."""
+    found: dict[str, list[RunExplanation]] = {}
+    for run in runs:
+        found.setdefault(run.sequence_id, []).append(run)
+    return [each[:_RUNS] for each in found.values()]
 
 
 async def _form(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:

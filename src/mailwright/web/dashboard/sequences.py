@@ -101,20 +101,22 @@ async def list_sequences(request: Request, engine: EngineDep, visitor: ViewerDep
     running = await load_published_triggers(engine.database, visitor.tenant_id)
     rows = [
         SequenceRow(each, describe_trigger(running.get(each.id, each.draft["trigger"]), names))
-        for each in found
-        if (each.status is SequenceStatus.ARCHIVED) == is_archived
+        for each in _shown(found, show)
     ]
     values: dict[str, Any] = {"rows": rows, "is_archived": is_archived, "has_any": bool(found), "cards": ready_cards()}
     return await page(request, visitor, "sequences/list.html", **values)
 
 
+def _shown(found: Iterable[StoredSequence], show: str) -> list[StoredSequence]:
+    """Return the archived sequences, or the others."""
+    return [each for each in found if (each.status is SequenceStatus.ARCHIVED) == (show == SequenceStatus.ARCHIVED)]
+
+
 @router.get("/figures")
-async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
+async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, show: str = "") -> Response:
     """Fill in the figures of the list. Loaded after it, because they count everyone."""
-    found = await _figures(request, engine, visitor)
-    shown = [
-        (each, found.get(each.id, SequenceFigures())) for each in await engine.sequences.list_all(visitor.tenant_id)
-    ]
+    found, listed = await _figures(request, engine, visitor), await engine.sequences.list_all(visitor.tenant_id)
+    shown = [(each, found.get(each.id, SequenceFigures())) for each in _shown(listed, show)]
     return fragment(request, visitor, "sequences/figures.html", shown=shown)
 
 
@@ -443,10 +445,16 @@ async def _people_page(
         "lists": await list_options(engine, visitor),
         "segments": await segment_options(engine, visitor),
         "form": form or Fields(),
-        "errors": field_errors(error) if error is not None else Errors(),
+        "errors": _people_errors(error) if error is not None else Errors(),
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "sequences/people.html", status=status, **values)
+
+
+def _people_errors(error: MailwrightError) -> Errors:
+    """Return the errors by form field. The API names one of the addresses as `emails[3]`."""
+    field = error.field or ""
+    return field_errors(error, {field: "emails"} if field.startswith("emails[") else None)
 
 
 def problems_of(sequence: StoredSequence, error: MailwrightError) -> list[str]:

@@ -57,9 +57,11 @@ async def import_file(request: Request, engine: EngineDep, visitor: EditorDep) -
         created = await engine.sequences.create(visitor.tenant_id, document, actor=visitor.actor)
     except _REFUSED as error:
         return await _page(request, engine, visitor, Fields({"ready": BLANK}), error)
-    return redirect(
-        request, f"/sequences/{created.sequence_id}", gettext("Draft created. Nobody enters before you publish it.")
-    )
+    words = gettext("Draft created. Nobody enters before you publish it.")
+    if missing := await engine.sequences.missing(created):
+        problems = "; ".join(dict.fromkeys(each.message for each in missing))
+        words = gettext("Draft created. Before you can publish it: {problems}.", problems=problems)
+    return redirect(request, f"/sequences/{created.sequence_id}", words)
 
 
 async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSequence:
@@ -79,10 +81,11 @@ async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSeque
 
 
 async def _uploaded(request: Request) -> Any:
-    given = (await request.form()).get("file")
-    if not isinstance(given, UploadFile) or not given.filename:
-        raise InvalidInput(gettext("Choose a file."), field="file")
-    data = await given.read(MAX_DOCUMENT_BYTES + 1)
+    async with request.form() as form:
+        given = form.get("file")
+        if not isinstance(given, UploadFile) or not given.filename:
+            raise InvalidInput(gettext("Choose a file."), field="file")
+        data = await given.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidInput(
             gettext("The file is larger than {max_document_bytes} KB.", max_document_bytes=MAX_DOCUMENT_BYTES // 1024),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from mailwright.domain.errors import InvalidInput
 from mailwright.schemas.explanation_text import limit_name
 from mailwright.schemas.sequence_document_text import describe_steps, walk_steps
-from mailwright.schemas.sequence_text import deferred_text, end_reason_text, unsent_texts
+from mailwright.schemas.sequence_text import deferred_text, end_reason_text, left_out_texts, unsent_texts
 from mailwright.schemas.time_text import MONTHS
 from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.enrol import People
@@ -84,6 +84,7 @@ async def show(
         "steps": [(step, min(number, COLOURS - 1)) for number, step in enumerate(steps)],
         "chart": draw(result, steps) if result is not None and result.emails else None,
         "deferred": {limit_name(reason): emails for reason, emails in result.deferred.items()} if result else {},
+        "left_out": left_out_texts(result) if result else [],
         "unsent": unsent_texts(result) if result else [],
         "deferred_text": deferred_text,
         "ended": {end_reason_text(reason): people for reason, people in result.ended.items()} if result else {},
