@@ -18,7 +18,6 @@ from mailwright_client.models import SendRequest
 # A test of the generated pages compares this file with the code.
 DESCRIPTION = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8"))
 SCHEMAS: dict[str, Any] = DESCRIPTION["components"]["schemas"]
-MODELS = sorted(name for name, schema in SCHEMAS.items() if "enum" not in schema)
 MESSAGE = SendRequest(to="ada@example.com", subject="Hello", html="<p>Hello</p>")
 ACCEPTED = {"outboxId": "1", "jobId": "1", "requestId": "r", "status": "PENDING"}
 
@@ -73,14 +72,14 @@ def test_every_operation_has_exactly_one_method() -> None:
     assert sorted(ours) == sorted((method, without_names(path)) for method, path in described_operations())
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_model_has_the_fields_of_its_schema(name: str) -> None:
-    model = getattr(models, generate.class_name(name))
-    schema = SCHEMAS[name]
-    by_json_name = {json_name(field): field for field in fields(model)}
-    assert set(by_json_name) == set(schema.get("properties", {}))
-    required = {key for key, field in by_json_name.items() if field.default is MISSING}
-    assert required == set(schema.get("required", ()))
+def test_every_model_has_the_fields_of_its_schema() -> None:
+    for name, schema in SCHEMAS.items():
+        if "enum" in schema:
+            continue
+        by_json_name = {json_name(field): field for field in fields(getattr(models, generate.class_name(name)))}
+        assert set(by_json_name) == set(schema.get("properties", {})), name
+        required = {key for key, field in by_json_name.items() if field.default is MISSING}
+        assert required == set(schema.get("required", ())), name
 
 
 def test_generated_modules_match_the_openapi_document() -> None:

@@ -67,20 +67,21 @@ def assert_is_sentence(text: str | None) -> None:
     assert not any(mark in text for mark in ("{", "}", "None", "  ", "..", "`"))
 
 
-@pytest.mark.parametrize(("state", "reason"), product(ExplanationState, REASONS))
-def test_every_message_state_and_reason_has_a_sentence(state: ExplanationState, reason: str | None) -> None:
-    limit = ReachedLimit(reason, LimitScope.TENANT, "shop") if reason in LIMITS else None
+@pytest.mark.parametrize("state", ExplanationState)
+def test_every_message_state_and_reason_has_a_sentence(state: ExplanationState) -> None:
     bounces = [None, "hard_bounce", "soft_bounce", "bounce", "complaint"]
-    for bounce, is_known in product(bounces, (True, False)):
+    for reason, bounce, is_known in product(REASONS, bounces, (True, False)):
+        limit = ReachedLimit(reason, LimitScope.TENANT, "shop") if reason in LIMITS else None
         known = {"error_code": "SMTP_CUT", "error_reason": "Cut."} if is_known else {"occurred_at": None}
         message = a_message(state, reason, limit=limit, bounce=bounce, is_suppressed=is_known, **known)
         assert_is_sentence(message_text(message).sentence)
 
 
-@pytest.mark.parametrize(("state", "reason"), product(CampaignState, [*REASONS, RETRY_SCHEDULED]))
-def test_every_campaign_state_and_reason_has_a_sentence(state: CampaignState, reason: str | None) -> None:
+@pytest.mark.parametrize("state", CampaignState)
+def test_every_campaign_state_and_reason_has_a_sentence(state: CampaignState) -> None:
+    reasons = [*REASONS, RETRY_SCHEDULED]
     scopes = [scope for scope in LimitScope if scope is not LimitScope.TENANT_OR_CAMPAIGN]
-    for scope, is_message_deferral in product([None, *scopes], (True, False)):
+    for reason, scope, is_message_deferral in product(reasons, [None, *scopes], (True, False)):
         limit = ReachedLimit(reason or "daily_limit", scope, "shop", 500, 500) if scope else None
         campaign = a_campaign(state, reason, limit=limit, is_message_deferral=is_message_deferral, in_doubt=2)
         assert_is_sentence(campaign_text(campaign).sentence)
@@ -92,11 +93,12 @@ def test_every_remedy_has_a_sentence(remedy: Remedy) -> None:
     assert_is_sentence(message_text(message).what_would_change)
 
 
-@pytest.mark.parametrize(("name", "scope"), product(LIMITS, LimitScope))
-def test_every_limit_names_how_to_change_it(name: str, scope: LimitScope) -> None:
-    limit = ReachedLimit(name, scope, "shop")
-    campaign = a_campaign(CampaignState.HELD, name, remedy=Remedy.CHANGE_LIMIT, limit=limit)
-    assert_is_sentence(campaign_text(campaign).what_would_change)
+@pytest.mark.parametrize("scope", LimitScope)
+def test_every_limit_names_how_to_change_it(scope: LimitScope) -> None:
+    for name in LIMITS:
+        limit = ReachedLimit(name, scope, "shop")
+        campaign = a_campaign(CampaignState.HELD, name, remedy=Remedy.CHANGE_LIMIT, limit=limit)
+        assert_is_sentence(campaign_text(campaign).what_would_change)
 
 
 @pytest.mark.parametrize("assumption", ForecastAssumption)

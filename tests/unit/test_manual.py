@@ -36,11 +36,11 @@ def test_navigation_follows_the_sections_of_the_readme() -> None:
 
 
 @pytest.mark.promise("manual-links")
-@pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
-def test_links_lead_to_files_of_repository_and_site(page: Path, site: Path) -> None:
-    for target, file in manual.links(page):
-        assert file.is_file(), f"{page.name} links to {target}, which is not a file"
-        assert manual.staged(file)
+def test_links_lead_to_files_of_repository_and_site() -> None:
+    for page in manual.pages():
+        for target, file in manual.links(page):
+            assert file.is_file(), f"{page.name} links to {target}, which is not a file"
+            assert manual.staged(file)
 
 
 def test_staged_pages_link_to_their_new_places(tmp_path: Path) -> None:
@@ -94,16 +94,16 @@ def test_search_index_has_every_page(site: Path) -> None:
 
 
 @built
-@pytest.mark.parametrize("page", manual.pages(), ids=lambda page: page.name)
-def test_lists_and_tables_look_alike_in_repository_and_site(page: Path, site: Path) -> None:
+def test_lists_and_tables_look_alike_in_repository_and_site(site: Path) -> None:
     """The site needs four spaces for what belongs to a list item; otherwise its numbers begin again."""
-    name = manual.staged(page).replace("README.md", "index.md").replace(".md", ".html")
-    article = (site / name).read_text(encoding="utf-8").partition("<article")[2]
-    text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for element, begin in (("<ol", r"^ *1\. "), ("<table", r"^ *\|[ -]*--[-| ]*$")):
-        assert article.count(element) == len(re.findall(begin, text, re.MULTILINE)), element
-    without_gap = re.findall(r"^(?!\d+\. |- |[|#<\s]).+\n(?:- |\d+\. ).*", text, re.MULTILINE)
-    assert without_gap == [], "a list needs an empty line before it"
+    for page in manual.pages():
+        name = manual.staged(page).replace("README.md", "index.md").replace(".md", ".html")
+        article = (site / name).read_text(encoding="utf-8").partition("<article")[2]
+        text = re.sub(r"^( *)```.*?^\1```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for element, begin in (("<ol", r"^ *1\. "), ("<table", r"^ *\|[ -]*--[-| ]*$")):
+            assert article.count(element) == len(re.findall(begin, text, re.MULTILINE)), (page.name, element)
+        without_gap = re.findall(r"^(?!\d+\. |- |[|#<\s]).+\n(?:- |\d+\. ).*", text, re.MULTILINE)
+        assert without_gap == [], f"{page.name}: a list needs an empty line before it"
 
 
 class _Page(HTMLParser):

@@ -199,7 +199,6 @@ def test_long_header_is_folded_and_survives(value: str) -> None:
 
 
 @pytest.mark.promise("content-injection")
-@pytest.mark.parametrize("line_break", BREAKS)
 @pytest.mark.parametrize(
     ("field", "change"),
     [
@@ -222,11 +221,12 @@ def test_long_header_is_folded_and_survives(value: str) -> None:
         ("attachments.content_id", lambda bad: {"attachments": (EmailAttachment("a", "text/plain", b"", bad),)}),
     ],
 )
-def test_line_break_in_any_field_is_refused(field: str, change: Any, line_break: str) -> None:
-    with pytest.raises(InvalidHeader) as refused:
-        build_email(an_email(**change(f"a{line_break}Bcc: victim@example.com")))
-    assert refused.value.field == field
-    assert isinstance(refused.value, ValueError)
+def test_line_break_in_any_field_is_refused(field: str, change: Any) -> None:
+    for line_break in BREAKS:
+        with pytest.raises(InvalidHeader) as refused:
+            build_email(an_email(**change(f"a{line_break}Bcc: victim@example.com")))
+        assert refused.value.field == field, repr(line_break)
+        assert isinstance(refused.value, ValueError)
 
 
 @pytest.mark.promise("content-injection")

@@ -73,7 +73,6 @@ def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKin
     assert classify_bounce(status, 550, text) is kind
 
 
-@pytest.mark.parametrize("status", [None, "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.1", "5.5.0", "5.5.1"])
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -97,8 +96,9 @@ def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKin
         ("", SOFT),
     ],
 )
-def test_text_decides_without_specific_status(status: str | None, text: str, kind: BounceKind) -> None:
-    assert classify_bounce(status, 550, text) is kind
+def test_text_decides_without_specific_status(text: str, kind: BounceKind) -> None:
+    for status in (None, "5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.4.1", "5.5.0", "5.5.1"):
+        assert classify_bounce(status, 550, text) is kind, status
 
 
 @pytest.mark.promise("bounce-words-first")
@@ -137,9 +137,9 @@ def test_text_decides_without_specific_status(status: str | None, text: str, kin
         "사용자를 찾을 수 없습니다",
     ],
 )
-@pytest.mark.parametrize("status", [None, "5.0.0", "5.7.1", "4.0.0"])
-def test_unknown_address_is_hard_with_any_code(status: str | None, text: str) -> None:
-    assert classify_bounce(status, None, text) is HARD
+def test_unknown_address_is_hard_with_any_code(text: str) -> None:
+    for status in (None, "5.0.0", "5.7.1", "4.0.0"):
+        assert classify_bounce(status, None, text) is HARD, status
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_closed_mailbox_is_hard_unless_temporary(text: str) -> None:
         "message exceeds the maximum",
     ],
 )
-@pytest.mark.parametrize("status", ["5.1.1", "5.1.2", "5.2.1", None])
-def test_passing_reason_is_soft_with_any_code(status: str | None, text: str) -> None:
-    assert classify_bounce(status, 550, text) is SOFT
+def test_passing_reason_is_soft_with_any_code(text: str) -> None:
+    for status in ("5.1.1", "5.1.2", "5.2.1", None):
+        assert classify_bounce(status, 550, text) is SOFT, status
 
 
 def test_rejected_sender_domain_is_soft() -> None:
