@@ -368,19 +368,23 @@ async def test_shortened_wait_is_rehearsed_with_its_new_time(sequences: Sequence
     }
 
 
+# How often the workers of `entries` compare triggers, which are all due at 09:00.
+EVERY: Instant = 3 * HOUR
+
+
 async def entries(at: SequenceBench, sequence_id: str, days: int) -> tuple[History, History]:
-    """Return the emails of a rehearsal, and those of workers that compare triggers every hour."""
+    """Return the emails of a rehearsal, and those of workers that compare triggers every three hours."""
     planned: History = []
 
     def on_step(person: Simulated, node: Node, outcome: str, at: Instant) -> None:
         planned.append((person.contact_key, node.id, outcome, at))
 
     await at.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, sequence_id, days=days, on_step=on_step)
-    for _ in range(days * 24):
+    for _ in range(days * DAY // EVERY):
         await at.watch()
         await at.run()
         await at.send()
-        at.clock.advance(HOUR)
+        at.clock.advance(EVERY)
     e, s = sequence_enrolments.c, sequence_steps.c
     query = select(e.contact_key, s.node, s.outcome, s.at).join_from(
         sequence_steps, sequence_enrolments, e.id == s.enrolment_key
@@ -392,7 +396,7 @@ async def entries(at: SequenceBench, sequence_id: str, days: int) -> tuple[Histo
 
 async def test_schedule_enters_people_in_a_rehearsal(prepared: SequenceBench) -> None:
     await reset(prepared)
-    prepared.clock.advance(HOUR - prepared.clock.now() % HOUR)
+    prepared.clock.advance(EVERY - prepared.clock.now() % EVERY)
     # The second wait is still running when the trigger is due for the second time.
     steps = (an_email("one"), a_wait(days=3), an_email("two"), a_wait("more", days=2))
     trigger = {"schedule": {"weekdays": ["mon", "thu"], "time": "09:00"}, "list": NEWS}
@@ -419,7 +423,7 @@ async def test_schedule_does_not_rehearse_people_with_failed_steps(prepared: Seq
 
 async def test_dates_enter_people_in_a_rehearsal(prepared: SequenceBench) -> None:
     await reset(prepared)
-    prepared.clock.advance(HOUR - prepared.clock.now() % HOUR)
+    prepared.clock.advance(EVERY - prepared.clock.now() % EVERY)
     today = datetime.fromtimestamp(prepared.clock.now() / 1000, UTC).date()
     birthdays = [f"{1980 + number}-{today + timedelta(days=number):%m-%d}" for number in (0, 3, 40)]
     for email, born in zip(PEOPLE, birthdays, strict=True):

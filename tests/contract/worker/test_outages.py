@@ -65,7 +65,8 @@ async def test_dead_letter_only_after_the_lifetime(bench: Bench, kind: object, h
     [outbox_id] = await bench.accept(kind())  # type: ignore[operator]
     provider = ScriptedProvider(*[GREYLISTED] * 1_000)
     await bench.drain(provider)
-    await pass_time(bench, provider, (hours - 1) * HOUR, HOUR)
+    await pass_time(bench, provider, (hours - 3) * HOUR, 3 * HOUR)
+    await pass_time(bench, provider, 2 * HOUR, HOUR)
     assert (await bench.record(outbox_id)).summary.status == "RETRY_SCHEDULED"
     await pass_time(bench, provider, 3 * HOUR, HOUR)
     record = await bench.record(outbox_id)
