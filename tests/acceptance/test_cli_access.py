@@ -52,6 +52,11 @@ async def test_users_are_created_listed_changed_and_disabled(commands: Commands,
     for owner in ("grace", "nobody", ""):
         refused = await commands.run("key", "edit", "2", "--owner", owner)
         assert (refused.code, "no enabled user" in refused.err) == (2, True), refused
+    await commands.ok("tenant", "create", "acme")
+    for refused in (with_password(tmp_path, "create", "linus"), await commands.run("user", "invite", "l@example.com")):
+        assert (refused.code, "--tenant, or give access to all of them with --all-tenants" in refused.err) == (2, True)
+    assert with_password(tmp_path, "create", "linus", "--tenant", "acme").code == 0
+    await commands.ok("user", "invite", "l@example.com", "--all-tenants", "--link")
     last = await commands.run("user", "disable", "ada")
     assert last.code != 0
     assert "last administrator" in last.err

@@ -266,13 +266,15 @@ async def _apply(at: Installation, changes: Mapping[str, str]) -> SetupResult:
 
 async def _do_last_steps(at: Installation, result: SetupResult, last: LastSteps) -> LastResults:
     key = email = invitation = None
+    owner = await tenants.find(at.database, tenants.DEFAULT)
     if last.key is not None:
-        owner = await tenants.find(at.database, tenants.DEFAULT)
         key = await ApiKeys(at.database, at.clock).create(owner.id, last.key, frozenset([Scope.SEND]))
         await record_step(at.database, SetupStep.KEY, StepState.DONE)
     if last.colleague is not None:
+        # Access to all tenants is given only where somebody chooses it, or while there is one.
+        home = owner.id if len(await tenants.list_all(at.database)) > 1 else None
         links = account_links_of(at)
-        invitation = await links.invite(last.colleague, last.role, tenant_id=None, actor=CONSOLE, sends_email=False)
+        invitation = await links.invite(last.colleague, last.role, tenant_id=home, actor=CONSOLE, sends_email=False)
         await record_step(at.database, SetupStep.TEAM, StepState.DONE)
     if last.test_to is not None and result.is_connected:
         from mailwright.app.setup_email import send_test_email  # noqa: PLC0415 - slow to import

@@ -13,10 +13,12 @@ from mailwright.access.second_factors import SecondFactors
 from mailwright.access.sessions import Sessions
 from mailwright.access.users import User, Users
 from mailwright.app.system_emails import make_account_notices
-from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, ask_password, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.domain.clock import isoformat
+from mailwright.domain.errors import InvalidInput
+from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
 app = group("Dashboard users.")
@@ -24,6 +26,11 @@ second_factor = group("Two-factor authentication.")
 app.add_typer(second_factor, name="totp")
 
 Login = Annotated[str, typer.Argument(metavar="NAME", help="The user name.", show_default=False)]
+HomeTenant = Annotated[
+    str | None,
+    typer.Option("--tenant", help="Limit the user to this tenant. Needed if there are several.", show_default=False),
+]
+AllTenants = Annotated[bool, typer.Option("--all-tenants", help="Give access to all tenants, also to later ones.")]
 PasswordFromInput = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 
 
@@ -31,16 +38,15 @@ PasswordFromInput = Annotated[bool, typer.Option("--password-stdin", help="Read 
 def create(
     login: Login,
     role: Annotated[Role, typer.Option(help="The role.")] = Role.VIEWER,
-    tenant: Annotated[
-        str | None, typer.Option(help="Limit the user to this tenant.", show_default="all tenants")
-    ] = None,
+    tenant: HomeTenant = None,
+    all_tenants: AllTenants = False,
     from_input: PasswordFromInput = False,
 ) -> None:
     """Create a user. The password is prompted for, because other users can see command arguments."""
     password = _password(from_input=from_input)
 
     async def work(at: Installation) -> User:
-        tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
+        tenant_id = await _home(at, tenant, all_tenants=all_tenants)
         return await users_of(at).create(login, password, role, tenant_id=tenant_id, actor=CONSOLE)
 
     made = run(work, creates=True)
@@ -51,15 +57,14 @@ def create(
 def invite(
     email: Annotated[str, typer.Argument(metavar="EMAIL", help="The address of the person.", show_default=False)],
     role: Annotated[Role, typer.Option(help="The role.")] = Role.VIEWER,
-    tenant: Annotated[
-        str | None, typer.Option(help="Limit the user to this tenant.", show_default="all tenants")
-    ] = None,
+    tenant: HomeTenant = None,
+    all_tenants: AllTenants = False,
     by_link: Annotated[bool, typer.Option("--link", help="Print the link instead of sending it.")] = False,
 ) -> None:
     """Invite a person by email. The invitation works once, within seven days."""
 
     async def work(at: Installation) -> str:
-        tenant_id = (await find_tenant(at, tenant)).id if tenant is not None else None
+        tenant_id = await _home(at, tenant, all_tenants=all_tenants)
         return await account_links_of(at).invite(
             email, role, tenant_id=tenant_id, actor=CONSOLE, sends_email=not by_link
         )
@@ -179,6 +184,17 @@ def reset(login: Login) -> None:
 
     run(work)
     out.print(f"Two-factor authentication turned off for {login}.")
+
+
+async def _home(at: Installation, name: str | None, *, all_tenants: bool) -> int | None:
+    """Return the tenant of a new user; None means all tenants."""
+    try:
+        tenant = await tenants.find_one_or_all(at.database, name, all_tenants=all_tenants)
+    except tenants.TenantMissing as error:
+        raise InvalidInput(
+            "There are several tenants. Name one with --tenant, or give access to all of them with --all-tenants."
+        ) from error
+    return None if tenant is None else tenant.id
 
 
 def account_links_of(at: Installation) -> AccountLinks:

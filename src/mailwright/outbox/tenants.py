@@ -44,6 +44,12 @@ class TenantExists(MailwrightError):
     code = "TENANT_EXISTS"
 
 
+class TenantMissing(InvalidInput):
+    """There are several tenants. Choose one, or all tenants."""
+
+    code = "TENANT_MISSING"
+
+
 @dataclass(frozen=True, slots=True)
 class Tenant:
     """A tenant. A limit of None means that the limit from the settings applies."""
@@ -117,6 +123,17 @@ async def find(database: Database, name: str) -> Tenant:
     async with database.read() as tx:
         rows = await tx.execute(select(tenants).where(tenants.c.name == name))
     return _only(rows, name)
+
+
+async def find_one_or_all(database: Database, name: str | None, *, all_tenants: bool = False) -> Tenant | None:
+    """Find the tenant of a new user. None means all tenants, which the caller must choose if there are several."""
+    if name is not None and all_tenants:
+        raise InvalidInput("Choose one tenant or all tenants, not both.", field="tenant")
+    if name is not None:
+        return await find(database, name)
+    if not all_tenants and len(await list_all(database)) > 1:
+        raise TenantMissing(field="tenant")
+    return None
 
 
 async def load_zone(database: Database, tenant_id: int, default: str) -> ZoneInfo:

@@ -153,6 +153,27 @@ async def test_administrator_of_a_tenant_invites_to_it_only(site: Site, database
 
 
 @pytest.mark.promise("tenant-isolation")
+async def test_access_to_all_tenants_must_be_chosen(site: Site, database: Database) -> None:
+    acme = await a_tenant(database, "acme")
+    forms: dict[str, dict[str, str]] = {
+        "/settings/invitations": {"email": GRACE, "by": "email"},
+        "/settings/users": {"login": "grace", "password": OTHER},
+        "/set-up/team": {"email": GRACE},
+    }
+    async with site.client() as ada:
+        await site.sign_in(ada, ADA)
+        for path, fields in forms.items():
+            refused = await site.post(ada, path, role="viewer", **fields)
+            assert (refused.status_code, "Choose a tenant, or all tenants." in refused.text) == (422, True), path
+        assert await site.engine.account_links.list_invitations(None) == []
+        for home in ("acme", "*"):
+            await site.post(ada, "/settings/invitations", role="viewer", home=home, **forms["/settings/invitations"])
+    found = await site.engine.account_links.list_invitations(None)
+    assert {each.tenant_id for each in found} == {acme, None}
+    assert [user.login for user in await site.engine.users.list_all()] == [ADA]
+
+
+@pytest.mark.promise("tenant-isolation")
 async def test_invitations_of_tenants_do_not_affect_each_other(site: Site, database: Database) -> None:
     links, tenant_id = site.engine.account_links, await a_tenant(database, "acme")
     first = await links.invite(GRACE, Role.ADMIN, tenant_id=None, actor=ADA, sends_email=False)

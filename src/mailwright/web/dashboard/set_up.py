@@ -31,7 +31,7 @@ from mailwright.sources.api.messages import RequestContext
 from mailwright.web.dashboard.forms import Errors, Fields, read_fields
 from mailwright.web.dashboard.installation_settings import SECRET_FIELDS, store_dkim_key
 from mailwright.web.dashboard.installation_values import installation_values, require_installation
-from mailwright.web.dashboard.settings import ROLES
+from mailwright.web.dashboard.settings import ROLES, tenant_choices, tenant_for
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.stored_forms import provider_changes, save_changes, sender_changes, stored_errors
 from mailwright.web.request_ids import request_id_of
@@ -159,8 +159,9 @@ async def add_colleague(request: Request, engine: EngineDep, visitor: AdminDep) 
     require_installation(visitor)
     form = await read_fields(request)
     try:
+        home = await tenant_for(engine, visitor, form["home"])
         link = await engine.account_links.invite(
-            form["email"], parse_role(form["role"]), tenant_id=None, actor=visitor.actor
+            form["email"], parse_role(form["role"]), tenant_id=home, actor=visitor.actor
         )
     except InvalidInput as error:
         return await _step_page(request, engine, visitor, SetupStep.TEAM, form, error)
@@ -215,6 +216,7 @@ async def _step_page(
     values: dict[str, Any] = await installation_values(engine, visitor, form)
     values |= {"made": None, "colleague": None, "message_id": request.query_params.get("message", ""), **more}
     values |= {"form": form or Fields(), "roles": ROLES, "login": visitor.user.login}
+    values["tenant_choices"] = await tenant_choices(engine, visitor)
     return await page(
         request,
         visitor,

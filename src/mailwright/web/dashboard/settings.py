@@ -74,7 +74,7 @@ SCOPES: Final = (
     ),
     (Scope.MANAGE, lazy_gettext("Manage"), lazy_gettext("change campaigns, contacts, templates and everything else")),
 )
-_ALL_TENANTS: Final = ""
+_ALL_TENANTS: Final = "*"  # No tenant has this name.
 _PAGE: Final = 50
 _SHADOW_DAYS: Final = 7
 _NEWEST: Final = 2**63 - 1
@@ -226,7 +226,6 @@ async def users_page(
     """Show the users and the open invitations. `link` is the link of a new invitation, which is shown only once."""
     home = visitor.user.tenant_id
     found = [user for user in await engine.users.list_all() if home in (None, user.tenant_id)]
-    names = [tenant.name for tenant in await tenants.list_all(engine.database)] if home is None else []
     own = await tenants.find(engine.database, visitor.tenant)
     return await _page(
         request,
@@ -240,8 +239,8 @@ async def users_page(
         approval_over=own.approval_over,
         roles=ROLES,
         suppressed=await _suppressed_users(engine, found),
-        tenant_choices=[(_ALL_TENANTS, gettext("All tenants")), *((name, name) for name in names)] if names else [],
-        form=form or Fields(role=Role.VIEWER, home=visitor.tenant if len(names) > 1 else _ALL_TENANTS),
+        tenant_choices=await tenant_choices(engine, visitor),
+        form=form or Fields(role=Role.VIEWER),
     )
 
 
@@ -264,11 +263,30 @@ async def _suppressed_users(engine: Engine, found: Sequence[User]) -> list[str]:
     return suppressed
 
 
+async def tenant_choices(engine: Engine, visitor: Visitor) -> list[tuple[str, str]]:
+    """Return what an administrator of the installation chooses for a new user. If there are several, nothing is chosen.
+
+    Administrators of one tenant have no choice.
+    """
+    if visitor.user.tenant_id is not None:
+        return []
+    names = [tenant.name for tenant in await tenants.list_all(engine.database)]
+    everyone = (_ALL_TENANTS, gettext("All tenants"))
+    if len(names) == 1:
+        return [everyone, (names[0], names[0])]
+    return [("", gettext("Choose a tenant")), *((name, name) for name in names), everyone]
+
+
 async def tenant_for(engine: Engine, visitor: Visitor, name: str) -> int | None:
     """Return the tenant of a new user. Administrators of one tenant can create users of that tenant only."""
     if visitor.user.tenant_id is not None:
         return visitor.user.tenant_id
-    return None if name == _ALL_TENANTS else (await tenants.find(engine.database, name)).id
+    is_all = name == _ALL_TENANTS
+    try:
+        found = await tenants.find_one_or_all(engine.database, None if is_all else name or None, all_tenants=is_all)
+    except tenants.TenantMissing as error:
+        raise InvalidInput(gettext("Choose a tenant, or all tenants."), field="home") from error
+    return None if found is None else found.id
 
 
 async def _find_user(engine: Engine, visitor: Visitor, login: str) -> User:
