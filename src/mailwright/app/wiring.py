@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -64,9 +64,10 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.frequency import parse_frequency_cap
+from mailwright.domain.message import Source
 from mailwright.domain.permits import SendRate
 from mailwright.domain.provider_routes import ClaimScope
-from mailwright.domain.sender_domains import AcceptWarning
+from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
@@ -430,9 +431,9 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        raw_messages=_raw_messages(settings, database, clock, acceptor, directory),
+        raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named),
         api_messages=api_messages,
-        api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings)),
+        api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings, named)),
         api_events=ApiEvents(clock, ContactEvents(database, clock)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
@@ -748,15 +749,34 @@ def _api_messages(
 
 
 def _raw_messages(
-    settings: Settings, database: Database, clock: Clock, acceptor: Acceptor, directory: SenderDirectory
+    settings: Settings,
+    database: Database,
+    clock: Clock,
+    acceptor: Acceptor,
+    directory: SenderDirectory,
+    named: NamedProviders,
 ) -> RawMessages:
-    domains, warnings = sender_domains(settings), raw_warnings(settings)
-    return RawMessages(database, clock, acceptor, settings.timezone, domains, warnings=warnings, directory=directory)
+    domains, find_warnings = sender_domains(settings), raw_warnings(settings, named)
+    return RawMessages(
+        database, clock, acceptor, settings.timezone, domains, find_warnings=find_warnings, directory=directory
+    )
 
 
-def raw_warnings(settings: Settings) -> tuple[AcceptWarning, ...]:
-    """Return the warnings of every raw email: some providers accept fields instead of the original bytes."""
-    converting = [name for name in providers_of(settings) if name in ("sendgrid", "postmark", "resend")]
+def raw_warnings(settings: Settings, named: NamedProviders) -> FindWarnings:
+    """Return the warnings of a tenant's raw emails: some providers accept fields instead of the original bytes."""
+    installation = _conversion(providers_of(settings))
+    own = {each.name: _conversion([each.kind]) for each in named.used}
+
+    def find(tenant_id: int) -> tuple[AcceptWarning, ...]:
+        name = named.routes.provider_of(tenant_id, Source.API)
+        return installation if name is None else own[name]
+
+    return find
+
+
+def _conversion(providers: Iterable[str]) -> tuple[AcceptWarning, ...]:
+    """Return the warning about the first provider that converts raw emails."""
+    converting = [name for name in providers if name in ("sendgrid", "postmark", "resend")]
     return (changed_by_provider(converting[0]),) if converting else ()
 
 

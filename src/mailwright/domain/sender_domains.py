@@ -1,6 +1,6 @@
 """The domains that an installation sends from. A From address with any other domain is foreign."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 FOREIGN_FROM = "FOREIGN_FROM"
@@ -12,6 +12,10 @@ class AcceptWarning:
 
     code: str
     detail: str
+
+
+# Returns the warnings about all emails of a tenant.
+FindWarnings = Callable[[int], tuple[AcceptWarning, ...]]
 
 
 class SenderDomains:

@@ -15,15 +15,19 @@ from sqlalchemy import func, select
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.audience import erasure
+from mailwright.content.headers import Mailbox
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import DAY, ManualClock, isoformat
+from mailwright.domain.message import Source
+from mailwright.outbox import message_records
 from mailwright.pipeline.rerender import render_message
+from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.storage.database import Database
 from mailwright.storage.tables import raw_contents
 from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
-from tests.builders import Bench, a_bench, suppress
+from tests.builders import Bench, a_bench, a_tenant, suppress
 from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 
@@ -264,10 +268,27 @@ async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
 
 @pytest.mark.promise("raw-unchanged")
 async def test_provider_that_changes_email_gives_a_warning(engine: DatabaseAddress, clock: ManualClock) -> None:
-    async with a_bench(engine.url, clock, provider="sendgrid", sendgrid_api_key="SG.x") as bench:
-        context = RequestContext(Caller(1, "default"), "r1")
-        accepted = await bench.engine.raw_messages.send(context, EMAIL)
-    assert [warning.code for warning in accepted.warnings] == ["RAW_CHANGED_BY_PROVIDER"]
+    installation: dict[str, Any] = {"provider": "sendgrid", "sendgrid_api_key": "SG.x"}
+    async with a_bench(engine.url, clock, **installation) as bench:
+        tenants = [1, *[await a_tenant(bench.database, name) for name in ("acme", "beta")]]
+        service = bench.engine.providers
+        await service.create("own-postmark", "postmark", {"POSTMARK_SERVER_TOKEN": "t"}, actor="ada")
+        await service.create("own-mailbox", "mailbox", {}, actor="ada")
+        await service.set_route(tenants[1], None, "own-mailbox", actor="ada")
+        await service.set_route(tenants[2], None, "own-mailbox", actor="ada")
+        await service.set_route(tenants[2], Source.API, "own-postmark", actor="ada")
+    fields = {"from": "shop@example.com", "subject": "Hello", "text": "Hello"}
+    shared = AddressedEmail(fields, to=(Mailbox("ada@example.com"), Mailbox("bob@example.com")))
+    found = []
+    async with a_bench(engine.url, clock, **installation) as bench:
+        for tenant_id in tenants:
+            context = RequestContext(Caller(tenant_id, "any"), f"r{tenant_id}")
+            raw = await bench.engine.raw_messages.send(context, EMAIL)
+            [email] = await bench.engine.api_emails.send(context, [shared])
+            stored = await message_records.find(bench.database, email.outbox_id, tenant_id=tenant_id)
+            details = [*[each.detail for each in raw.warnings], *[each["detail"] for each in stored.warnings]]
+            found.append([each.partition("'")[0] for each in details])
+    assert found == [["SendGrid"] * 2, [], ["Postmark"] * 2]
 
 
 @pytest.mark.promise("raw-erased")

@@ -29,7 +29,7 @@ from mailwright.domain.message import (
     NewMessage,
     RawContent,
 )
-from mailwright.domain.sender_domains import AcceptWarning
+from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
 from mailwright.sources.api.requests import DropInRequest
@@ -140,13 +140,13 @@ class ApiEmails:
         api_messages: ApiMessages,
         acceptor: Acceptor,
         clock: Clock,
-        raw_warnings: Sequence[AcceptWarning] = (),
+        find_warnings: FindWarnings,
     ) -> None:
-        """`raw_warnings` are stored with the messages of emails to several recipients."""
+        """`find_warnings` returns those that are stored with all emails of a tenant to several recipients."""
         self._api_messages = api_messages
         self._acceptor = acceptor
         self._clock = clock
-        self._raw_warnings = raw_warnings
+        self._find_warnings = find_warnings
 
     async def send(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> list[AcceptedEmail]:
         """Accept all emails in one commit, or raise and store nothing."""
@@ -204,7 +204,7 @@ class ApiEmails:
             return RejectedItem("INVALID", _ONE_RECIPIENT, "to")
         if not email.is_shared:
             return _Prepared(email, (first,))
-        return _Prepared(email, tuple(_messages_to_all(email, first, now, self._raw_warnings)))
+        return _Prepared(email, tuple(_messages_to_all(email, first, now, self._find_warnings(first.tenant_id))))
 
     async def _find_earlier(
         self, context: RequestContext, emails: Mapping[int, tuple[AddressedEmail, str]]

@@ -30,7 +30,7 @@ from mailwright.domain.message import (
     raw_dedupe_key,
 )
 from mailwright.domain.schedule import has_zone
-from mailwright.domain.sender_domains import AcceptWarning, SenderDomains
+from mailwright.domain.sender_domains import AcceptWarning, FindWarnings, SenderDomains
 from mailwright.domain.sender_policy import UNRESTRICTED, SenderPolicy
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
@@ -144,19 +144,19 @@ class RawMessages:
         default_zone: str = "UTC",
         domains: SenderDomains | None = None,
         *,
-        warnings: tuple[AcceptWarning, ...] = (),
+        find_warnings: FindWarnings,
         directory: SenderDirectory | None = None,
     ) -> None:
         """`domains` are the installation's own. An email from another domain is accepted with a warning.
 
-        `warnings` are added to every email. `directory` knows the sender domains of the tenants.
+        `find_warnings` returns those of all emails of a tenant. `directory` knows the sender domains of the tenants.
         """
         self._database = database
         self._clock = clock
         self._acceptor = acceptor
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
-        self._warnings = warnings
+        self._find_warnings = find_warnings
         self._directory = directory
 
     async def send(
@@ -191,7 +191,7 @@ class RawMessages:
             options = await self._options(context.caller, given, list_key, _LIST_KEY)
         is_own = policy.is_own(context.caller.tenant_id, author.address)
         foreign = () if is_own else self._domains.warnings(address.domain_of(author.address))
-        warnings = (*foreign, *self._warnings)
+        warnings = (*foreign, *self._find_warnings(context.caller.tenant_id))
         submission = _Submission(email, author, envelope, options, warnings, metadata, senders)
         now = self._clock.now()
         messages = _messages(context, submission, now)
