@@ -59,7 +59,7 @@ async def test_users_are_created_listed_changed_and_disabled(commands: Commands,
     await commands.ok("user", "invite", "l@example.com", "--all-tenants", "--link")
     last = await commands.run("user", "disable", "ada")
     assert last.code != 0
-    assert "last administrator" in last.err
+    assert "The user ada is the last administrator" in last.err
 
 
 async def test_invalid_login_or_password_creates_no_user(commands: Commands, tmp_path: Path) -> None:

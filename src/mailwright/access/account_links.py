@@ -53,6 +53,10 @@ class LinkInvalid(NotFound):
     code = "LINK_INVALID"
 
 
+class LinkOfAnotherUser(LinkInvalid):
+    """This link belongs to another user. Sign out, and open it again as the user who asked for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Invitation:
     id: int
@@ -227,24 +231,31 @@ class AccountLinks:
             await self._notices.send(tx, to, text, link, tenant_id=user.tenant_id, lasts=CONFIRMATION_AGE)
             await self._notices.notify(tx, user, ADDRESS_REQUESTED, actor=user.login, origin=origin, email=to)
 
-    async def find_requested_address(self, user: User, token: str | None = None) -> str | None:
-        """Return the address that the user has not confirmed yet, if the token is the one of its link or None."""
-        is_right = () if token is None else (account_links.c.digest == _digest(token),)
-        own = (_of_kind(LinkKind.ADDRESS), account_links.c.user_key == user.id, *is_right)
+    async def find_requested_address(self, user: User) -> str | None:
+        """Return the address that the user has not confirmed yet."""
+        own = (_of_kind(LinkKind.ADDRESS), account_links.c.user_key == user.id)
         async with self._database.read() as tx:
             rows = await tx.execute(
                 select(account_links.c.email).where(*own, account_links.c.ends_at > self._clock.now())
             )
         return str(rows[0].email) if rows else None
 
+    async def find_confirmation(self, user: User, token: str) -> str:
+        """Return the address that a link confirms. Only the user who asked for it can use the link."""
+        query = select(account_links).where(*_matching(LinkKind.ADDRESS, token, self._clock.now()))
+        async with self._database.read() as tx:
+            rows = await tx.execute(query)
+        if not rows:
+            raise LinkInvalid
+        return _own_address(rows[0], user)
+
     async def confirm_address(self, user: User, token: str, *, origin: RequestOrigin | None = None) -> str:
         """Let the address of a link replace the present one, and return it. Only the user who asked for it can."""
         async with self._database.write() as tx:
             row = await _use_link(tx, LinkKind.ADDRESS, token, self._clock.now())
-            if row.user_key != user.id:
-                raise LinkInvalid
-            await self._users.store_email(tx, user, row.email, actor=user.login, origin=origin)
-        return str(row.email)
+            email = _own_address(row, user)
+            await self._users.store_email(tx, user, email, actor=user.login, origin=origin)
+        return email
 
     async def cancel_address(self, user: User) -> None:
         """Make the link to confirm a new address invalid."""
@@ -300,11 +311,22 @@ async def _insert_link(tx: Transaction, kind: LinkKind, token: str, now: Instant
 
 async def _use_link(tx: Transaction, kind: LinkKind, token: str, now: Instant) -> Any:
     """Delete the link, so that it works once, and return it."""
-    matching = (_of_kind(kind), account_links.c.digest == _digest(token), account_links.c.ends_at > now)
+    matching = _matching(kind, token, now)
     rows = await tx.execute(delete(account_links).where(*matching).returning(*account_links.c))
     if not rows:
         raise LinkInvalid
     return rows[0]
+
+
+def _matching(kind: LinkKind, token: str, now: Instant) -> tuple[ColumnElement[bool], ...]:
+    return _of_kind(kind), account_links.c.digest == _digest(token), account_links.c.ends_at > now
+
+
+def _own_address(row: Any, user: User) -> str:
+    """Return the address of a link, or raise if somebody else asked for it."""
+    if row.user_key != user.id:
+        raise LinkOfAnotherUser
+    return str(row.email)
 
 
 async def _delete_links(tx: Transaction, kind: LinkKind, user_id: int) -> None:

@@ -301,9 +301,9 @@ async def require_another_admin(tx: Transaction, user: User) -> None:
     if has_password.pop(user.id, None) is None:
         return
     if user.has_password and not any(has_password.values()):
-        raise NotPossibleNow(f"{user.login} is the last administrator with a password. Create another one first.")
+        raise NotPossibleNow(f"The user {user.login} is the last administrator with a password. Create another one first.")
     if not has_password:
-        raise NotPossibleNow(f"{user.login} is the last administrator. Create another one first.")
+        raise NotPossibleNow(f"The user {user.login} is the last administrator. Create another one first.")
 
 
 async def end_sessions(tx: Transaction, user_id: int, keep_session: str | None = None) -> None:

@@ -74,7 +74,7 @@ class DraftChanged(MailwrightError):
     code = "DRAFT_CHANGED"
 
     def __init__(self, current: SavedDraft) -> None:
-        super().__init__(f"{current.saved_by} saved this draft since it was opened.")
+        super().__init__(f"This draft was saved by {current.saved_by} since it was opened.")
         self.current = current
 
 

@@ -178,7 +178,8 @@ async def edit_configuration(
     async with database.write() as tx:
         found = _configuration(database, await _find(tx, name, keep="row"))
         if seen_at is not None and found.updated_at != seen_at:
-            raise ProviderChanged(f"{found.updated_by} has just changed {name}. Reload it and repeat your change.")
+            who = found.updated_by
+            raise ProviderChanged(f"The provider {name} was just changed by {who}. Reload it and repeat your change.")
         wanted = change(found)
         texts = found.settings
         changed = sorted(each for each in {*texts, *wanted.settings} if texts.get(each) != wanted.settings.get(each))

@@ -100,7 +100,7 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     if refused := next((each for each in rejections if each.covers(planned)), None):
         why = f": {refused.comment.rstrip('.')}" if refused.comment else ""
         return ApprovalRejected(
-            f"{refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again, or ask an "
+            f"The user {refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again, or ask an "
             "administrator to lift the rejection."
         )
     newest = await _find_newest(tx, planned)
@@ -246,8 +246,8 @@ class SendApprovals:
                 raise NotPossibleNow(f"This request was {found.status}, so there is nothing to withdraw.")
             if rejections and not (may_lift and said):
                 raise NotPossibleNow(
-                    f"{rejections[0].decided_by} rejected this {found.kind}, so it needs an approval. Change it, and "
-                    "send it again, or ask an administrator to lift the rejection with a reason."
+                    f"The user {rejections[0].decided_by} rejected this {found.kind}, so it needs an approval. Change "
+                    "it, and send it again, or ask an administrator to lift the rejection with a reason."
                 )
             ended = (*_same_send(found), _a.status.in_(WITHDRAWABLE))
             await tx.execute(update(send_approvals).where(*ended).values(status=ApprovalStatus.WITHDRAWN))

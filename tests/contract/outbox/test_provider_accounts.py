@@ -141,7 +141,7 @@ async def test_concurrent_edits_keep_each_other(service: ProviderService) -> Non
 async def test_edit_of_outdated_form_is_refused(service: ProviderService) -> None:
     seen = await service.find(NAME)
     await service.edit(NAME, {"smtp_connections": "3"}, actor="bob", seen_at=seen.updated_at)
-    with pytest.raises(ProviderChanged, match="bob has just changed"):
+    with pytest.raises(ProviderChanged, match="was just changed by bob"):
         await service.edit(NAME, {"smtp_connections": "4"}, actor="ada", seen_at=seen.updated_at)
 
 

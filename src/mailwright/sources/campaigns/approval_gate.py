@@ -83,7 +83,7 @@ class ApprovalGate:
             case ApprovalStatus.REJECTED:
                 why = f": {approval.comment.rstrip('.')}" if approval.comment else ""
                 raise AwaitsApproval(
-                    f"{approval.decided_by} rejected the campaign{why}. Change it, and request approval again."
+                    f"The user {approval.decided_by} rejected the campaign{why}. Change it, and request approval again."
                 )
             case ApprovalStatus.VOID:
                 raise AwaitsApproval(_void_text(approval, approval.void_reason or ""))

@@ -111,7 +111,8 @@ async def _announced(tx: Transaction, row: Any) -> _Announced:
 async def _notices(tx: Transaction, row: Any, announced: _Announced) -> list[_Notice]:
     what = f"the {announced.kind} “{announced.name}”"
     if row.status == ApprovalStatus.WAITING:
-        requester = describe_actor(row.requested_by)
+        described = describe_actor(row.requested_by)
+        requester = f"the user {described}" if described == row.requested_by else described
         body = f"{requester} asks you to approve {what}. Recipients: {row.recipients:,}."
         article = "an" if announced.kind[0] in "ae" else "a"
         subject = f"Approve {article} {announced.kind}: {announced.name}"
@@ -122,8 +123,8 @@ async def _notices(tx: Transaction, row: Any, announced: _Announced) -> list[_No
         return []
     comment = f" Comment: {row.comment}" if row.comment else ""
     texts = {
-        ApprovalStatus.APPROVED: ("Approved", f"{row.decided_by} approved {what}.{comment}"),
-        ApprovalStatus.REJECTED: ("Rejected", f"{row.decided_by} rejected {what}.{comment}"),
+        ApprovalStatus.APPROVED: ("Approved", f"The user {row.decided_by} approved {what}.{comment}"),
+        ApprovalStatus.REJECTED: ("Rejected", f"The user {row.decided_by} rejected {what}.{comment}"),
     }
     if row.status == ApprovalStatus.VOID:
         reason = f"The approval of {what} is void, because something was changed: {row.void_reason}."

@@ -189,8 +189,8 @@ class CampaignApprovals:
             rejections = await list_rejections(tx, campaign.key)
             if rejections and not (may_lift and said):
                 raise NotPossibleNow(
-                    f"{rejections[0].decided_by} rejected this campaign, so it needs an approval. Change it, and "
-                    "request again, or ask an administrator to lift the rejection with a reason."
+                    f"The user {rejections[0].decided_by} rejected this campaign, so it needs an approval. Change it, "
+                    "and request again, or ask an administrator to lift the rejection with a reason."
                 )
             for each in (newest, *rejections):
                 await change_status(tx, each.id, ApprovalStatus.WITHDRAWN)
@@ -262,7 +262,7 @@ async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: Campa
         if not changed_parts(rejected.digests, plan.digests):
             why = (rejected.comment or "").rstrip(".")
             raise NotPossibleNow(
-                f"{rejected.decided_by} rejected exactly this: {why}. Change it, and request again, or ask "
+                f"The user {rejected.decided_by} rejected exactly this: {why}. Change it, and request again, or ask "
                 "an administrator to lift the rejection."
             )
 

@@ -8,7 +8,6 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from mailwright.access import second_factor
-from mailwright.access.account_links import LinkInvalid
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import MINUTE, Instant
@@ -84,9 +83,7 @@ async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) 
 @router.get("/email/confirm")
 async def show_confirmation(request: Request, engine: EngineDep, visitor: ViewerDep, token: str = "") -> Response:
     """Ask before the address changes, because mail programs open links too."""
-    email = await engine.account_links.find_requested_address(visitor.user, token)
-    if email is None:
-        raise LinkInvalid
+    email = await engine.account_links.find_confirmation(visitor.user, token)
     return await page(request, visitor, "confirm_address.html", email=email, token=token)
 
 

@@ -18,7 +18,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from mailwright.access.account_links import LinkInvalid
+from mailwright.access.account_links import LinkInvalid, LinkOfAnotherUser
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.app.sections import Section, load_sections
@@ -203,6 +203,8 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
             title=gettext("Service unavailable"),
             detail=unavailable_detail(request),
         )
+    if isinstance(error, LinkInvalid):
+        detail = _link_text(error)
     titles = {
         Forbidden: gettext("Permission denied"),
         LinkInvalid: gettext("Link not valid"),
@@ -219,6 +221,12 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
     if visitor is not None and visitor.session.awaits_code:
         visitor = None
     return await page(request, visitor, "error.html", status=status, headers=headers, title=title, detail=detail)
+
+
+def _link_text(error: LinkInvalid) -> str:
+    if isinstance(error, LinkOfAnotherUser):
+        return gettext("This link belongs to another user. Sign out, and open it again as the user who asked for it.")
+    return gettext("This link has expired or was already used. Ask for a new one.")
 
 
 def is_htmx(request: Request) -> bool:
