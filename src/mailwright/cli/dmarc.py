@@ -132,5 +132,7 @@ def _print_report(report: DomainReport, refused: list[RefusedReportRecord]) -> N
         for each in report.sources
     )
     print_rows(("Source!", "Messages#", "Aligned#", "Signed here#", "Results"), rows, nothing="No sources.")
+    if report.skipped_rows:
+        aside.print(f"Skipped rows that could not be read: {report.skipped_rows:,}")
     for each in refused:
         aside.print(f"Refused {clock_time(each.received_at)}: {each.reason} ({each.reporter})", markup=False)

@@ -78,6 +78,15 @@ class DmarcReport:
     is_partial: bool  # whether the policy applied to some messages only: `pct` below 100, or testing
     rows: tuple[DmarcRow, ...]
     skipped_rows: int = 0  # rows that could not be read
+    row_problem: str = ""  # why the first of them could not be read
+
+    @property
+    def skipped_text(self) -> str | None:
+        """Say how many rows could not be read, and why the first could not; None if all were read."""
+        if not self.skipped_rows:
+            return None
+        rows = "1 row was" if self.skipped_rows == 1 else f"{self.skipped_rows:,} rows were"
+        return f"{rows} skipped, because {self.row_problem}."
 
 
 @dataclass(frozen=True, slots=True)

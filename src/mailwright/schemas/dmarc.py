@@ -29,7 +29,7 @@ class DmarcImportQuery(RequestModel):
 
 
 class ImportedDmarcReportResponse(ResponseModel):
-    """What became of one report. `reason` is a sentence if it was refused."""
+    """What became of one report. `reason` is a sentence if it was refused, or if rows of it could not be read."""
 
     outcome: ImportOutcome
     reporter: str
@@ -37,6 +37,7 @@ class ImportedDmarcReportResponse(ResponseModel):
     domain: str
     name: str
     reason: str | None
+    skipped_rows: int
 
 
 class DmarcImportResponse(ResponseModel):

@@ -120,6 +120,14 @@ async def test_report_is_stored_once_and_summarized(receivers: Receivers) -> Non
     assert [each.domain for each in await list_totals(receivers.bench.database, receivers.acme, 0)] == [DOMAIN]
 
 
+async def test_import_says_which_rows_were_skipped(receivers: Receivers) -> None:
+    content = a_report(a_row(count=3), a_row(count=-5), a_row("nowhere"), begins=receivers.begins)
+    found = await receivers.add(receivers.acme, content)
+    assert (found.outcome, found.skipped_rows) == ("stored", 2)
+    assert found.reason == "2 rows were skipped, because row 2 has the number of messages '-5'."
+    assert (await receivers.report(receivers.acme)).totals.messages == 3
+
+
 async def test_concurrent_copies_are_stored_once(receivers: Receivers) -> None:
     content = a_report(begins=receivers.begins)
     found = await asyncio.gather(*(receivers.add(receivers.acme, content) for _ in range(5)))

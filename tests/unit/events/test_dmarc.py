@@ -191,11 +191,20 @@ def test_shapes_of_reporters_are_read(vendor: str, pack: Callable[[bytes], bytes
 
 
 @pytest.mark.parametrize(
-    "bad", [a_row(count=-1), a_row(count="many"), a_row(count=10**12), a_row("nowhere"), a_row(""), a_row("fe80::1%x")]
+    ("bad", "problem"),
+    [
+        (a_row(count=-1), "has the number of messages '-1'"),
+        (a_row(count="many"), "has the number of messages 'many'"),
+        (a_row(count=10**12), "has the number of messages '1000000000000'"),
+        (a_row("nowhere"), "has no IP address but 'nowhere'"),
+        (a_row(""), "has no IP address but ''"),
+        (a_row("fe80::1%x"), "has an IP address with a scope, 'fe80::1%x'"),
+    ],
 )
-def test_bad_row_does_not_stop_the_others(bad: str) -> None:
-    found = report_of(a_report(bad, a_row(count=5), begins=BEGINS))
+def test_bad_row_does_not_stop_the_others(bad: str, problem: str) -> None:
+    found = report_of(a_report(a_row(count=5), bad, begins=BEGINS))
     assert ([row.messages for row in found.rows], found.skipped_rows) == ([5], 1)
+    assert str(found.skipped_text).startswith(f"1 row was skipped, because row 2 {problem}")
 
 
 def test_report_without_id_is_identified_by_its_content() -> None:

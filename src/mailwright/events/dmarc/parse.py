@@ -19,6 +19,7 @@ MAX_MESSAGES: Final = 1_000_000_000  # of one row
 MAX_NAME: Final = 200
 MAX_RESULTS: Final = 20  # DKIM results of one row
 MAX_DIGITS: Final = 20
+MAX_SHOWN: Final = 40  # characters of a value that cannot be read
 # Reports cover a day, some a week. The clock of a reporter may be wrong by some hours.
 MAX_LENGTH: Final = 32 * DAY
 CLOCK_TOLERANCE: Final = DAY
@@ -64,7 +65,9 @@ def _parse_feedback(root: Element, now: Instant, name: str, digest: str) -> Dmar
     begins_at, ends_at = _dates(metadata)
     if problem is not None or domain is None or begins_at is None or ends_at is None:
         return RefusedReport(problem or "The report has no dates.", name[:MAX_NAME], reporter, domain or "")
-    rows = [row for record in records for row in _rows(record, domain)]
+    found = [_row(record, domain) for record in records]
+    rows = [each for each in found if isinstance(each, DmarcRow)]
+    problems = [f"row {number} {each}" for number, each in enumerate(found, 1) if isinstance(each, str)]
     return DmarcReport(
         reporter=reporter,
         report_id=metadata.value("report_id")[:MAX_NAME] or f"sha256:{digest}",
@@ -74,7 +77,8 @@ def _parse_feedback(root: Element, now: Instant, name: str, digest: str) -> Dmar
         policy=_policy(policy.value("p")),
         is_partial=_is_partial(policy),
         rows=tuple(rows),
-        skipped_rows=len(records) - len(rows),
+        skipped_rows=len(problems),
+        row_problem=next(iter(problems), ""),
     )
 
 
@@ -134,23 +138,23 @@ def _is_partial(policy: Element) -> bool:
     return policy.value("testing").lower() in ("y", "yes", "true") or (percent.isdecimal() and int(percent[:9]) < 100)
 
 
-def _rows(record: Element, domain: str) -> Iterator[DmarcRow]:
-    """Yield the row of a record, unless its address or its count cannot be read."""
+def _row(record: Element, domain: str) -> DmarcRow | str:
+    """Return the row of a record, or why its address or its count cannot be read."""
     row, identifiers, results = record.first("row"), record.first("identifiers"), record.first("auth_results")
     count = row.value("count")
     address_text = row.value("source_ip").strip("[]")
     try:
         source = str(ip_address(address_text))
     except ValueError:
-        return
+        return f"has no IP address but {address_text[:MAX_SHOWN]!r}"
     if "%" in address_text:  # A scope ID has any length, and no meaning outside its machine.
-        return
+        return f"has an IP address with a scope, {address_text[:MAX_SHOWN]!r}"
     if not (count.isdecimal() and count.isascii()) or len(count) > MAX_DIGITS or not 0 < int(count) <= MAX_MESSAGES:
-        return
+        return f"has the number of messages {count[:MAX_SHOWN]!r}"
     header_from = _domain(identifiers.value("header_from")) or domain
     evaluated = row.first("policy_evaluated")
     signatures = tuple(_dkim_results(results))
-    yield DmarcRow(
+    return DmarcRow(
         source_ip=source,
         messages=int(count),
         disposition=_disposition(evaluated.value("disposition")),

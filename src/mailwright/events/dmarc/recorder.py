@@ -31,7 +31,7 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportedReport:
-    """What became of a report. `reason` is a sentence if it was refused."""
+    """What became of a report. `reason` is a sentence if it was refused, or if rows could not be read."""
 
     outcome: ImportOutcome
     reporter: str
@@ -39,6 +39,7 @@ class ImportedReport:
     domain: str
     name: str = ""
     reason: str | None = None
+    skipped_rows: int = 0
 
 
 class DmarcRecorder:
@@ -80,8 +81,12 @@ class DmarcRecorder:
         now = self._clock.now()
         async with self._database.write() as tx:
             stored = [await insert_report(tx, result, part, now) for part in complete]
-        outcome = ImportOutcome.STORED if any(stored) else ImportOutcome.REPEATED
-        return ImportedReport(outcome, result.reporter, result.report_id, result.domain)
+        named = (result.reporter, result.report_id, result.domain)
+        if not any(stored):
+            return ImportedReport(ImportOutcome.REPEATED, *named)
+        return ImportedReport(
+            ImportOutcome.STORED, *named, reason=result.skipped_text, skipped_rows=result.skipped_rows
+        )
 
     async def _refuse(self, refused: RefusedReport, policy: SenderPolicy, tenant_id: int | None) -> ImportedReport:
         """Keep the refusal if nobody waits for it. A tenant sees it if the report is about its domain."""

@@ -58,7 +58,8 @@ async def import_file(request: Request, engine: EngineDep, visitor: AdminDep, na
     refused = next((each for each in imported if each.outcome is ImportOutcome.REFUSED), None)
     if refused is not None:
         return redirect(request, to, str(refused.reason), tone="bad")
-    return redirect(request, to, _result(imported))
+    skipped = [each.reason for each in imported if each.reason is not None]
+    return redirect(request, to, " ".join([_result(imported), *skipped[:1]]))
 
 
 def _result(imported: list[ImportedReport]) -> str:
