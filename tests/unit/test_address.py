@@ -168,6 +168,7 @@ def test_masked_address_shows_two_letters_and_the_suffix(email: str) -> None:
         ("xn--bcher-kva.example", "bücher.example"),
         ("xn--bcher-kva@example.com", "xn--bcher-kva@example.com"),  # the part before @ is no domain
         ("ada@xn--a.example", "ada@xn--a.example"),  # not valid
+        ("mw._domainkey.xn--bcher-kva.example", "mw._domainkey.xn--bcher-kva.example"),  # the name of a DNS record
         ("ada@example.com", "ada@example.com"),
     ],
 )

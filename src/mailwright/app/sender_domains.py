@@ -35,12 +35,14 @@ from mailwright.outbox import audit_log, tenants
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.sender_domains import (
     DomainExists,
+    DomainTaken,
     SenderDirectory,
     SenderDomain,
     change_domain,
     delete_domain,
     find_domain,
     insert_domain,
+    is_taken,
     key_name,
     list_domains,
     list_unchecked,
@@ -116,17 +118,29 @@ class SenderDomainService:
         ]
 
     async def notes(self, domain: SenderDomain) -> list[str]:
-        """Return sentences about records that the domain does not need."""
-        return [note] if (note := (await self.spf(domain)).note) else []
+        """Return why the domain cannot be verified, and sentences about records that it does not need."""
+        found = (await self.find_conflict(domain), (await self.spf(domain)).note)
+        return [each for each in found if each]
+
+    async def find_conflict(self, domain: SenderDomain) -> str | None:
+        """Say that another tenant has verified the domain, but not which; None if no other tenant has."""
+        async with self._database.read() as tx:
+            return str(DomainTaken(domain.domain)) if await is_taken(tx, domain) else None
 
     async def check(self, tenant_id: int, name: str, *, actor: str) -> SenderDomain:
-        """Look up the records and store what was found. New keys sign as soon as their records are visible."""
+        """Look up the records and store what was found. New keys sign as soon as their records are visible.
+
+        A domain that another tenant has verified stays pending, and no key of it signs.
+        """
         before = await self.find(tenant_id, name)
         results = await check_records(await self._records(before), self._look_up)
         now = self._clock.now()
         async with self._database.write() as tx:
             locked = await find_domain(tx, tenant_id, before.domain, for_update=True)
             keys = activate_visible(locked.keys, _visible(locked, results), now)
+            taken = keys != locked.keys and await is_taken(tx, locked)
+            if taken:
+                keys = locked.keys
             changes: dict[str, object] = {"keys": keys, "results": results, "checked_at": now}
             changes["return_path"] = self._return_path(locked, results)
             if locked.verified_at is None and keys_in(keys, KeyState.ACTIVE):
@@ -138,6 +152,8 @@ class SenderDomainService:
             elif keys != locked.keys:
                 await self._record(tx, actor, "activate", after)
         self._expire()
+        if taken:
+            raise DomainTaken(after.domain)
         return after
 
     async def rotate(self, tenant_id: int, name: str, *, force: bool = False, actor: str) -> SenderDomain:

@@ -11,6 +11,7 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
+from mailwright.domain.address import both_forms
 from mailwright.domain.clock import DAY
 from mailwright.events.dmarc.recorder import ImportedReport, ImportOutcome
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES
@@ -61,7 +62,7 @@ def import_command(
         print_json(dmarc_import_response(found).to_dict())
     else:
         for each in found:
-            subject = f"{each.reporter} about {each.domain}" if each.reporter else each.name
+            subject = f"{each.reporter} about {both_forms(each.domain)}" if each.reporter else each.name
             out.print(f"{each.outcome}: {subject}", markup=False, soft_wrap=True, highlight=False)
             if each.reason is not None:
                 aside.print(f"  {each.reason}", markup=False, soft_wrap=True)
@@ -84,7 +85,13 @@ def list_command(tenant: Tenant = tenants.DEFAULT, days: Days = DEFAULT_DAYS, as
         print_json([dmarc_domain_response(each).to_dict() for each in found])
         return
     rows = (
-        (each.domain, f"{each.reports:,}", f"{each.messages:,}", f"{each.aligned:,}", clock_time(each.last_at))
+        (
+            both_forms(each.domain),
+            f"{each.reports:,}",
+            f"{each.messages:,}",
+            f"{each.aligned:,}",
+            clock_time(each.last_at),
+        )
         for each in found
     )
     nothing = "No DMARC reports. Publish the DMARC record of `mailwright domain list`, or import files."
@@ -120,7 +127,7 @@ def show(
 def _print_report(report: DomainReport, refused: list[RefusedReportRecord]) -> None:
     totals = report.totals
     out.print(
-        f"{totals.domain}: {totals.messages:,} messages in {totals.reports:,} reports, {totals.aligned:,} aligned.",
+        f"{both_forms(totals.domain)}: {totals.messages:,} messages in {totals.reports:,} reports, {totals.aligned:,} aligned.",
         markup=False,
         highlight=False,
     )

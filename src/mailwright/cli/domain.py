@@ -11,6 +11,7 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows
+from mailwright.domain import address
 from mailwright.domain.dkim_rotation import KeyState, keys_in
 from mailwright.domain.dns_records import DnsResult, DnsState
 from mailwright.outbox import tenants
@@ -71,7 +72,10 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
     if as_json:
         print_json([domain_response(*each).to_dict() for each in found])
         return
-    rows = ((each.domain, _state(each), clock_time(each.checked_at), each.sender) for each, *_ in found)
+    rows = (
+        (address.both_forms(each.domain), _state(each), clock_time(each.checked_at), address.readable(each.sender))
+        for each, *_ in found
+    )
     nothing = f"{tenant} has no sender domains. Add one with `mailwright domain add NAME`."
     print_rows(("Domain!", "State!", "Checked ({zone})", "Default sender"), rows, nothing=nothing)
     _warn(tenant, sends_nothing=sends_nothing)
@@ -155,7 +159,8 @@ def _show(found: Described, *, as_json: bool) -> None:
     if as_json:
         print_json(domain_response(*found).to_dict())
         return
-    aside.print(_state(domain), domain.domain, f"· default sender {domain.sender}", markup=False)
+    shown = address.both_forms(domain.domain)
+    aside.print(_state(domain), shown, f"· default sender {address.readable(domain.sender)}", markup=False)
     for each in records:
         shape, colour = STATES[each.state]
         out.print(Text(f"{shape} {each.record.type} {each.record.name}", style=colour), soft_wrap=True)

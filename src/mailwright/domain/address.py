@@ -106,6 +106,12 @@ def readable(text: str) -> str:
     return _INTERNATIONAL.sub(lambda found: _unicode_domain(found[0]), text) if "xn--" in text else text
 
 
+def both_forms(domain: str) -> str:
+    """Return a domain for people who decide about it: in Unicode and, if DNS has another form, also in that form."""
+    shown = readable(domain)
+    return domain if shown == domain else f"{shown} ({domain})"
+
+
 def domain_of(address: str) -> str:
     return address.rpartition("@")[2]
 

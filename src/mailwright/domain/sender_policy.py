@@ -116,6 +116,7 @@ class SenderPolicy:
         if self._is_installation_sender(tenant_id, sender):
             return None
         domain = _normal_domain(address.domain_of(sender))
+        shown = address.both_forms(domain)
         # A tenant without a sender domain is not restricted, and neither is what it sent before it had one.
         since = [each.created_at for each in own]
         if tenant_id in self._restricted:
@@ -124,11 +125,11 @@ class SenderPolicy:
         if is_restricted and self.has_none_left(tenant_id):
             return _not_verified(domain, own) or NONE_LEFT
         if self.owner_of(domain) is not None:
-            return f"The domain {domain} belongs to another tenant. Use a sender of your own domain."
+            return f"The domain {shown} belongs to another tenant. Use a sender of your own domain."
         if not is_restricted and not self._installation.requires_verified:
             return None
         return _not_verified(domain, own) or (
-            f"The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
+            f"The domain {shown} is not one of your sender domains. Use a sender of a verified domain, or run "
             f"`mailwright domain add {domain}` and publish its DKIM records."
         )
 
@@ -161,8 +162,9 @@ def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str | None:
     for each in own:
         if is_same_or_below(domain, each.domain):
             missing = each.missing or "its DNS records are not checked yet"
+            shown = address.both_forms(each.domain)
             return (
-                f"The domain {each.domain} is not verified: {missing}. Publish its DNS records, then run "
+                f"The domain {shown} is not verified: {missing}. Publish its DNS records, then run "
                 f"`mailwright domain check {each.domain}`."
             )
     return None

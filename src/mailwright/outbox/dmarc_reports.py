@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, case, delete, distinct, func, insert, or_, select
 
+from mailwright.domain.address import readable
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.dmarc import (
     Disposition,
@@ -67,6 +68,10 @@ class DomainTotals:
     @property
     def failing(self) -> int:
         return self.messages - self.aligned
+
+    @property
+    def unicode_domain(self) -> str:
+        return readable(self.domain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,12 @@ class DomainTaken(NotPossibleNow):
 
     code = "DOMAIN_TAKEN"
 
+    def __init__(self, domain: str) -> None:
+        super().__init__(
+            f"Another tenant has verified {address.both_forms(domain)}, so it cannot be verified here until that "
+            "tenant deletes it. If it is yours, ask an administrator of the installation."
+        )
+
 
 class TooManyDomains(NotPossibleNow):
     """A tenant can have at most 100 sender domains."""
@@ -134,7 +140,7 @@ async def change_domain(tx: Transaction, domain: SenderDomain, now: Instant, **c
     try:
         rows = await tx.execute(query)
     except IntegrityError as error:
-        raise DomainTaken(f"Another tenant has verified {domain.domain}.") from error
+        raise DomainTaken(domain.domain) from error
     await _announce(tx)
     return _domain_of(rows[0])
 
@@ -150,6 +156,13 @@ async def find_domain(tx: Transaction, tenant_id: int, domain: str, *, for_updat
     if not rows:
         raise NotFound(f"There is no sender domain {domain[:253]!r}.")
     return _domain_of(rows[0])
+
+
+async def is_taken(tx: Transaction, domain: SenderDomain) -> bool:
+    """Return whether another tenant has verified a domain with this name."""
+    d = sender_domains.c
+    same = (d.domain == domain.domain, d.id != domain.id, d.verified_at.is_not(None))
+    return bool(await tx.execute(select(d.id).where(*same).limit(1)))
 
 
 async def list_domains(tx: Transaction, tenant_id: int | None) -> list[SenderDomain]:

@@ -15,7 +15,7 @@ from mailwright.schemas.campaigns import (
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.campaigns.approval_records import Approval
-from mailwright.sources.campaigns.approvals import MAX_COMMENT, PlanReport, WaitingApproval
+from mailwright.sources.campaigns.approvals import MAX_COMMENT, PlanReport, CampaignApproval
 from mailwright.sources.campaigns.plan import PlannedContent
 from mailwright.sources.send_approvals import SendApproval, SendKind
 
@@ -103,7 +103,7 @@ class CampaignPlanResponse(ResponseModel):
     changes: list[PlanChangeResponse]
 
 
-class WaitingApprovalResponse(ResponseModel):
+class CampaignApprovalResponse(ResponseModel):
     campaign_id: str
     name: str
     approval: ApprovalResponse
@@ -129,12 +129,13 @@ class SendApprovalResponse(ResponseModel):
 
 class ApprovalsResponse(ResponseModel):
     """`over`: what reaches more recipients needs an approval; null for none. `waiting`: campaigns, oldest request
-    first. `sends`: articles, mailouts and sequences that wait. `rejectedSends`: those that somebody rejected, until an
-    administrator lifts the rejection; at most 100, newest first.
+    first. `sends`: articles, mailouts and sequences that wait. `rejected` and `rejectedSends`: what somebody rejected,
+    until it is requested again or an administrator lifts the rejection; at most 100 each, newest first.
     """
 
     over: int | None
-    waiting: list[WaitingApprovalResponse]
+    waiting: list[CampaignApprovalResponse]
+    rejected: list[CampaignApprovalResponse]
     sends: list[SendApprovalResponse]
     rejected_sends: list[SendApprovalResponse]
 
@@ -171,19 +172,9 @@ def send_approval_response(approval: SendApproval) -> SendApprovalResponse:
     return SendApprovalResponse.model_validate(approval)
 
 
-def approvals_response(
-    over: int | None, waiting: list[WaitingApproval], sends: list[SendApproval], rejected: list[SendApproval]
-) -> ApprovalsResponse:
-    return ApprovalsResponse(
-        over=over,
-        waiting=[
-            WaitingApprovalResponse(
-                campaign_id=each.campaign_id, name=each.name, approval=approval_response(each.approval)
-            )
-            for each in waiting
-        ],
-        sends=[send_approval_response(each) for each in sends],
-        rejected_sends=[send_approval_response(each) for each in rejected],
+def campaign_approval_response(found: CampaignApproval) -> CampaignApprovalResponse:
+    return CampaignApprovalResponse(
+        campaign_id=found.campaign_id, name=found.name, approval=approval_response(found.approval)
     )
 
 

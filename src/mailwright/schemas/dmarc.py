@@ -48,9 +48,13 @@ class DmarcImportResponse(ResponseModel):
 
 
 class DmarcDomainResponse(ResponseModel):
-    """The reports about a domain in the period. `aligned` messages passed DKIM or SPF for the From domain."""
+    """The reports about a domain in the period. `aligned` messages passed DKIM or SPF for the From domain.
+
+    `unicodeDomain`: the domain for people.
+    """
 
     domain: str
+    unicode_domain: str
     reports: int
     reporters: int
     messages: int

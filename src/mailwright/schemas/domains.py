@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mailwright.domain import address
 from mailwright.domain.dkim_rotation import DomainKey
 from mailwright.domain.dns_records import DnsResult
 from mailwright.outbox.sender_domains import SenderDomain, key_name
@@ -55,12 +56,13 @@ class DomainKeyResponse(ResponseModel):
 
 
 class DomainResponse(ResponseModel):
-    """`state`: `pending` until the DKIM records are visible, then `verified`.
+    """`state`: `pending` until the DKIM records are visible, then `verified`. `unicodeName`: the name for people.
 
-    `notes` are sentences about records that the domain does not need.
+    `notes` are sentences: whether another tenant has verified the domain, and about records that it does not need.
     """
 
     name: str
+    unicode_name: str
     state: Literal["pending", "verified"]
     sender: str
     return_path: str | None
@@ -92,6 +94,7 @@ class RestrictedTenantListResponse(ResponseModel):
 def domain_response(domain: SenderDomain, records: Sequence[DnsResult], notes: Sequence[str]) -> DomainResponse:
     return DomainResponse(
         name=domain.domain,
+        unicode_name=address.readable(domain.domain),
         state=domain.state,
         sender=domain.sender,
         return_path=domain.return_path,

@@ -22,7 +22,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_people import find_missing_owner, names_of, people_behind
-from mailwright.sources.campaigns.approvals import MAX_COMMENT, SecondPersonRequired
+from mailwright.sources.campaigns.approvals import MAX_COMMENT, MAX_REJECTED, SecondPersonRequired
 from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
 from mailwright.storage.database import Database, Transaction
@@ -30,7 +30,6 @@ from mailwright.storage.tables import send_approvals, tenants
 
 _a = send_approvals.c
 
-MAX_REJECTED: Final = 100
 WITHDRAWABLE: Final = (ApprovalStatus.WAITING, ApprovalStatus.REJECTED)
 
 

@@ -23,6 +23,8 @@ from mailwright.outbox.sender_domains import DomainExists, DomainTaken, SenderDo
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.web.app import create_app
+from tests.api import client_of
 from tests.builders import Bench, a_bench, a_message_with, a_tenant, the_event
 from tests.campaigns import a_definition, join
 from tests.conftest import DatabaseAddress
@@ -211,12 +213,34 @@ async def test_domain_can_be_verified_by_one_tenant_only(domains: Domains) -> No
     await domains.verified(domains.acme, ACME)
     with pytest.raises(DomainExists):
         await domains.service.add(domains.acme, ACME, actor=ACTOR)
-    await domains.service.add(domains.other, ACME, actor=ACTOR)
+    pending = await domains.service.add(domains.other, ACME, actor=ACTOR)
+    [note, *_] = await domains.service.notes(pending)
+    assert note.startswith(f"Another tenant has verified {ACME}, so it cannot be verified here")
+    assert "acme " not in note.lower().replace(ACME, "")  # It does not say which tenant.
+    assert not (await domains.check(domains.other, ACME)).is_verified
     await domains.publish(domains.other, ACME)
     with pytest.raises(DomainTaken, match="Another tenant has verified"):
         await domains.check(domains.other, ACME)
+    refused = await domains.service.find(domains.other, ACME)
+    assert (refused.is_verified, refused.checked_at, keys_in(refused.keys, KeyState.ACTIVE)) == (False, NOW, [])
+    assert "belongs to another tenant" in await domains.refusal(domains.other, **{"from": f"a@{ACME}"})
     await domains.service.delete(domains.acme, ACME, actor=ACTOR)
-    assert (await domains.check(domains.other, ACME)).is_verified
+    after = await domains.check(domains.other, ACME)
+    assert (after.is_verified, await domains.service.find_conflict(after)) == (True, None)
+
+
+async def test_international_domain_has_both_forms(domains: Domains) -> None:
+    name, ascii_name = "пример.рф", "xn--e1afmkfd.xn--p1ai"
+    made = await domains.verified(domains.acme, name)
+    assert (made.domain, made.is_verified) == (ascii_name, True)
+    reason = await domains.refusal(domains.other, **{"from": f"a@{name}"})
+    assert reason.startswith(f"The domain {name} ({ascii_name}) belongs to another tenant.")
+    key = await domains.bench.engine.keys.create(domains.acme)
+    async with client_of(create_app(domains.bench.engine), key) as client:
+        for each in (name, ascii_name):
+            shown = (await client.get(f"/v1/domains/{each}")).json()
+            assert (shown["name"], shown["unicodeName"]) == (ascii_name, name)
+            assert {record["name"].isascii() for record in shown["records"]} == {True}
 
 
 async def test_email_without_sender_uses_the_tenants_own(domains: Domains) -> None:

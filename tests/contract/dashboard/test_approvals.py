@@ -117,6 +117,7 @@ async def test_only_signed_in_people_approve_and_set_the_rule(site: Site) -> Non
         assert (await admin.put("/v1/approvals", json={"over": 10})).json() == {
             "over": 10,
             "waiting": [],
+            "rejected": [],
             "sends": [],
             "rejectedSends": [],
         }
@@ -127,7 +128,11 @@ async def test_only_an_administrator_lifts_a_rejection(site: Site) -> None:
     page, path = f"/campaigns/{campaign_id}/approval", f"/v1/campaigns/{campaign_id}"
     async with signed_in(site, "grace") as editor, signed_in(site, "ada") as admin:
         digest = (await editor.post(f"{path}/plan")).json()["digest"]
-        assert (await admin.post(f"{path}/reject", json={"digest": digest, "comment": "No."})).status_code == 200
+        assert (await admin.post(f"{path}/reject", json={"digest": digest, "comment": "Wrong price."})).status_code == 200
+        listed = (await editor.get("/approvals")).text
+        assert (page in listed, "Wrong price." in listed, "To lift a rejection" in listed) == (True, True, True)
+        [rejected] = (await editor.get("/v1/approvals")).json()["rejected"]
+        assert (rejected["campaignId"], rejected["approval"]["decidedBy"]) == (campaign_id, "ada")
         assert "Lift rejection" not in (await editor.get(page)).text
         assert "Lift rejection" in (await admin.get(page)).text
         assert (await editor.delete(f"{path}/plan?reason=Please")).status_code == 409
@@ -136,6 +141,7 @@ async def test_only_an_administrator_lifts_a_rejection(site: Site) -> None:
         assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "rejected"
         await admin.post(f"{page}/withdraw", data={"reason": "It is fine."})
         assert (await editor.get(f"{path}/plan")).json()["approval"]["status"] == "withdrawn"
+        assert (await editor.get("/v1/approvals")).json()["rejected"] == []
 
 
 async def test_only_an_administrator_lifts_the_rejection_of_a_sequence(site: Site) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import case, func, select, union_all, update
+from sqlalchemy import and_, case, func, select, union_all, update
 
 from mailwright.domain.approval import BINDING, VOIDABLE, ApprovalStatus
 from mailwright.domain.clock import Instant
@@ -63,14 +63,16 @@ def newest_of(campaign_key: Any) -> Any:
 
 
 async def count_waiting_for(database: Database, tenant_id: int, actor: str) -> int | None:
-    """Count the requests of a tenant by others. None if it requires no approvals and nobody has requested one."""
+    """Count the requests of a tenant by others. None if it requires no approvals and nothing waits or is rejected."""
+    open_ = (ApprovalStatus.WAITING, ApprovalStatus.REJECTED)
     requests = union_all(
         *(
-            select(each.c.requested_by).where(each.c.tenant_id == tenant_id, each.c.status == ApprovalStatus.WAITING)
+            select(each.c.requested_by, each.c.status).where(each.c.tenant_id == tenant_id, each.c.status.in_(open_))
             for each in (campaign_approvals, send_approvals)
         )
     ).subquery()
-    by_others = func.coalesce(func.sum(case((requests.c.requested_by != actor, 1), else_=0)), 0)
+    is_others = and_(requests.c.status == ApprovalStatus.WAITING, requests.c.requested_by != actor)
+    by_others = func.coalesce(func.sum(case((is_others, 1), else_=0)), 0)
     async with database.read() as tx:
         [found] = await tx.execute(select(func.count().label("all"), by_others.label("others")).select_from(requests))
         [rule] = await tx.execute(select(tenants.c.approval_over).where(tenants.c.id == tenant_id))

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import insert, select
+from sqlalchemy import exists, insert, select
 
 from mailwright.access.roles import Forbidden, Role
 from mailwright.access.users import User
@@ -46,7 +47,9 @@ from mailwright.sources.own_drafts import require_own_draft
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_approvals, campaigns
 
-MAX_COMMENT = 2_000
+MAX_COMMENT: Final = 2_000
+MAX_REJECTED: Final = 100  # in a list
+_DECIDING: Final = (ApprovalStatus.WAITING, ApprovalStatus.APPROVED, ApprovalStatus.REJECTED)
 
 
 class SecondPersonRequired(Forbidden):
@@ -74,7 +77,9 @@ class PlanReport:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingApproval:
+class CampaignApproval:
+    """The newest approval of a campaign, for a list."""
+
     campaign_id: str
     name: str
     approval: Approval
@@ -201,19 +206,30 @@ class CampaignApprovals:
             await self._changes.record(tx, actor, CampaignAction.WITHDRAW_REQUEST, campaign, **detail)
             return await _newest(tx, campaign)
 
-    async def list_waiting(self, tenant_id: int) -> list[WaitingApproval]:
+    async def list_waiting(self, tenant_id: int) -> list[CampaignApproval]:
         """Return the campaigns of a tenant that wait for a decision, oldest request first."""
+        return await self._list(tenant_id, ApprovalStatus.WAITING, campaign_approvals.c.id)
+
+    async def list_rejected(self, tenant_id: int) -> list[CampaignApproval]:
+        """Return the newest campaigns that somebody rejected, and whose approval nobody has requested again."""
         a = campaign_approvals.c
+        found = await self._list(tenant_id, ApprovalStatus.REJECTED, a.decided_at.desc(), a.id.desc())
+        return found[:MAX_REJECTED]
+
+    async def _list(self, tenant_id: int, status: ApprovalStatus, *order: Any) -> list[CampaignApproval]:
+        """Return the approvals in this status that no later request or decision replaces."""
+        a, later = campaign_approvals.c, campaign_approvals.alias().c
+        is_later = (later.campaign_key == a.campaign_key, later.id > a.id, later.status.in_(_DECIDING))
         query = (
             select(*COLUMNS, campaigns.c.campaign_id, campaigns.c.name)
             .join(campaigns, campaigns.c.id == a.campaign_key)
-            .where(a.tenant_id == tenant_id, a.status == ApprovalStatus.WAITING, campaigns.c.deleted_at.is_(None))
-            .where(campaigns.c.status != CampaignStatus.CANCELLED)
-            .order_by(a.id)
+            .where(a.tenant_id == tenant_id, a.status == status, campaigns.c.deleted_at.is_(None))
+            .where(campaigns.c.status != CampaignStatus.CANCELLED, ~exists().where(*is_later))
+            .order_by(*order)
         )
         async with self._database.read() as tx:
             rows = await tx.execute(query)
-        return [WaitingApproval(row.campaign_id, row.name, approval_of_row(row)) for row in rows]
+        return [CampaignApproval(row.campaign_id, row.name, approval_of_row(row)) for row in rows]
 
     async def find_conflict(self, user: User, report: PlanReport) -> str | None:
         """Return why a user cannot approve a plan that waits, or None."""
@@ -221,7 +237,7 @@ class CampaignApprovals:
         async with self._database.read() as tx:
             return await _conflict(tx, user, report.plan.campaign, report.approval)
 
-    async def find_conflicts(self, user: User, waiting: Sequence[WaitingApproval]) -> dict[str, str | None]:
+    async def find_conflicts(self, user: User, waiting: Sequence[CampaignApproval]) -> dict[str, str | None]:
         """Return why a user cannot approve each of the campaigns, by their IDs."""
         async with self._database.read() as tx:
             return {

@@ -1,8 +1,9 @@
 """HTTP routes of plans and approvals. Only people approve: an API key can request an approval, but never give one."""
 
 from http import HTTPStatus
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
@@ -20,7 +21,7 @@ from mailwright.schemas.approvals import (
     RejectionRequest,
     SendApprovalResponse,
     approval_response,
-    approvals_response,
+    campaign_approval_response,
     plan_response,
     send_approval_response,
 )
@@ -35,6 +36,10 @@ from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
+
+LiftReason = Annotated[
+    str, Query(description="Why a rejection is lifted. After a rejection, only an administrator can, with a reason.")
+]
 
 _PLAN = describe_responses({HTTPStatus.OK: CampaignPlanResponse}, HTTPStatus.NOT_FOUND)
 _DECISION = describe_responses(
@@ -79,12 +84,9 @@ async def withdraw_request(
     campaignId: str,  # noqa: N803
     engine: EngineDep,
     caller: CallerDep,
-    reason: str = "",
+    reason: LiftReason = "",
 ) -> Response:
-    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies.
-
-    If somebody rejected the campaign, only an administrator can, with a `reason`, which lifts the rejection.
-    """
+    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies."""
     await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
     user = await _person(engine, caller)
     withdrawn = await engine.campaign_approvals.withdraw(
@@ -156,12 +158,9 @@ async def withdraw_send(
     approvalId: str,  # noqa: N803
     engine: EngineDep,
     caller: CallerDep,
-    reason: str = "",
+    reason: LiftReason = "",
 ) -> Response:
-    """Take back the request to approve an article, a mailout or a sequence, as a signed-in user.
-
-    If somebody rejected it, only an administrator can, with a `reason`, which lifts the rejection.
-    """
+    """Take back the request to approve an article, a mailout or a sequence, as a signed-in user."""
     approval_id = _approval_id(approvalId)
     await engine.send_approvals.find(caller.tenant_id, approval_id)
     user = await _person(engine, caller)
@@ -187,10 +186,13 @@ async def reject_send(request: Request, approvalId: str, engine: EngineDep, call
 
 async def _approvals(engine: Engine, caller: Caller) -> ApprovalsResponse:
     over = (await tenants.find(engine.database, caller.tenant)).approval_over
-    waiting = await engine.campaign_approvals.list_waiting(caller.tenant_id)
-    sends = engine.send_approvals
-    return approvals_response(
-        over, waiting, await sends.list_waiting(caller.tenant_id), await sends.list_rejected(caller.tenant_id)
+    campaigns, sends, tenant_id = engine.campaign_approvals, engine.send_approvals, caller.tenant_id
+    return ApprovalsResponse(
+        over=over,
+        waiting=[campaign_approval_response(each) for each in await campaigns.list_waiting(tenant_id)],
+        rejected=[campaign_approval_response(each) for each in await campaigns.list_rejected(tenant_id)],
+        sends=[send_approval_response(each) for each in await sends.list_waiting(tenant_id)],
+        rejected_sends=[send_approval_response(each) for each in await sends.list_rejected(tenant_id)],
     )
 
 

@@ -40,6 +40,7 @@ async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) 
         "others": [(each, conflicts[each.campaign_id]) for each in waiting if conflicts[each.campaign_id]],
         "own_sends": [(each, None) for each, conflict in blocked if conflict is None],
         "other_sends": [(each, conflict) for each, conflict in blocked if conflict is not None],
+        "rejected": await engine.campaign_approvals.list_rejected(visitor.tenant_id),
         "rejected_sends": await engine.send_approvals.list_rejected(visitor.tenant_id),
         "over": (await tenants.find(engine.database, visitor.tenant)).approval_over,
         "describe_actor": describe_actor,

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
+from mailwright.domain import address
 from mailwright.domain.clock import DAY
 from mailwright.domain.dkim_rotation import KEPT_FOR, KeyState, keys_in
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.translation import gettext
 from mailwright.outbox.dmarc_reports import DEFAULT_DAYS, list_totals
-from mailwright.outbox.sender_domains import SenderDomain
+from mailwright.outbox.sender_domains import DomainTaken, SenderDomain
 from mailwright.schemas.domains import DomainRequest
 from mailwright.sources.api.validation import parse
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
@@ -64,6 +65,7 @@ async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str
         "domain",
         domain=found,
         records=await engine.sender_domains.records(found),
+        conflict=await engine.sender_domains.find_conflict(found),
         notes=await engine.sender_domains.notes(found),
         retired=keys_in(found.keys, KeyState.RETIRED),
         kept_days=KEPT_FOR // 86_400_000,
@@ -72,7 +74,10 @@ async def show(request: Request, engine: EngineDep, visitor: AdminDep, name: str
 
 @router.post("/{name}/check")
 async def check(request: Request, engine: EngineDep, visitor: AdminDep, name: str) -> Response:
-    found = await engine.sender_domains.check(visitor.tenant_id, name, actor=visitor.actor)
+    try:
+        found = await engine.sender_domains.check(visitor.tenant_id, name, actor=visitor.actor)
+    except DomainTaken as error:
+        return redirect(request, f"{HOME}/{name}", str(error), tone="bad")
     is_good = found.is_verified and not found.is_rotating and not found.lacks_signing_records
     return redirect(request, f"{HOME}/{found.domain}", _result(found), tone="good" if is_good else "bad")
 
@@ -96,15 +101,16 @@ async def remove(request: Request, engine: EngineDep, visitor: AdminDep, name: s
 
 
 def _result(domain: SenderDomain) -> str:
+    shown = address.readable(domain.domain)
     if not domain.is_verified:
-        return gettext("{domain} is not verified yet: {missing}.", domain=domain.domain, missing=domain.missing)
+        return gettext("{domain} is not verified yet: {missing}.", domain=shown, missing=domain.missing)
     if domain.is_rotating:
         return gettext("The new records are not visible yet. The old keys sign until then.")
     if domain.lacks_signing_records:
         return gettext(
-            "{domain} is verified, but its DKIM records are missing or wrong, so signatures fail.", domain=domain.domain
+            "{domain} is verified, but its DKIM records are missing or wrong, so signatures fail.", domain=shown
         )
-    return gettext("{domain} is verified.", domain=domain.domain)
+    return gettext("{domain} is verified.", domain=shown)
 
 
 async def _list_page(

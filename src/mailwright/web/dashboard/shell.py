@@ -22,7 +22,7 @@ from mailwright.access.account_links import LinkInvalid, LinkOfAnotherUser
 from mailwright.access.failed_sign_ins import TooManyFailedSignIns
 from mailwright.access.roles import Forbidden
 from mailwright.app.sections import Section, load_sections
-from mailwright.domain.address import readable
+from mailwright.domain.address import both_forms, readable
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, NotFound
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
@@ -388,6 +388,7 @@ _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "browser": labels.browser_name,
     "check_name": labels.check_name,
     "words": labels.spell_name,
+    "both_forms": both_forms,
     "readable": readable,
     "sentence": sentence,
     "with_code": _with_code,
