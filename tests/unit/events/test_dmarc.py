@@ -169,6 +169,7 @@ VENDORS: dict[str, tuple[bytes, tuple[bool, bool], str]] = {
         (True, True),
         "",
     ),
+    "stray text": (a_report(begins=BEGINS).replace(b"</sp>", b"</sp>11"), (True, True), ""),
     "latin-1 comment": (
         a_report(begins=BEGINS).replace(b"https://support", b"Gr\xfc\xdfe https://support"),
         (True, True),
