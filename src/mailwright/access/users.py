@@ -301,7 +301,9 @@ async def require_another_admin(tx: Transaction, user: User) -> None:
     if has_password.pop(user.id, None) is None:
         return
     if user.has_password and not any(has_password.values()):
-        raise NotPossibleNow(f"The user {user.login} is the last administrator with a password. Create another one first.")
+        raise NotPossibleNow(
+            f"The user {user.login} is the last administrator with a password. Create another one first."
+        )
     if not has_password:
         raise NotPossibleNow(f"The user {user.login} is the last administrator. Create another one first.")
 

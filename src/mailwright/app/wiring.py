@@ -431,7 +431,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         identity=preview_identity(settings),
         public_pages=public_pages(settings),
         acceptor=acceptor,
-        raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named),
+        raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named=named),
         api_messages=api_messages,
         api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings, named)),
         api_events=ApiEvents(clock, ContactEvents(database, clock)),
@@ -754,6 +754,7 @@ def _raw_messages(
     clock: Clock,
     acceptor: Acceptor,
     directory: SenderDirectory,
+    *,
     named: NamedProviders,
 ) -> RawMessages:
     domains, find_warnings = sender_domains(settings), raw_warnings(settings, named)

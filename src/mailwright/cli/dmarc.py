@@ -125,9 +125,9 @@ def show(
 
 
 def _print_report(report: DomainReport, refused: list[RefusedReportRecord]) -> None:
-    totals = report.totals
+    totals, domain = report.totals, both_forms(report.totals.domain)
     out.print(
-        f"{both_forms(totals.domain)}: {totals.messages:,} messages in {totals.reports:,} reports, {totals.aligned:,} aligned.",
+        f"{domain}: {totals.messages:,} messages in {totals.reports:,} reports, {totals.aligned:,} aligned.",
         markup=False,
         highlight=False,
     )

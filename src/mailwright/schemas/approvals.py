@@ -15,7 +15,7 @@ from mailwright.schemas.campaigns import (
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.campaigns.approval_records import Approval
-from mailwright.sources.campaigns.approvals import MAX_COMMENT, PlanReport, CampaignApproval
+from mailwright.sources.campaigns.approvals import MAX_COMMENT, CampaignApproval, PlanReport
 from mailwright.sources.campaigns.plan import PlannedContent
 from mailwright.sources.send_approvals import SendApproval, SendKind
 

@@ -128,7 +128,9 @@ async def test_only_an_administrator_lifts_a_rejection(site: Site) -> None:
     page, path = f"/campaigns/{campaign_id}/approval", f"/v1/campaigns/{campaign_id}"
     async with signed_in(site, "grace") as editor, signed_in(site, "ada") as admin:
         digest = (await editor.post(f"{path}/plan")).json()["digest"]
-        assert (await admin.post(f"{path}/reject", json={"digest": digest, "comment": "Wrong price."})).status_code == 200
+        assert (
+            await admin.post(f"{path}/reject", json={"digest": digest, "comment": "Wrong price."})
+        ).status_code == 200
         listed = (await editor.get("/approvals")).text
         assert (page in listed, "Wrong price." in listed, "To lift a rejection" in listed) == (True, True, True)
         [rejected] = (await editor.get("/v1/approvals")).json()["rejected"]
