@@ -17,6 +17,9 @@ T = TypeVar("T")
 # PostgreSQL would scan it for each batch: with 10,000 messages, beginning an attempt took 84 µs instead of 10.
 _BY_KEY = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
+# A plan is kept for this long, because a plan that was made for an almost empty table is slow once the table is large.
+_PLAN_SECONDS = 60
+
 # PostgreSQL rolls back one of two deadlocked transactions, which then runs again.
 MAX_DEADLOCK_RETRIES = 3
 
@@ -80,6 +83,7 @@ class PostgresqlHotPath:
                     min_size=0,
                     max_size=self._size,
                     connection_class=_Connection,
+                    max_cached_statement_lifetime=_PLAN_SECONDS,
                     **self._arguments,
                 )
             return self._pool

@@ -5,5 +5,5 @@ FROM rows(:wanted: outbox_id text) AS wanted
 CROSS JOIN messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
-JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+JOIN contacts AS c ON c.id = m.contact_key
 WHERE m.outbox_id = wanted.outbox_id AND c.deleted_at IS NULL

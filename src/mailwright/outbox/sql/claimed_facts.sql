@@ -24,8 +24,9 @@ SELECT
   ) AS suppressed_because
 FROM deliveries AS d
 LEFT JOIN tenants AS t ON t.id = d.tenant_id
-LEFT JOIN messages AS m ON m.id = d.message_key AND m.tenant_id = d.tenant_id
-LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+-- By key alone: while a table is new, PostgreSQL would read all its rows of the tenant for each message.
+LEFT JOIN messages AS m ON m.id = d.message_key
+LEFT JOIN contacts AS c ON c.id = m.contact_key
 LEFT JOIN lists AS l ON l.tenant_id = m.tenant_id AND l.list_key = m.list_key
 WHERE d.locked_by IS NOT NULL AND d.claimable_at = :locked_until AND d.claim_token = :token
 ORDER BY d.lane, d.next_attempt_at, d.message_key

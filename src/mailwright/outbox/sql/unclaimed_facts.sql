@@ -16,6 +16,6 @@ FROM rows(:wanted: outbox_id text) AS wanted
 CROSS JOIN messages AS m
 JOIN deliveries AS d ON d.message_key = m.id
 JOIN tenants AS t ON t.id = m.tenant_id
-LEFT JOIN contacts AS c ON c.id = m.contact_key AND c.tenant_id = m.tenant_id
+LEFT JOIN contacts AS c ON c.id = m.contact_key
 LEFT JOIN lists AS l ON l.tenant_id = m.tenant_id AND l.list_key = m.list_key
 WHERE m.outbox_id = wanted.outbox_id AND m.tenant_id = :tenant_id

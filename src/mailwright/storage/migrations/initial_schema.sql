@@ -53,7 +53,7 @@ CREATE TABLE shadow_emails (
   created_at BIGINT NOT NULL,
   key_digest TEXT,
   body_digest TEXT NOT NULL,
-  recipient TEXT NOT NULL,
+  recipient TEXT$byte_order NOT NULL,
   from_domain TEXT,
   size_bytes BIGINT NOT NULL,
   is_accepted BOOLEAN NOT NULL,
@@ -404,7 +404,7 @@ CREATE INDEX ix_imports_tenant_id_id ON imports (tenant_id, id);
 CREATE TABLE suppressions (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,
-  email TEXT NOT NULL,
+  email TEXT$byte_order NOT NULL,
   reason TEXT NOT NULL,
   source TEXT NOT NULL,
   created_at BIGINT NOT NULL,
@@ -586,7 +586,7 @@ CREATE TABLE reports (
   tenant_id BIGINT NOT NULL,
   key TEXT NOT NULL,
   message_key BIGINT,
-  email TEXT,
+  email TEXT$byte_order,
   type TEXT NOT NULL,
   verdict TEXT NOT NULL,
   at BIGINT NOT NULL,
@@ -628,7 +628,7 @@ CREATE TABLE lane_deferrals (
 
 CREATE TABLE bulk_sends (
   tenant_id BIGINT NOT NULL,
-  email TEXT NOT NULL,
+  email TEXT$byte_order NOT NULL,
   message_key BIGINT NOT NULL,
   sent_at BIGINT NOT NULL,
   CONSTRAINT pk_bulk_sends PRIMARY KEY (tenant_id, email, message_key)
@@ -1252,7 +1252,7 @@ CREATE TABLE mailout_errors (
   stage TEXT NOT NULL,
   code TEXT NOT NULL,
   message TEXT NOT NULL,
-  email TEXT,
+  email TEXT$byte_order,
   provider TEXT,
   retry_count INTEGER NOT NULL,
   at BIGINT NOT NULL,
@@ -1282,7 +1282,7 @@ CREATE TABLE supabase_status_updates (
 
 CREATE TABLE subscriber_reports (
   key TEXT NOT NULL,
-  email TEXT NOT NULL,
+  email TEXT$byte_order NOT NULL,
   source TEXT NOT NULL,
   verdict TEXT NOT NULL,
   at BIGINT NOT NULL,
@@ -1391,7 +1391,7 @@ CREATE INDEX ix_retention_tombstones_lane ON retention_tombstones (lane);
 
 CREATE TABLE deleted_messages (
   outbox_id TEXT NOT NULL,
-  to_email TEXT NOT NULL,
+  to_email TEXT$byte_order NOT NULL,
   tenant_id BIGINT NOT NULL,
   is_copy INTEGER NOT NULL,
   provider TEXT,
