@@ -40,6 +40,7 @@ WALKED = (
     "moving-from-listmonk.md",
     "moving-from-sendgrid.md",
     "operating.md",
+    "replies.md",
     "campaigns.md",
     "articles.md",
     "notifications.md",
@@ -228,13 +229,12 @@ class Walk:
         # The commands do not see the settings of the developer.
         clean = {name: value for name, value in os.environ.items() if not name.startswith("MAILWRIGHT_")}
         path = os.pathsep.join((str(program.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
-        ports = {"MAILWRIGHT_PORT": port, "MAILWRIGHT_SMTP_LISTEN": f"127.0.0.1:{smtp_port}"}
-        self._environment = {**clean, **ports, "PATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+        self._environment = {**clean, "MAILWRIGHT_PORT": port, "PATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
         self._server: subprocess.Popen[bytes] | None = None
 
     def take(self, step: Step) -> None:
-        if step.command == "mailwright serve":
-            self._serve()
+        if served := re.fullmatch(r"((?:[A-Z_]+=\S+ )*)mailwright serve", self._with_ports(step.command)):
+            self._serve(dict(each.split("=", 1) for each in served[1].split()))
             return
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
@@ -252,12 +252,14 @@ class Walk:
             self._server.terminate()
             self._server.wait(COMMAND_SECONDS)
 
-    def _serve(self) -> None:
+    def _serve(self, settings: dict[str, str]) -> None:
+        """Start the server with these settings. One that runs is stopped first."""
+        self.end()
         with (self._folder / "serve.log").open("wb") as log:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "mailwright", "serve"],
                 cwd=self._folder,
-                env=self._environment,
+                env=self._environment | settings,
                 stdout=log,
                 stderr=log,
             )

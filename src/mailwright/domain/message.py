@@ -43,9 +43,11 @@ RAW_BYTES = "rawBytes"
 OTHER_SENDERS = "otherSenders"
 
 
-# The fields of a payload that only the APIs of other services set: the email's own Message-ID and Sender header,
-# alternatives to its text and HTML, and whether its subject may be empty, or as long as a header allows.
+# The field of a payload that holds the Message-ID of an email, if neither the message's id nor its deduplication key is
+# made of it. Replies are found by it.
 OWN_MESSAGE_ID = "messageId"
+# The fields of a payload that only the APIs of other services set: the email's Sender header, alternatives to its text
+# and HTML, and whether its subject may be empty, or as long as a header allows.
 SENDER_HEADER = "senderHeader"
 ALTERNATIVES = "alternatives"
 FREE_SUBJECT = "freeSubject"

@@ -32,7 +32,14 @@ from mailwright.events.bounces import OrdinaryEmail
 from mailwright.events.reports import ReportCounts, Reports
 from mailwright.events.sanitize import clean_metadata
 from mailwright.ops.logs import logger
-from mailwright.outbox.replied import RepliedMessage, count_forwarded, count_replies, find_by_id, find_by_key
+from mailwright.outbox.replied import (
+    RepliedMessage,
+    count_forwarded,
+    count_replies,
+    find_by_id,
+    find_by_key,
+    find_by_message_id,
+)
 from mailwright.storage.database import Database
 
 # The source of reports that come by email.
@@ -112,7 +119,8 @@ class ReplyRecorder:
     async def _find_message(self, email: OrdinaryEmail) -> tuple[RepliedMessage | None, bool]:
         """Return the message, and whether the email contains its secret id.
 
-        A raw email has the Message-ID of its application, which may be no secret: only its recipient can answer it.
+        An email of an application, or to several recipients, has a Message-ID that is no secret: only its recipient
+        can answer it.
         """
         if email.original.outbox_id is not None:
             found = await find_by_id(self._database, email.original.outbox_id)
@@ -121,7 +129,8 @@ class ReplyRecorder:
         if email.sender is None:
             return None, False
         sender = address.normal(email.sender)
-        return await find_by_key(self._database, [raw_dedupe_key(each, sender) for each in email.references]), False
+        found = await find_by_key(self._database, [raw_dedupe_key(each, sender) for each in email.references])
+        return found or await find_by_message_id(self._database, sender, email.references), False
 
     async def _handle_unmatched(self, email: OrdinaryEmail, content: bytes) -> RecordedReply:
         forward_to = self._settings.forward_to

@@ -1,20 +1,24 @@
 """Find the messages that replies answer."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import func, select
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import ACCOUNT_EMAIL, FORWARDED_REPLY
+from mailwright.domain.message import ACCOUNT_EMAIL, FORWARDED_REPLY, OWN_MESSAGE_ID
 from mailwright.domain.states import EventType
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import messages, reports, tenants
 
 FIND_REPLIED_BY_KEY = statement(__package__, "find_replied_by_key")
+FIND_REPLIED_BY_RECIPIENT = statement(__package__, "find_replied_by_recipient")
+
+# The messages to one address among which the one that a reply answers is searched.
+MAX_SEARCHED: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,16 @@ async def find_by_key(database: Database, dedupe_keys: Collection[str]) -> Repli
         return None
     async with database.read() as tx:
         rows = await tx.run(FIND_REPLIED_BY_KEY, wanted=[{"dedupe_key": key} for key in sorted(set(dedupe_keys))])
-    if len({row.tenant_id for row in rows}) != 1:
+    return _latest(rows)
+
+
+async def find_by_message_id(database: Database, to_email: str, message_ids: Collection[str]) -> RepliedMessage | None:
+    """Find the latest message to an address with one of these Message-IDs. Return None if several tenants have one."""
+    if not message_ids:
         return None
-    return _message(max(rows, key=lambda row: int(row.id)))
+    async with database.read() as tx:
+        rows = await tx.run(FIND_REPLIED_BY_RECIPIENT, to_email=to_email, limit=MAX_SEARCHED)
+    return _latest([row for row in rows if orjson.loads(row.payload).get(OWN_MESSAGE_ID) in message_ids])
 
 
 async def count_replies(database: Database, outbox_id: str, since: Instant) -> int:
@@ -62,6 +73,13 @@ async def count_forwarded(database: Database, tenant_id: int, forward_to: str, s
     forwarded = (m.tenant_id == tenant_id, m.to_email == forward_to, m.dedupe_key.like("reply:%"), m.created_at > since)
     async with database.read() as tx:
         return int((await tx.execute(select(func.count()).where(*forwarded)))[0][0])
+
+
+def _latest(rows: Sequence[Any]) -> RepliedMessage | None:
+    """Return the latest message; None if there is none, or if they belong to several tenants."""
+    if len({row.tenant_id for row in rows}) != 1:
+        return None
+    return _message(max(rows, key=lambda row: int(row.id)))
 
 
 def _message(row: Any) -> RepliedMessage:

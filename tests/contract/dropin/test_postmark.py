@@ -175,11 +175,11 @@ async def test_refused_fields_are_named_and_nothing_is_stored(
 
 
 async def test_token_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
-    for key, status in (("mw_" + "x" * 43, 401), (await drop_in.key_with(Scope.READ), 403)):
+    for key in ("mw_" + "x" * 43, await drop_in.key_with(Scope.READ)):
         async with client_of(drop_in, key) as client:
             with pytest.raises(PostmarkException) as refused:
                 await client.outbound.send(an_email())
-        assert (refused.value.error_code, refused.value.http_status) == (10, status)
+        assert (refused.value.error_code, refused.value.http_status) == (10, 401)
     async with socket_client(drop_in.url) as client:
         assert (await client.post("/email", json=an_email())).json()["ErrorCode"] == 10
         refused = await client.post("/email", content="{", headers={"X-Postmark-Server-Token": drop_in.key})

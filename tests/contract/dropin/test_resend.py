@@ -10,7 +10,7 @@ import resend
 from resend.exceptions import ResendError
 
 from mailwright.access.roles import Scope
-from mailwright.domain.clock import HOUR, ManualClock, isoformat
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, isoformat
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
@@ -121,8 +121,8 @@ async def test_corrected_permissive_batch_repeats_no_accepted_email(drop_in: Dro
         ({"colour": "red"}, "colour", "validation_error"),
         ({"replyTo": "help@example.com"}, "replyTo", "validation_error"),
         ({"topic_id": "x"}, "topic_id", "validation_error"),
-        ({"scheduled_at": "in 1 min"}, "scheduled_at", "validation_error"),
-        ({"attachments": [{"filename": "a", "path": "http://localhost/"}]}, "attachments[0].content", None),
+        ({"scheduled_at": "tomorrow at 9am"}, "scheduled_at", "validation_error"),
+        ({"attachments": [{"filename": "a", "path": "http://localhost/"}]}, "attachments[0].path", "validation_error"),
         ({"attachments": [{"filename": "a", "content": [256]}]}, "attachments[0].content", "validation_error"),
         ({"attachments": [{"filename": "a", "content": "", "path": "x"}]}, "attachments[0].path", "validation_error"),
         ({"template": {"id": "none"}, "html": None}, "template.id", "validation_error"),
@@ -148,3 +148,21 @@ async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn, monkeypat
         answer = await client.post("/emails", json=an_email())
     assert answer.json() == {"statusCode": 401, "name": "missing_api_key", "message": "Missing API Key"}
     assert await drop_in.is_empty()
+
+
+async def test_sender_without_a_verified_domain_is_refused(drop_in: DropIn) -> None:
+    await drop_in.engine.sender_domains.add(1, "acme.example", actor="console")
+    with pytest.raises(ResendError, match="acme") as refused:
+        await call(resend.Emails.send, an_email(**{"from": "shop@acme.example"}))
+    assert (refused.value.code, refused.value.error_type) == (403, "validation_error")
+    assert await drop_in.is_empty()
+
+
+async def test_delay_is_a_send_time_of_one_email(drop_in: DropIn, clock: ManualClock) -> None:
+    delays = {"in 1 min": MINUTE, "In 2 hours": 2 * HOUR, "in a day": DAY}
+    begin = clock.now()
+    for phrase in (*delays, "in 1 min"):
+        await call(resend.Emails.send, an_email(scheduled_at=phrase), {"idempotency_key": phrase})
+        clock.advance(SECOND)
+    found = [each.scheduled_at for each in await drop_in.stored()]
+    assert found == [begin + number * SECOND + delay for number, delay in enumerate(delays.values())]

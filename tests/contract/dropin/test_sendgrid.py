@@ -44,6 +44,8 @@ from tests.dropin import PNG, DropIn
 
 pytestmark = pytest.mark.promise("drop-in-sendgrid")
 
+LONG_TAG = "o" * 255
+
 
 def an_email(**changes: Any) -> Mail:
     fields = {
@@ -71,7 +73,7 @@ def file(name: str, kind: str, content: bytes, content_id: str | None = None) ->
 async def test_email_to_one_recipient_is_one_message(drop_in: DropIn, clock: ManualClock) -> None:
     email = an_email()
     email.reply_to = ReplyTo("help@example.com", "Help")
-    email.category = [Category("shop"), Category("orders")]
+    email.category = [Category("shop"), Category(LONG_TAG)]
     email.custom_arg = CustomArg("order", "7")
     email.header = [Header("X-Order", "7"), Header("List-Unsubscribe", "<https://shop.example/leave?a=1>")]
     email.send_at = SendAt((clock.now() + HOUR) // 1000)
@@ -99,7 +101,7 @@ async def test_email_to_one_recipient_is_one_message(drop_in: DropIn, clock: Man
         "text": "It is on its way.",
         "html": "<p>It is on its way.</p>",
         "headers": {"X-Order": "7", "List-Unsubscribe": "<https://shop.example/leave?a=1>"},
-        "tags": ["orders", "shop"],
+        "tags": [LONG_TAG, "shop"],
         "metadata": {"order": "7"},
         "tracking": "off",
         "attachments": [
@@ -183,6 +185,13 @@ async def test_template_of_mailwright_is_filled_with_dynamic_data(drop_in: DropI
     assert len(await drop_in.stored()) == 1
 
 
+async def test_node_sdk_writes_a_content_id_of_its_own(drop_in: DropIn) -> None:
+    image = {"content": "Nw==", "filename": "a.png", "type": "image/png", "disposition": "inline", "contentId": "a"}
+    await send(drop_in, {**an_email().get(), "attachments": [image]})
+    [stored] = await drop_in.stored()
+    assert [each["contentId"] for each in stored.payload["attachments"]] == ["a"]
+
+
 async def test_sandbox_checks_and_stores_nothing(drop_in: DropIn) -> None:
     email = an_email()
     email.mail_settings = MailSettings(sandbox_mode=SandBoxMode(True))
@@ -235,6 +244,7 @@ async def test_calendar_and_amp_are_alternatives_of_the_email(drop_in: DropIn, c
         ({"attachments": [{"content": "Nw==", "filename": "a", "type": "text/plain;\r\nX: y"}]}, "attachments.0.type"),
         ({"headers": {"Bcc": "eve@example.com"}}, "headers"),
         ({"headers": {"List-Unsubscribe-Post": "é"}}, "headers"),
+        ({"categories": ["x" * 256]}, "categories.0"),
         ({"send_at": 5}, "send_at"),
         ({"send_at": 10**18}, "send_at"),
         (

@@ -215,6 +215,7 @@ async def test_bulk_email_reports_each_entry(ses: Ses) -> None:
         },
         {"Destination": {"ToAddresses": ["ada@example.com", "bob@example.com"]}},
         {"Destination": {"CcAddresses": ["bob@example.com"]}},
+        {"Destination": {"ToAddresses": ["bob"]}},
         {"Destination": {"ToAddresses": ["bob@example.com"]}},
     ]
     template = {
@@ -230,10 +231,11 @@ async def test_bulk_email_reports_each_entry(ses: Ses) -> None:
         "BulkEmailEntries": entries,
     }
     results = (await ses.send_bulk(**email))["BulkEmailEntryResults"]
-    assert [each["Status"] for each in results] == ["SUCCESS", "INVALID_PARAMETER", "INVALID_PARAMETER", "SUCCESS"]
-    assert [each["Error"].partition(" ")[0] for each in results[1:3]] == ["Destination.ToAddresses"] * 2
+    assert [each["Status"] for each in results] == ["SUCCESS", *["INVALID_PARAMETER"] * 3, "SUCCESS"]
+    fields = [each["Error"].partition(" ")[0] for each in results[1:4]]
+    assert fields == [*["Destination.ToAddresses"] * 2, "Destination.ToAddresses[0]"]
     stored = await ses.drop_in.stored()
-    assert [each.outbox_id for each in stored] == [results[0]["MessageId"], results[3]["MessageId"]]
+    assert [each.outbox_id for each in stored] == [results[0]["MessageId"], results[4]["MessageId"]]
     own, default = (each.payload for each in stored)
     assert own["variables"] == {"name": "Ada", "shop": "Shop"}
     assert (own["headers"], own["metadata"]["order"]) == ({"X-Shop": "1", "x-order": "7"}, "7")
@@ -477,3 +479,19 @@ async def test_secret_key_is_stored_encrypted(ses: Ses) -> None:
         rows = await tx.execute(api_keys.select())
     assert ses.pair.key not in repr([tuple(row) for row in rows])
     assert ses.pair.key not in repr(ses.pair)
+
+
+async def test_sender_without_a_verified_domain_is_rejected(ses: Ses) -> None:
+    await ses.drop_in.engine.sender_domains.add(1, "acme.example", actor="console")
+    with pytest.raises(ClientError, match="acme") as refused:
+        await ses.send(**an_email(FromEmailAddress="shop@acme.example"))
+    assert refused.value.response["Error"]["Code"] == "MessageRejected"
+    assert await ses.drop_in.is_empty()
+
+
+async def test_encoded_words_in_names_are_decoded(ses: Ses) -> None:
+    name = "=?UTF-8?B?0JDQtNCw?="  # SES takes ASCII only.
+    to = {"ToAddresses": [f'"{name}" <ada@example.com>']}
+    await ses.send(**an_email(FromEmailAddress=f"{name} <shop@example.com>", Destination=to))
+    [stored] = await ses.drop_in.stored()
+    assert (stored.payload["from"], stored.payload["toName"]) == ("Ада <shop@example.com>", "Ада")

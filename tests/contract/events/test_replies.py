@@ -26,6 +26,7 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEn
 from mailwright.events.replies import MAX_FORWARDED_PER_HOUR, ReplyRecorder, ReplySettings
 from mailwright.outbox import tenants
 from mailwright.outbox.tallies import EventTallier
+from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.storage.tables import contacts, events, messages, raw_contents, suppressions
@@ -141,6 +142,24 @@ async def test_reply_to_raw_email_is_matched_by_its_recipient(shop: Bench) -> No
     assert steps(await shop.record(accepted.messages[0].outbox_id))[-1] == EventType.REPLIED
 
 
+async def test_reply_is_matched_by_any_message_id_of_its_recipient(shop: Bench) -> None:
+    """The Message-ID is neither the message's id nor its idempotency key."""
+    caller, boxes = Caller(1, "default"), (Mailbox(ANN, None), Mailbox("bob@reader.example", None))
+    raw = f"From: app@example.com\r\nTo: {ANN}, bob@reader.example\r\nSubject: x\r\n\r\nHello\r\n"
+    identified = f"Message-ID: <order-1@app.example>\r\n{raw}"
+    await shop.engine.raw_messages.send(RequestContext(caller, "r1"), raw.encode())
+    await shop.engine.raw_messages.send(RequestContext(caller, "r2", "key"), identified.encode())
+    fields = {"from": "app@example.com", "subject": "x", "text": "Hello"}
+    await shop.engine.api_emails.send(RequestContext(caller, "r3"), [AddressedEmail(fields, boxes)])
+    sent = await forwarded(shop)
+    assert len(sent) == 6
+    for (recipient,), email in sent:
+        answers = f"In-Reply-To: {email['Message-ID']}"
+        recorded = await record(shop, a_reply(None, answers, sender=recipient, body=recipient + answers))
+        assert [each.outbox_id for each in recorded.reports] == [email["X-Mailwright-Message"]]
+        assert (await record(shop, a_reply(None, answers, sender="eve@evil.example"))).kind == "unrelated"
+
+
 async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench) -> None:
     acme = await a_tenant(shop.database, "acme")
     raw = f"From: app@example.com\r\nTo: {ANN}\r\nMessage-ID: <order-1@app.example>\r\nSubject: x\r\n\r\nHello\r\n"
@@ -163,6 +182,8 @@ async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench)
         "Return-Path: < >",
         "Subject: Out of Office: Hello",
         "Subject: =?utf-8?b?0JDQstGC0L7QvtGC0LLQtdGC?=",
+        "Subject: =?utf-8?b?0JDQstGC0L7QvNCw0YLQuNGH0LXRgdC60LjQuSDQvtGC0LLQtdGCOiBIZWxsbw==?=",
+        "Subject: Automatische Antwort: Hello",
         "List-Id: <staff.reader.example>",
         "Content-Type: multipart/report; report-type=disposition-notification; boundary=b",
     ],
@@ -179,6 +200,17 @@ async def test_automatic_reply_is_told_apart(shop: Bench, header: str) -> None:
 async def test_not_automatic_header_is_a_person(shop: Bench) -> None:
     outbox_id = await a_sent_message(shop)
     assert (await record(shop, a_reply(outbox_id, "Auto-Submitted: no"))).kind == "reply"
+
+
+@pytest.mark.promise("reply-forwarded")
+@pytest.mark.parametrize("subject", ["Parcel not delivered", "Res: Delivery status", "Vacation plans"])
+async def test_reply_about_a_missing_delivery_is_forwarded(shop: Bench, subject: str) -> None:
+    outbox_id = await a_sent_message(shop)
+    body = f"My parcel was not delivered, order 550.\n\nAnn\n{ANN}\n"
+    recorded = await record(shop, a_reply(outbox_id, f"Subject: {subject}", body=body))
+    assert (recorded.kind, [each.type for each in recorded.reports]) == ("reply", [EventType.REPLIED])
+    assert [sent["Subject"] for _, sent in await forwarded(shop)] == [subject]
+    assert await suppressed(shop) == []
 
 
 # Forged replies, and replies that ask to unsubscribe.

@@ -503,6 +503,9 @@ def test_auto_reply_is_no_bounce(headers: str) -> None:
         RECEIPT,
         b"From: ann@reader.example\nSubject: Hello\n\nThe parcel could not be delivered. ann@reader.example\n",
         b"From: ann@reader.example\nSubject: Re: Undelivered\n\nIt could not be delivered to:\n\nann@reader.example\n",
+        b"From: ann@reader.example\nSubject: Parcel not delivered\n\nIt was not delivered.\n\nann@reader.example\n",
+        b"From: ann@reader.example\nSubject: Res: Delivery status\n\nN\xc3\xa3o foi entregue.\n\nbob@reader.example\n",
+        b"From: ann@reader.example\nSubject: RE[2]: Delivery report\n\nIt was not delivered to <bob@reader.example>:\n",
         b"From: postmaster@reader.example\nSubject: New rules\n\nPlease read them.\n\nann@reader.example\n",
     ],
 )

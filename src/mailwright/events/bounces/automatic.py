@@ -8,8 +8,12 @@ from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
 # set it on bounces.
 _RESPONDER_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
 _RESPONDER_SUBJECT = re.compile(
-    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office|vacation|abwesen|автоответ"
-    r"|resposta autom|réponse autom)",
+    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office"
+    r"|vacation(?: (?:reply|response|message|notice)|:|\s*$)|abwesen|automatische antwort"
+    r"|автоответ|автоматический ответ|вне офиса|resposta autom|fora do escrit|réponse autom|absence du bureau"
+    r"|respuesta autom|fuera de (?:la )?oficina|risposta autom|fuori (?:sede|ufficio)|automatisch antwoord"
+    r"|automatyczna odp|odpowiedź autom|automatiskt? svar|autosvar|otomatik yan[ıi]t"
+    r"|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답))",
     re.IGNORECASE,
 )
 # Headers that only programs and mailing lists write.

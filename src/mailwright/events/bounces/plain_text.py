@@ -23,7 +23,12 @@ _SERVER_SENDERS = re.compile(
     r"|interscan|system administrator)\b",
     re.IGNORECASE,
 )
-_REPLY_OR_FORWARD = re.compile(r"\s*(?:re|aw|sv|fwd?|wg|tr)\s?:", re.IGNORECASE)
+# The prefixes of replies and forwarded emails in the languages of common programs, also with a number: `Re[2]:`.
+_REPLY_OR_FORWARD = re.compile(
+    r"\s*(?:re|aw|antw|sv|vs|vl|fwd?|wg|tr|rv|res|enc|r|i|rif|odp|pd|ynt|ilt|vá|на|отв|ответ|пер|пересл"
+    r"|回复|答复|转发|回覆|轉寄|返信|転送|회신|전달)(?:\s?[\[(]\d{1,3}[\])])?\s?[:\uff1a]",
+    re.IGNORECASE,
+)
 
 # Phrases in the subject or the first lines of such emails, by language.
 _FAILURE = re.compile(
@@ -48,6 +53,7 @@ _FAILURE = re.compile(
     re.IGNORECASE,
 )
 _REPLY_LINE = re.compile(r"^[ \t]{0,20}5\d\d[ -]", re.MULTILINE)
+_CODES = re.compile(r"\b[45]\d\d[ -][45]\.\d{1,3}\.\d{1,3}\b")
 _STILL_TRYING = re.compile(
     r"warning only|still being retried|will be retried|delayed mail|delivery delayed|will (?:keep|continue) trying"
     r"|not yet been delivered|\(delay\)|no need to resend|will continue to (?:be made|try)|has been postponed",
@@ -96,7 +102,11 @@ _OTHER_LINE = re.compile(
 
 
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
-    """Return whether both sender and wording are those of a bounce. Wording alone is not enough."""
+    """Return whether both sender and wording are those of a bounce.
+
+    Wording alone is not enough: people also write that something was not delivered, for example a parcel. An email of
+    an unknown sender must also have details, and answer nothing.
+    """
     subject, beginning = decode_words(headers.first("subject")), body[:2_000]
     mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
     is_server = (
@@ -109,7 +119,15 @@ def is_bounce(headers: EmailHeaders, body: str) -> bool:
         return is_server and all((_FAILURE.search(beginning), _REPLY_LINE.search(beginning)))
     if is_server and _LISTED.search(beginning):
         return True
-    return any(mentions_failure) if is_server else all(mentions_failure)
+    if is_server:
+        return any(mentions_failure)
+    return all(mentions_failure) and not headers.first("in-reply-to") and _has_details(headers, body)
+
+
+def _has_details(headers: EmailHeaders, body: str) -> bool:
+    """Return whether a text has the code of a server, or a failed recipient who is not its author."""
+    text, author = strip_returned_message(body), find_address(headers.first("from"))
+    return _CODES.search(text) is not None or any(each != author for each in Reasons(text).addresses)
 
 
 def find_recipients(headers: EmailHeaders, body: str) -> list[RecipientFields]:

@@ -7,14 +7,14 @@ accepted like a raw email: each recipient gets a message of their own, and all m
 import hashlib
 from binascii import a2b_base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from mailwright.content.headers import Mailbox, message_id, own_message_id
 from mailwright.content.mime import EmailAlternative, EmailAttachment, EmailParts, build_email
 from mailwright.domain import address
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
 from mailwright.domain.message import (
@@ -47,13 +47,15 @@ _ONE_RECIPIENT: Final = "must be one address if the email has a template"
 class AddressedEmail:
     """One email. `fields` are those of a `DropInRequest` without its recipients; they are not validated yet.
 
-    A Message-ID and a Sender among the `headers` become those of the email.
+    A Message-ID and a Sender among the `headers` become those of the email. A `delay` in milliseconds stands for a send
+    time: a repeated request has the same delay, but not the same time.
     """
 
     fields: dict[str, Any]
     to: tuple[Mailbox, ...]
     cc: tuple[Mailbox, ...] = ()
     bcc: tuple[Mailbox, ...] = ()
+    delay: Instant | None = field(default=None, kw_only=True)
 
     @property
     def recipients(self) -> dict[str, Mailbox]:
@@ -79,7 +81,7 @@ class AddressedEmail:
         others = sum(len(each["content"]) for each in self.fields.get(ALTERNATIVES) or ())
         return attached + others + sum(len(self.fields.get(name) or "") for name in ("html", "text"))
 
-    def to_request(self) -> dict[str, Any]:
+    def to_request(self, now: Instant) -> dict[str, Any]:
         """Return a `DropInRequest` for the first recipient, with copies if needed.
 
         Only the worker can fill a template, so all recipients of an email with a template share one message.
@@ -87,8 +89,9 @@ class AddressedEmail:
         first = next(iter(self.recipients.values()))
         named = {"recipient": {"name": first.name}} if first.name else {}
         copies = {"cc": [box.address for box in self.cc], "bcc": [box.address for box in self.bcc]}
+        later = {"scheduledAt": isoformat(now + self.delay)} if self.delay is not None else {}
         fields = {**self.fields, "to": first.address, **named, **(copies if self.has_template else {})}
-        return fields | self._header_fields
+        return fields | later | self._header_fields
 
     @property
     def own_message_id(self) -> str | None:
@@ -110,7 +113,8 @@ class AddressedEmail:
         return found | {"headers": others} if found else {}
 
     def digest(self) -> str:
-        return digest_json([self.fields, *[[[*box] for box in boxes] for boxes in (self.to, self.cc, self.bcc)]])
+        fields = self.fields if self.delay is None else {**self.fields, "delay": self.delay}
+        return digest_json([fields, *[[[*box] for box in boxes] for boxes in (self.to, self.cc, self.bcc)]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +194,10 @@ class ApiEmails:
     async def _prepare(
         self, context: RequestContext, emails: Sequence[AddressedEmail]
     ) -> list[_Prepared | RejectedItem]:
-        firsts = await self._api_messages.prepare(
-            context, [email.to_request() for email in emails], model=DropInRequest
-        )
         now = self._clock.now()
+        firsts = await self._api_messages.prepare(
+            context, [email.to_request(now) for email in emails], model=DropInRequest
+        )
         return [
             first if isinstance(first, RejectedItem) else self._prepared(email, first, now)
             for email, first in zip(emails, firsts, strict=True)
@@ -314,13 +318,15 @@ def _messages_to_all(
     recipients = email.recipients
     outbox_ids = uuid7s(now, len(recipients))
     sender = _sender(first)
-    content = _write(email, first, _message_id(email, outbox_ids[0], sender), now)
+    identity = _message_id(email, outbox_ids[0], sender)
+    content = _write(email, first, identity, now)
     raw = RawContent.of(content, now)
     payload = {
         "from": first.payload["from"],
         ENVELOPE_FROM: sender.address,
         RAW_BYTES: len(content),
         **{name: first.payload[name] for name in _KEPT if name in first.payload},
+        OWN_MESSAGE_ID: identity,
     }
     found = [*first.payload.get(WARNINGS, ()), *[{"code": each.code, "detail": each.detail} for each in warnings]]
     if found:

@@ -39,6 +39,8 @@ from mailwright.sources.api.validation import invalid
 MAX_CONTENT_BYTES = 512 * 1024
 MAX_VARIABLES_BYTES = 256 * 1024
 MAX_METADATA_BYTES = 16 * 1024
+# The longest category of SendGrid. Tags are only stored and returned.
+MAX_TAG_CHARACTERS = 255
 # Deeper nesting is a mistake or an attack, and would exceed the limits of other JSON parsers.
 MAX_DEPTH = 32
 
@@ -220,7 +222,7 @@ Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)
 Subject = Annotated[str, Field(min_length=1, max_length=subject.MAX_CHARACTERS), AfterValidator(_line)]
 FreeSubject = Annotated[str, Field(max_length=subject.MAX_LONG_CHARACTERS), AfterValidator(_line)]
 MessageId = Annotated[str, AfterValidator(_message_id)]
-Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_line)]
+Tag = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARACTERS), AfterValidator(_line)]
 FileName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
 Headers = Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(max_length=50), AfterValidator(_headers)]
 Base64 = Annotated[str, Field(json_schema_extra={"contentEncoding": "base64"}), AfterValidator(_base64)]

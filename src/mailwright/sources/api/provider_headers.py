@@ -13,11 +13,10 @@ import orjson
 
 from mailwright.content.headers import PROVIDER_METADATA_PREFIX, find_unwritable
 from mailwright.content.raw import HeaderField, readable_line
-from mailwright.sources.api.fields import MAX_DEPTH, MAX_METADATA_BYTES, is_deeper_than
+from mailwright.sources.api.fields import MAX_DEPTH, MAX_METADATA_BYTES, MAX_TAG_CHARACTERS, is_deeper_than
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 MAX_TAGS: Final = 20
-MAX_TAG: Final = 64
 _OFF: Final = frozenset({"false", "none", "no", "off"})
 _SES_TAG: Final = re.compile(r"\s*([^=,]+?)\s*=\s*([^=,]+?)\s*")
 
@@ -40,8 +39,8 @@ def read_provider_headers(fields: Collection[HeaderField]) -> ProviderOptions:
 
 
 def _check(name: str, options: ProviderOptions) -> None:
-    if len(options.tags) > MAX_TAGS or not all(0 < len(tag) <= MAX_TAG for tag in options.tags):
-        _refuse(name, f"must have at most {MAX_TAGS} tags of 1 to {MAX_TAG} characters")
+    if len(options.tags) > MAX_TAGS or not all(0 < len(tag) <= MAX_TAG_CHARACTERS for tag in options.tags):
+        _refuse(name, f"must have at most {MAX_TAGS} tags of 1 to {MAX_TAG_CHARACTERS} characters")
     if find_unwritable("".join(options.tags)):
         _refuse(name, "must not have control characters in tags")
     if is_deeper_than(options.metadata, MAX_DEPTH) or len(orjson.dumps(options.metadata)) > MAX_METADATA_BYTES:

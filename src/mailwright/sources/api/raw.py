@@ -21,6 +21,7 @@ from mailwright.domain.lifetimes import LIFETIME_FIELD, MAX_LIFETIME_MINUTES
 from mailwright.domain.message import (
     ENVELOPE_FROM,
     OTHER_SENDERS,
+    OWN_MESSAGE_ID,
     RAW_BYTES,
     WARNINGS,
     Accepted,
@@ -283,9 +284,12 @@ def _messages(context: RequestContext, submission: _Submission, now: Instant) ->
     outbox_ids = uuid7s(now, len(envelope.recipients))
     own_key = options.idempotency_key or email.identity
     key = own_key if own_key and context.is_derived_key else context.idempotency_key or own_key
-    raw = _raw_content(email, submission.author, now)
+    identity = email.identity or _new_message_id(submission.author)
+    raw = _raw_content(email, identity, now)
     is_bulk = options.list_key is not None
     subject, payload = email.subject, _payload(submission, raw)
+    if key != identity:
+        payload[OWN_MESSAGE_ID] = identity
     body_digest = _body_digest(email, raw) if key else None
     return [
         NewMessage(
@@ -355,13 +359,17 @@ def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
     return values
 
 
-def _raw_content(email: RawEmail, author: Mailbox, now: Instant) -> RawContent:
+def _new_message_id(author: Mailbox) -> str:
+    """Return a Message-ID for all recipients. The id of one message would get the bounces of the others."""
+    return message_id(str(uuid4()), address.domain_of(author.address))
+
+
+def _raw_content(email: RawEmail, identity: str, now: Instant) -> RawContent:
     """Return the bytes to send. Only whole header fields are removed or prepended."""
     kept = [field for field in email.fields if field.name not in _REMOVED and not field.name.startswith(_OPTIONS)]
     added = []
     if email.identity is None:
-        # All recipients share it, so it must not be the id of one message, to which bounces would be attributed.
-        added.append(message_id_line(message_id(str(uuid4()), address.domain_of(author.address))))
+        added.append(message_id_line(identity))
         kept = [field for field in kept if field.name != "message-id"]
     if not email.first("date"):
         added.append(date_line(now))

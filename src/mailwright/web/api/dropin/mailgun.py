@@ -35,6 +35,7 @@ from mailwright.web.api.dropin.requests import (
     answer_errors,
     basic_credentials,
     boxes_of,
+    decode_name,
     format_box,
     renamed,
     reply_fields,
@@ -303,7 +304,7 @@ def _fields(form: _Form) -> dict[str, Any]:
     own_variables = form.json(f"h:{variables_name}")
     is_untracked = any(form.is_on(f"o:tracking{kind}") is False for kind in ("", "-clicks", "-opens"))
     return {
-        "from": form.first("from"),
+        "from": decode_name(form.first("from")),
         "subject": form.first("subject"),
         "html": form.first("html"),
         "text": form.first("text"),

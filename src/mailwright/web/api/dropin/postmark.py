@@ -11,7 +11,6 @@ from starlette.responses import Response
 from mailwright.domain.clock import Clock, isoformat
 from mailwright.domain.tracking import TrackingMode
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
-from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem
 from mailwright.sources.api.requests import MAX_REPLY_TO, ListNotFound, TemplateNotFound
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
@@ -21,6 +20,7 @@ from mailwright.web.api.dropin.requests import (
     Base64,
     DictOf,
     ListOf,
+    ServiceMailbox,
     ServiceModel,
     answer_errors,
     boxes_of,
@@ -49,7 +49,7 @@ _KEEP_ID: Final = "x-pm-keepid"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 _INVALID: Final = 300
 # Postmark's error codes by status and by Mailwright's code; other errors are invalid requests.
-_STATUS_CODES: Final = {HTTPStatus.UNAUTHORIZED: 10, HTTPStatus.FORBIDDEN: 10, HTTPStatus.SERVICE_UNAVAILABLE: 100}
+_STATUS_CODES: Final = {HTTPStatus.UNAUTHORIZED: 10, HTTPStatus.SERVICE_UNAVAILABLE: 100}
 _CODES: Final = {
     "INVALID_JSON": 402,
     "UNSUPPORTED_MEDIA_TYPE": 409,
@@ -58,7 +58,11 @@ _CODES: Final = {
     SenderDomainNotVerified.code: 400,
     ListNotFound.code: 1226,
 }
-_STATUSES: Final = {HTTPStatus.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY}
+# Postmark answers a token that may not send like one that it does not know.
+_STATUSES: Final = {
+    HTTPStatus.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.FORBIDDEN: HTTPStatus.UNAUTHORIZED,
+}
 _NAMES: Final = {
     "from": "From",
     "to": "To",
@@ -104,7 +108,7 @@ class PostmarkAttachment(PostmarkModel):
 
 
 class PostmarkEmail(PostmarkModel):
-    sender: Annotated[MailboxText, Field(alias="From")]
+    sender: Annotated[ServiceMailbox, Field(alias="From")]
     to: Annotated[Addresses, Field(default_factory=list)]
     cc: Annotated[Addresses, Field(default_factory=list)]
     bcc: Annotated[Addresses, Field(default_factory=list)]
@@ -165,7 +169,7 @@ def _respond(error: ErrorResponse) -> Response:
     if code == _CODES[SenderNotAllowed.code]:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
     detail = "; ".join(f"{each.field}: {each.message}" for each in problems[:3]) or error.detail
-    if status is HTTPStatus.UNAUTHORIZED:
+    if error.status is HTTPStatus.UNAUTHORIZED:
         detail = f"No account or server was found for the token in {_TOKEN}. It must be a valid API key."
     return json_response({"ErrorCode": code or _INVALID, "Message": detail}, status)
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from mailwright.access.roles import Scope
 from mailwright.content.headers import Mailbox
+from mailwright.content.raw import readable_line
 from mailwright.domain import address
 from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import MailwrightError
@@ -29,6 +30,8 @@ from mailwright.web.state import engine_of
 Handler = Callable[[Request], Awaitable[Response]]
 
 MAX_ADDRESSES_LENGTH: Final = 128 * 1024
+# Encoded words take several times as many characters as the name. A longer text is not decoded, and is too long.
+MAX_ENCODED_MAILBOX: Final = 4_000
 # Keys times characters of different contents, for all emails of a request. To search this much takes a second or two.
 MAX_SEARCHED: Final = 1_000_000_000
 
@@ -98,8 +101,20 @@ def split_addresses(value: Any) -> Any:
     return [text.strip() for text in (*found, value[start:]) if text.strip()]
 
 
+def decode_name(value: Any) -> Any:
+    """Decode the encoded words (RFC 2047) in a display name. SES requires them, because it takes ASCII only."""
+    if not isinstance(value, str) or "=?" not in value or len(value) > MAX_ENCODED_MAILBOX:
+        return value
+    name, email = address.split_mailbox(value)
+    return address.format_mailbox(readable_line(name), email) if name else value
+
+
+# A mailbox whose name may have encoded words. It is normalized.
+ServiceMailbox = Annotated[MailboxText, BeforeValidator(decode_name)]
+
+
 # Addresses in one text, separated by commas, or in a list. Each is normalized, with its name.
-Addresses = Annotated[list[MailboxText], BeforeValidator(split_addresses)]
+Addresses = Annotated[list[ServiceMailbox], BeforeValidator(split_addresses)]
 
 
 def boxes_of(texts: Sequence[str]) -> tuple[Mailbox, ...]:
@@ -223,7 +238,8 @@ class Substitutions:
 
 def stated(subject: str, message: str) -> str:
     """Return what is wrong with a field. Some messages are sentences, others continue the name of the field."""
-    return f"{subject} is not valid: {message}" if message.endswith(".") else f"{subject} {message}"
+    is_sentence = message.endswith(".") or message[:1].isupper()
+    return f"{subject} is not valid: {message}" if is_sentence else f"{subject} {message}"
 
 
 def renamed(errors: Iterable[FieldError], names: Mapping[str, str]) -> list[FieldError]:

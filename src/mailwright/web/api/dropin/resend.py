@@ -1,5 +1,6 @@
 """Resend's API: `POST /emails` and `/emails/batch`."""
 
+import re
 from base64 import b64encode
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -8,17 +9,19 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
-from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.requests import MAX_REPLY_TO
+from mailwright.sources.api.senders import SenderDomainNotVerified
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
     Base64,
     DictOf,
     ListOf,
+    ServiceMailbox,
     ServiceModel,
     Unsupported,
     answer_errors,
@@ -62,6 +65,12 @@ _ERRORS: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: "internal_server_error",
 }
 
+# Phrases that Resend takes as a send time.
+_DELAY: Final = re.compile(
+    r"\s*in (?:an?|(\d{1,5})) ?(m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)\s*", re.IGNORECASE
+)
+_UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+
 
 def _one_or_many(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -79,16 +88,16 @@ def _encoded(value: Any) -> Any:
         raise invalid("invalid", "must be base64 or a list of bytes") from error
 
 
-OneOrMany = Annotated[list[MailboxText], BeforeValidator(_one_or_many)]
+OneOrMany = Annotated[list[ServiceMailbox], BeforeValidator(_one_or_many)]
 
 
 class ResendAttachment(ServiceModel):
+    path: Unsupported = None
     content: Annotated[Base64, BeforeValidator(_encoded)]
     filename: str
     content_type: str | None = None
     content_id: str | None = None
     inline_content_id: str | None = None
-    path: Unsupported = None
 
 
 class ResendTag(ServiceModel):
@@ -102,7 +111,7 @@ class ResendTemplate(ServiceModel):
 
 
 class ResendEmail(ServiceModel):
-    sender: Annotated[MailboxText, Field(alias="from")]
+    sender: Annotated[ServiceMailbox, Field(alias="from")]
     to: OneOrMany
     cc: Annotated[OneOrMany, Field(default_factory=list)]
     bcc: Annotated[OneOrMany, Field(default_factory=list)]
@@ -118,6 +127,7 @@ class ResendEmail(ServiceModel):
     topic_id: Unsupported = None
 
     def to_email(self) -> AddressedEmail:
+        delay = _delay(self.scheduled_at or "")
         fields = {
             "from": self.sender,
             "subject": self.subject,
@@ -127,12 +137,18 @@ class ResendEmail(ServiceModel):
             "headers": self.headers,
             "attachments": [_attachment(each) for each in self.attachments],
             "metadata": headers_of([(each.name, each.value) for each in self.tags], "tags"),
-            "scheduledAt": self.scheduled_at,
+            "scheduledAt": self.scheduled_at if delay is None else None,
             "templateId": self.template.id if self.template else None,
             "variables": self.template.variables if self.template else None,
         }
-        email = AddressedEmail(without_empty(fields), *map(boxes_of, (self.to, self.cc, self.bcc)))
+        email = AddressedEmail(without_empty(fields), *map(boxes_of, (self.to, self.cc, self.bcc)), delay=delay)
         return require_recipients(email, MAX_RECIPIENTS, "to")
+
+
+def _delay(text: str) -> Instant | None:
+    """Return the delay of a phrase such as `in 5 minutes`. Other texts must be times."""
+    found = _DELAY.fullmatch(text)
+    return int(found[1] or 1) * _UNITS[found[2][0].lower()] if found else None
 
 
 def _attachment(attachment: ResendAttachment) -> dict[str, Any]:
@@ -163,11 +179,13 @@ def _respond(error: ErrorResponse) -> Response:
     problems = renamed(error.errors, _NAMES)
     name, status, detail = _ERRORS.get(error.status, "validation_error"), error.status, error.detail
     if problems:
-        detail = "; ".join(_sentence(each) for each in problems[:3])
+        detail = " ".join(_sentence(each) for each in problems[:3])
         if problems[0].code == "REQUIRED":
             name = "missing_required_field"
         elif problems[0].field == KEY_NAME:
             name, status = "invalid_idempotency_key", HTTPStatus.BAD_REQUEST
+        elif error.code == SenderDomainNotVerified.code:
+            name = "validation_error"
     return _error(status, name, detail)
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AliasChoices, Field
 from starlette.responses import Response
 
 from mailwright.content.headers import Mailbox
@@ -106,7 +106,8 @@ class SendGridAttachment(ServiceModel):
     filename: str
     type: str | None = None
     disposition: Literal["attachment", "inline"] | None = None
-    content_id: str | None = None
+    # SendGrid's SDK for Node.js does not rename its own `contentId`.
+    content_id: Annotated[str | None, Field(validation_alias=AliasChoices("content_id", "contentId"))] = None
 
 
 class SendGridSwitch(ServiceModel):
@@ -181,6 +182,7 @@ class SendGridEmail(ServiceModel):
     batch_id: Unsupported = None
     asm: SendGridGroup | None = None
     ip_pool_name: Unsupported = None
+    sections: Unsupported = None
 
     @property
     def is_sandboxed(self) -> bool:

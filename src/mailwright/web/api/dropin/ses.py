@@ -20,7 +20,6 @@ from mailwright.access.signature_v4 import Signature, SignatureInvalid, SignedRe
 from mailwright.content.raw import MAX_RAW_BYTES, with_crlf
 from mailwright.domain.address import split_mailbox
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
-from mailwright.sources.api.fields import Mailbox as MailboxText
 from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.requests import MAX_REPLY_TO, TemplateNotFound
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
@@ -28,6 +27,7 @@ from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
     ListOf,
+    ServiceMailbox,
     ServiceModel,
     Unsupported,
     answer_errors,
@@ -170,9 +170,9 @@ class SesContent(SesModel):
 
 
 class SesDestination(SesModel):
-    to_addresses: ListOf[MailboxText]
-    cc_addresses: ListOf[MailboxText]
-    bcc_addresses: ListOf[MailboxText]
+    to_addresses: ListOf[ServiceMailbox]
+    cc_addresses: ListOf[ServiceMailbox]
+    bcc_addresses: ListOf[ServiceMailbox]
 
     def address(self, fields: Mapping[str, Any]) -> AddressedEmail:
         boxes = map(boxes_of, (self.to_addresses, self.cc_addresses, self.bcc_addresses))
@@ -191,9 +191,9 @@ class SesListOptions(SesModel):
 
 
 class SesEmail(SesModel):
-    from_email_address: MailboxText | None = None
+    from_email_address: ServiceMailbox | None = None
     destination: Annotated[SesDestination, Field(default_factory=lambda: SesDestination.model_validate({}))]
-    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=MAX_REPLY_TO)]
+    reply_to_addresses: Annotated[ListOf[ServiceMailbox], Field(max_length=MAX_REPLY_TO)]
     content: SesContent
     email_tags: ListOf[SesTag]
     configuration_set_name: str | None = None
@@ -266,11 +266,11 @@ class SesDefaultContent(SesModel):
 
 
 class SesBulkEmail(SesModel):
-    from_email_address: MailboxText
-    reply_to_addresses: Annotated[ListOf[MailboxText], Field(max_length=MAX_REPLY_TO)]
+    from_email_address: ServiceMailbox
+    reply_to_addresses: Annotated[ListOf[ServiceMailbox], Field(max_length=MAX_REPLY_TO)]
     default_content: SesDefaultContent
     default_email_tags: ListOf[SesTag]
-    bulk_email_entries: Annotated[list[SesEntry], Field(min_length=1, max_length=MAX_ENTRIES)]
+    bulk_email_entries: Annotated[list[Any], Field(min_length=1, max_length=MAX_ENTRIES)]  # Each is a `SesEntry`.
     configuration_set_name: str | None = None
     feedback_forwarding_email_address: Unsupported = None
     feedback_forwarding_email_address_identity_arn: Unsupported = None
@@ -291,8 +291,9 @@ class SesBulkEmail(SesModel):
         }
         return [self._to_email(entry, shared) for entry in self.bulk_email_entries]
 
-    def _to_email(self, entry: SesEntry, shared: Mapping[str, Any]) -> AddressedEmail | RejectedItem:
+    def _to_email(self, item: Any, shared: Mapping[str, Any]) -> AddressedEmail | RejectedItem:
         try:
+            entry = parse(SesEntry, item)
             own = headers_of([(each.name, each.value) for each in entry.replacement_headers], "ReplacementHeaders")
             replaced = {name.lower() for name in own}
             kept = {name: value for name, value in shared["headers"].items() if name.lower() not in replaced}
@@ -350,7 +351,8 @@ def _respond(error: ErrorResponse) -> Response:
         return _error(HTTPStatus.FORBIDDEN, name, detail)
     if any(each.code == TemplateNotFound.code for each in error.errors):
         status = HTTPStatus.NOT_FOUND
-    name = _ERRORS.get(status, "BadRequestException")
+    is_unverified = error.code == SenderDomainNotVerified.code
+    name = "MessageRejected" if is_unverified else _ERRORS.get(status, "BadRequestException")
     problems = renamed(error.errors, _NAMES)
     detail = "; ".join(stated(each.field, each.message) for each in problems[:3]) or error.detail
     return _error(status if name in _ERRORS.values() else HTTPStatus.BAD_REQUEST, name, detail)
