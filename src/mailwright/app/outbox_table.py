@@ -15,7 +15,7 @@ from mailwright.outbox import tenants
 from mailwright.sources.notifications.tables import redacted_url
 from mailwright.sources.outbox_table.relay import OutboxRelay
 from mailwright.storage.database import Database, is_missing, parse_url
-from mailwright.storage.outbox_table import TABLE
+from mailwright.storage.outbox_table import TABLE, outbox_rows
 
 SETTING = "MAILWRIGHT_OUTBOX_DATABASE_URL"
 # The pause between two polls of the table when nothing is pending.
@@ -84,15 +84,23 @@ async def drain_outbox_table(relay: OutboxRelay) -> int:
 
 
 async def _require_table(database: Database) -> None:
-    found: list[str] = []
+    """Raise unless the table exists with all columns. An application may have created or changed it itself."""
+    found: set[str] = set()
 
-    def read_names(connection: Any) -> None:
-        found.extend(inspect(connection).get_table_names())
+    def read_columns(connection: Any) -> None:
+        inspector = inspect(connection)
+        if inspector.has_table(TABLE):
+            found.update(each["name"] for each in inspector.get_columns(TABLE))
 
     if not is_missing(database):
-        await database.run_sync_ddl(read_names, read_only=True)
-    if TABLE not in found:
-        place = redacted_url(database)
+        await database.run_sync_ddl(read_columns, read_only=True)
+    place = redacted_url(database)
+    if not found:
         raise ConfigurationInvalid(
             f"{SETTING}: {place} has no table {TABLE}; create it with `mailwright outbox init --database {place}`"
+        )
+    if missing := [each.name for each in outbox_rows.columns if each.name not in found]:
+        raise ConfigurationInvalid(
+            f"{SETTING}: the table {TABLE} of {place} has no column {', '.join(missing)}; add what is missing, as "
+            "`mailwright outbox init --print` shows it"
         )

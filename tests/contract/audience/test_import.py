@@ -260,6 +260,15 @@ async def test_usual_encodings_are_detected(
     assert (person.name, person.attributes) == ("Ада", {"город": "Москва"})
 
 
+async def test_nul_byte_refuses_its_row_only(imports: Imports, tmp_path: Path) -> None:
+    good = [f"{number}@example.com,Ada" for number in range(20)]
+    path = a_file(tmp_path, "email,name", *good, "bob\x00@example.com,Bob")
+    assert counts(await import_(imports, path)) == (20, 0, 0, 1)
+    short = a_file(tmp_path, "email,name", "bob\x00@example.com,Bob", name="short.csv")
+    with pytest.raises(FileUnreadable, match="contains NUL"):
+        await imports.preview(1, short, ImportOptions(NEWS))
+
+
 async def test_latin_encoding_is_detected(database: Database, imports: Imports, tmp_path: Path) -> None:
     path = a_file(tmp_path, "email,nome,cidade", "joao@example.com,João,São Paulo", encoding="cp1252")
     await import_(imports, path)

@@ -26,7 +26,7 @@ from tests.pages import HOME, PASSWORD, Visit, a_visit
 SUBSCRIBED = b"Email Address,First Name\nada@example.com,Ada\nnot an address,\nleft@example.com,Lea\n"
 UNSUBSCRIBED = b"Email Address,UNSUB_TIME\nleft@example.com,2024-01-01 10:00:00\n"
 CLEANED = b"Email Address,CLEAN_TIME\ngone@example.com,2024-01-01 10:00:00\n"
-NUMBERS = "1 subscribed + 1 unsubscribed + 1 bounced + 1 rejected + 1 repeated = 5 rows"
+NUMBERS = "1 subscribed + 1 unsubscribed + 1 bounced + 1 refused + 1 repeated = 5 rows"
 
 Files = list[tuple[str, tuple[str, bytes]]]
 
@@ -112,7 +112,7 @@ async def test_interrupted_move_is_shown_and_continued(
     await grace.press("Continue")
     await uploads.finish()
     await grace.open(grace.path)
-    assert "2 subscribed + 0 unsubscribed + 1 bounced + 1 rejected + 0 repeated = 4 rows" in grace.words()
+    assert "2 subscribed + 0 unsubscribed + 1 bounced + 1 refused + 0 repeated = 4 rows" in grace.words()
 
 
 async def test_double_click_moves_once(grace: Visit, uploads: SwitchUploads, web_engine: Engine) -> None:

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy import delete, insert, select
 from mailwright.app.outbox_table import drain_outbox_table, open_application_database, open_relay
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import DAY, MINUTE, ManualClock, isoformat
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.sources.outbox_table import relay as relay_module
 from mailwright.sources.outbox_table.relay import OutboxRelay
 from mailwright.storage.database import Database
@@ -220,6 +220,31 @@ async def test_large_rows_are_read_in_bounded_batches(
     assert [await application.relay.relay() for _ in range(3)] == [1, 3, 0]
     found = [(status, error and error["code"]) for status, _, error in application.rows()]
     assert found == [("accepted", None), ("accepted", None), ("refused", "TOO_LARGE"), ("accepted", None)]
+
+
+async def test_table_of_the_application_itself_is_relayed(application: Application) -> None:
+    """It replaces the first one while the relay runs, and allows NULL."""
+    application.write(a_request())
+    assert await application.relay.relay() == 1
+    application.run("DROP TABLE mailwright_outbox")
+    with pytest.raises(Exception, match="mailwright_outbox"):
+        await application.relay.relay()
+    columns = "idempotency_key TEXT, email TEXT, status TEXT, outbox_id TEXT, error TEXT, created_at TEXT"
+    application.run(f"CREATE TABLE mailwright_outbox (id INTEGER PRIMARY KEY, {columns})")
+    insert_row = "INSERT INTO mailwright_outbox (id, status, idempotency_key, email) VALUES (?, 'pending', ?, ?)"
+    for row in enumerate([("a", None), (None, json.dumps(a_request())), ("b", json.dumps(a_request()))], start=1):
+        application.run(insert_row, row[0], *row[1])
+    with suppress(NotDurable):  # PostgreSQL refuses statements that were prepared for the other table once.
+        await application.relay.relay()
+    await drain_outbox_table(application.relay)
+    found = [(status, error and (error["field"], error["code"])) for status, _, error in application.rows()]
+    refused = [("refused", ("email", "INVALID_JSON")), ("refused", ("idempotency_key", "REQUIRED"))]
+    assert found == [*refused, ("accepted", None)]
+    assert len(await application.accepted()) == 2
+    application.run("ALTER TABLE mailwright_outbox DROP COLUMN created_at")
+    with pytest.raises(ConfigurationInvalid, match="no column created_at"):
+        async with open_relay(application.engine):
+            pass
 
 
 async def test_database_without_the_table_is_refused(database: Database, clock: ManualClock, tmp_path: Path) -> None:

@@ -45,7 +45,10 @@ def detect_format(sample: bytes) -> FileFormat:
     encoding, warning = _encoding(sample)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     if len(_CONTROL.findall(text)) > len(text) // 50:
-        raise FileUnreadable("The file is not text. Save the contacts as CSV or .xlsx and upload that.", field="file")
+        raise FileUnreadable(
+            "The file is not text: it contains NUL or other control characters. Save the contacts as CSV or .xlsx.",
+            field="file",
+        )
     lines = text.splitlines()[: _SAMPLE_RECORDS + 1]
     if len(lines) > 1 and len(sample) >= SAMPLE_BYTES:
         lines.pop()  # may be incomplete
@@ -73,9 +76,10 @@ def _encoding(sample: bytes) -> tuple[str, str | None]:
     for mark, encoding in _BOMS:
         if sample.startswith(mark):
             return encoding, None
-    if sample.count(0) * 50 > len(sample):
-        # In UTF-16, every ASCII character has a zero byte: the first one in big-endian, the second in little-endian.
-        encoding = "utf-16-le" if sample[1::2].count(0) > sample[::2].count(0) else "utf-16-be"
+    # In UTF-16, each ASCII character has a zero byte: the first in big-endian, the second in little-endian.
+    first, second = sample[::2].count(0), sample[1::2].count(0)
+    if max(first, second) * 10 > len(sample):
+        encoding = "utf-16-le" if second > first else "utf-16-be"
         return encoding, f"The file does not state its encoding; it looks like {encoding.upper()}."
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)

@@ -39,7 +39,10 @@ MAX_BATCH_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """A pending row. The email is None if it is too large to be read."""
+    """A pending row. The email is None if it is too large to be read.
+
+    An application that created the table itself may allow NULL, which is read as empty.
+    """
 
     id: int
     key: bytes
@@ -88,7 +91,8 @@ class OutboxRelay:
         content, key, written_at = (
             as_bytes(each, self._theirs.dialect) for each in (r.email, r.idempotency_key, r.created_at)
         )
-        pending = select(r.id, func.length(content).label("size")).where(r.status == RowStatus.PENDING.value)
+        size = func.coalesce(func.length(content), 0)
+        pending = select(r.id, size.label("size")).where(r.status == RowStatus.PENDING.value)
         async with self._theirs.read() as tx:
             found = await tx.execute(pending.order_by(r.id).limit(BATCH_ROWS + self._failing.count(now)))
             sizes = {row.id: row.size for row in found if not self._failing.contains(str(row.id), now)}
@@ -97,8 +101,10 @@ class OutboxRelay:
             contents = await tx.execute(select(r.id, content.label("email")).where(r.id.in_(readable)))
             known = select(r.id, key.label("key"), written_at.label("written_at"))
             found = await tx.execute(known.where(r.id.in_(wanted)).order_by(r.id))
-        emails = {row.id: row.email for row in contents}
-        return [OutboxRow(row.id, row.key, emails.get(row.id), _written_at(row.written_at, now)) for row in found]
+        emails = {row.id: row.email or b"" for row in contents}
+        return [
+            OutboxRow(row.id, row.key or b"", emails.get(row.id), _written_at(row.written_at, now)) for row in found
+        ]
 
     async def _accept(self, rows: Sequence[OutboxRow]) -> list[RowResult]:
         context = RequestContext(self._caller, uuid7(self._clock.now()))
@@ -160,16 +166,18 @@ def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
     return wanted
 
 
-def _written_at(text: bytes, now: Instant) -> Instant:
+def _written_at(text: bytes | None, now: Instant) -> Instant:
     """Return when a row was written; now if the text, which an application may have written, is no time before now."""
     try:
-        return min(parse_time(text.decode(), UTC), now)
+        return min(parse_time((text or b"").decode(), UTC), now)
     except (ValueError, OverflowError):
         return now
 
 
 def _body(row: OutboxRow) -> Any:
     """Return the parsed email of a row, or why it cannot be one."""
+    if not row.key:
+        return RejectedItem("REQUIRED", "is empty, so a repeated row could not be recognised", "idempotency_key")
     if row.email is None:
         return RejectedItem("TOO_LARGE", f"is larger than {MAX_ROW_BYTES // 1024**2} MB", "email")
     try:

@@ -161,7 +161,7 @@ async def download_report(engine: EngineDep, visitor: ViewerDep, import_id: str)
 
 
 async def _result_values(request: Request, engine: Engine, visitor: Visitor, import_id: str) -> dict[str, Any]:
-    """Return an import, its list if it still exists, and at the end its first rejected rows."""
+    """Return an import, its list if it still exists, and at the end its first refused rows."""
     found = await engine.import_uploads.find(visitor.tenant_id, import_id)
 
     async def read_refused() -> list[RefusedLine]:
