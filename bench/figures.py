@@ -285,13 +285,15 @@ def large_sequences(order: Order) -> Iterator[Figure]:
             costs = sequences.measured(url, people).costs
         step = costs["step with email"].milliseconds - costs["email alone"].milliseconds
         entered = costs["enrolment"].process + costs["enrolment"].database
+        rehearsed = costs["rehearsal"].process + costs["rehearsal"].database
         event, idle = costs["event"].milliseconds, costs["idle pass"].milliseconds
-        ours = f"step {step:.2f} ms, event {event:.2f} ms, enrolment {entered:.1f} s, idle pass {idle:.1f} ms"
-        met = step <= STEP_MILLISECONDS and event <= EVENT_MILLISECONDS and entered <= ENROLMENT_SECONDS
-        return Found(ours, met=met)
+        ours = f"step {step:.2f} ms, event {event:.2f} ms, enrolment {entered:.1f} s, rehearsal {rehearsed:.1f} s"
+        met = step <= STEP_MILLISECONDS and event <= EVENT_MILLISECONDS
+        met = met and max(entered, rehearsed) <= ENROLMENT_SECONDS
+        return Found(f"{ours}, idle pass {idle:.1f} ms", met=met)
 
     for engine, new in (("SQLite", order.stage.sqlite_url), ("PostgreSQL", order.stage.postgresql_url)):
-        what = f"{engine}: CPU time of a due step besides its email, of an event over HTTP, of 100,000 enrolments"
+        what = f"{engine}: CPU time of a due step besides its email, an event by HTTP, 100,000 enrolments, a rehearsal"
         goal = f"≤ {STEP_MILLISECONDS} ms, ≤ {EVENT_MILLISECONDS} ms, ≤ {ENROLMENT_SECONDS} s"
         yield _figure(order, "sequences", what, goal, found, engine, new)
 

@@ -58,6 +58,19 @@ DOCUMENT: dict[str, Any] = {
     ],
 }
 
+REHEARSED: dict[str, Any] = {
+    "name": "Rehearsed",
+    "trigger": {"manual": True},
+    "list": "late",
+    "steps": [
+        {"id": "hello", "send": {"template": "hello"}},
+        {"id": "two-days", "wait": {"days": 2}},
+        {"id": "tips", "send": {"template": "hello"}},
+        {"id": "week", "waitUntil": {"weekdays": ["mon"], "time": "09:00"}},
+        {"id": "offer", "send": {"template": "hello"}},
+    ],
+}
+
 _ENROLMENTS = """
 INSERT INTO sequence_enrolments (tenant_id, sequence_key, contact_key, run, entered_at, entered_because, node, visit,
   waits_since, due_at, events_after)
@@ -141,6 +154,7 @@ async def measure(url: str, people: int) -> Measured:
         await bench.passes()
         await bench.pages()
         await bench.steps()
+        await bench.rehearsal()
         await bench.enrolments(people)
         await bench.events(people)
     return found
@@ -241,6 +255,15 @@ class Bench:
             ]
             async with self.engine.database.write() as tx:
                 await accept(tx, emails, now)
+
+    async def rehearsal(self) -> None:
+        """Rehearse 30 days of a series of three emails for everyone on the list."""
+        service = self.engine.sequences
+        created = await service.create(TENANT, REHEARSED, actor=ACTOR)
+        async with self.meter.measuring("rehearsal", 1):
+            done = await service.rehearsals.rehearse(TENANT, created.sequence_id, people=People(list_key="late"))
+        if (done.people, done.emails) != (ENTERING, 3 * ENTERING):
+            raise NotMeasured(f"{done.people} people got {done.emails} emails in the rehearsal")
 
     async def enrolments(self, people: int) -> None:
         """Enrol everyone on the list who is not in the sequence, and run their first steps."""
