@@ -52,7 +52,7 @@ async def full(stage: Stage) -> Figures:
 
 async def full_file_system(figures: Figures, folder: Path) -> None:
     """Use a real disk of a few megabytes. Needs root; `full` tests the same without it."""
-    with _small_disk(folder) as disk:
+    with small_disk(folder) as disk:
         file = disk / "mailwright.db"
         file.write_bytes(sqlite_template())
         async with a_stage(f"sqlite:///{file}") as stage, _serving(stage) as api:
@@ -68,7 +68,7 @@ async def full_file_system(figures: Figures, folder: Path) -> None:
 
 async def read_only(figures: Figures, folder: Path) -> None:
     """With a read-only file, the service reports the problem and does not start."""
-    with _small_disk(folder) as disk:
+    with small_disk(folder) as disk:
         file = disk / "mailwright.db"
         file.write_bytes(sqlite_template())
         _mount("-o", "remount,ro", str(disk))
@@ -144,14 +144,15 @@ def _held_lock(stage: Stage) -> Iterator[None]:
 
 def can_mount(folder: Path) -> bool:
     try:
-        with _small_disk(folder):
+        with small_disk(folder):
             return True
     except (subprocess.CalledProcessError, OSError):
         return False
 
 
 @contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path) -> Iterator[Path]:
+    """Mount a disk of 6 MB. Needs root."""
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     _mount("-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk))

@@ -48,7 +48,7 @@ def test_both_sides_of_and_have_the_same_labels() -> None:
     for rule in rules():
         for left, right in itertools.pairwise(rule["expr"].split(" and ")):
             aggregated = left.startswith("sum(") and right.startswith("sum(")
-            assert aggregated or right.startswith("on (job) sum by (job) ("), rule["alert"]
+            assert aggregated or re.match(r"on \((job|job, provider)\) sum by \(\1\) \(", right), rule["alert"]
 
 
 def test_value_in_a_summary_is_the_measured_one() -> None:
@@ -72,7 +72,11 @@ HEALTHY = {
     "mailwright_clock_skew_seconds": "0.1",
     "mailwright_certificate_expiry_timestamp_seconds": "7776000",
     "mailwright_last_backup_timestamp_seconds": "172000",
-    "mailwright_last_report_timestamp_seconds": "172000",
+    'mailwright_last_report_timestamp_seconds{provider="ses"}': "172000",
+    'mailwright_provider_sent_total{provider="ses"}': "0+100",
+    # A provider of a tenant that reports nothing, and that sends almost nothing.
+    'mailwright_last_report_timestamp_seconds{provider="acme"}': "0",
+    'mailwright_provider_sent_total{provider="acme"}': "7",
     'pipeline_final_state_total{state="SENT"}': "0+100",
     'pipeline_final_state_total{state="FAILED"}': "0+1",
     'mailwright_circuit_state{provider="ses"}': "0",
@@ -95,7 +99,7 @@ FAULTS = {
     "MailwrightCertificateExpires": {"mailwright_certificate_expiry_timestamp_seconds": "500000"},
     "MailwrightBackupOld": {"mailwright_last_backup_timestamp_seconds": "1"},
     "MailwrightNoBackup": {"mailwright_last_backup_timestamp_seconds": "0"},
-    "MailwrightNoProviderEvents": {"mailwright_last_report_timestamp_seconds": "1"},
+    "MailwrightNoProviderEvents": {'mailwright_provider_sent_total{provider="acme"}': "0+1"},
     "MailwrightMessagesFail": {'pipeline_final_state_total{state="FAILED"}': "0+20"},
     "MailwrightProviderUnavailable": {'mailwright_circuit_state{provider="ses"}': "2"},
     "MailwrightUnconfirmed": {"mailwright_in_doubt": "4"},

@@ -38,9 +38,11 @@ def ok(name: str, summary: str) -> Finding:
     return Finding(name, Verdict.OK, summary)
 
 
-def warning(name: str, summary: str, advice: str) -> Finding:
-    return Finding(name, Verdict.WARNING, summary, advice)
+def warning(name: str, summary: str, advice: str, *, since: Instant | None = None) -> Finding:
+    return Finding(name, Verdict.WARNING, summary, advice, since=since)
 
 
-def problem(name: str, summary: str, advice: str, publish: TxtRecord | None = None) -> Finding:
-    return Finding(name, Verdict.PROBLEM, summary, advice, publish)
+def problem(
+    name: str, summary: str, advice: str, publish: TxtRecord | None = None, *, since: Instant | None = None
+) -> Finding:
+    return Finding(name, Verdict.PROBLEM, summary, advice, publish, since)

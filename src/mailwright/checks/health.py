@@ -10,11 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import func, select
-
-from mailwright.app.findings import Finding, Verdict, ok
+from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.named_providers import NamedProviders
-from mailwright.app.providers import providers_of
+from mailwright.app.providers import providers_of, reports_events
 from mailwright.app.sending import list_running_campaigns
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.providers import find_provider_problems
@@ -22,6 +20,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, u
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
+from mailwright.outbox.provider_activity import ProviderActivity, load_activity
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
 from mailwright.outbox.quotas import ProviderQuota, load_quotas
@@ -34,7 +33,6 @@ from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.sources.campaigns.repeat_records import list_failed
 from mailwright.storage.database import Database
 from mailwright.storage.server_state import database_bytes
-from mailwright.storage.tables import reports
 
 LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
 # With more free space than this, a small share of a large disk is no finding.
@@ -68,7 +66,7 @@ class HealthFacts:
     clock_skew: Instant | None  # the largest difference between a worker's and the server's clock
     certificate_ends: Instant | None
     oldest_due: Instant | None
-    last_report: Instant | None
+    reporting: Mapping[str, ProviderActivity]  # of the providers that are set up to report events
     last_backup: Instant | None
     workers: Sequence[WorkerPresence]
     running_workers: int
@@ -97,7 +95,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_clocks(facts.workers),
         *_certificate(settings, facts, now),
         *_queue(facts, now),
-        *[each async for each in _reports(settings, database, facts, now)],
+        *_events(facts, now),
         *[each async for each in _rejections(database, now)],
         *_backup(facts, now),
         *[each async for each in _retention(database, now)],
@@ -118,8 +116,6 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
     backup = await find_backup(database)
     workers = await list_present(database, now)
     skews = [abs(each.clock_skew) for each in workers if each.clock_skew is not None]
-    async with database.read() as tx:
-        [row] = await tx.execute(select(func.max(reports.c.received_at)))
     effective = await load_effective(settings, database)
     return HealthFacts(
         disk_free=usage.free,
@@ -129,7 +125,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         clock_skew=max(skews, default=None),
         certificate_ends=certificate_end(settings.smtp_certificate_file),
         oldest_due=queue.oldest_due,
-        last_report=row[0],
+        reporting=await load_activity(database, _reporting_providers(settings, effective.named), now),
         last_backup=None if backup is None else backup.at,
         workers=workers,
         running_workers=len({each.worker for each in workers if not each.is_silent(now)}),
@@ -140,6 +136,22 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         outdated_workers=_outdated(effective, workers, now),
         named=effective.named,
     )
+
+
+def _reporting_providers(settings: Settings, named: NamedProviders) -> Iterator[str]:
+    """List the providers whose events arrive here, if everything is set up right: the installation's and tenants'."""
+    for name in providers_of(settings):
+        if _has_events(name, settings):
+            yield name
+    for each in named.by_name.values():
+        if each.problem is None and _has_events(each.kind, each.settings):
+            yield each.name
+
+
+def _has_events(kind: str, settings: Settings) -> bool:
+    if kind == "ses":  # A configuration set alone may publish its events anywhere.
+        return bool(settings.sns_topic_arns or settings.sqs_queue_url)
+    return reports_events(kind, settings)
 
 
 def _outdated(effective: EffectiveSettings, workers: Sequence[WorkerPresence], now: Instant) -> tuple[str, ...]:
@@ -182,17 +194,14 @@ def _settings(facts: HealthFacts) -> Iterator[Finding]:
         advice = lazy_gettext(
             "restore the key file, or enter the value again in the dashboard or with `mailwright setting set`"
         )
-        yield Finding(
+        yield problem(
             "settings",
-            Verdict.PROBLEM,
             lazy_gettext("nothing is sent, because a stored setting is unusable: {each}", each=each),
             advice,
         )
     for worker in facts.outdated_workers:
         advice = lazy_gettext("wait until it has finished its sends; if this stays, restart it")
-        yield Finding(
-            "settings", Verdict.WARNING, lazy_gettext("{worker} still uses earlier settings", worker=worker), advice
-        )
+        yield warning("settings", lazy_gettext("{worker} still uses earlier settings", worker=worker), advice)
 
 
 def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
@@ -201,9 +210,8 @@ def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
     if settings.demo:
         yield ok("delivery", lazy_gettext("this is a demo: {local_only}", local_only=LOCAL_ONLY))
     elif settings.dry_run:
-        yield Finding(
+        yield warning(
             "delivery",
-            Verdict.WARNING,
             DRY_RUN_NOTICE,
             lazy_gettext("unset MAILWRIGHT_DRY_RUN and DRY_RUN_SEND to send"),
         )
@@ -214,10 +222,10 @@ def _delivery(settings: Settings, named: NamedProviders) -> Iterator[Finding]:
         advice = lazy_gettext(
             "choose a provider for all other email in the dashboard under Settings, if it has to leave too"
         )
-        yield Finding("delivery", Verdict.WARNING, summary, advice)
+        yield warning("delivery", summary, advice)
     elif is_local:
         advice = lazy_gettext("choose a provider in the dashboard under Settings, or run `mailwright setup`")
-        yield Finding("delivery", Verdict.WARNING, LOCAL_ONLY, advice)
+        yield warning("delivery", LOCAL_ONLY, advice)
 
 
 def is_local_only(providers: Iterable[Settings]) -> bool:
@@ -236,7 +244,7 @@ def _hold(facts: HealthFacts) -> Iterator[Finding]:
         advice = lazy_gettext(
             "review the messages with `mailwright quarantine list`, then run `mailwright quarantine release` or `drop`"
         )
-        yield Finding("sending", Verdict.PROBLEM, summary, advice, since=facts.hold.since)
+        yield problem("sending", summary, advice, since=facts.hold.since)
     elif facts.quarantined:
         advice = lazy_gettext(
             "send them with `mailwright quarantine release`, or close them with `mailwright quarantine drop`"
@@ -249,7 +257,7 @@ def _hold(facts: HealthFacts) -> Iterator[Finding]:
                 count=f"{facts.quarantined:,}",
             )
         )
-        yield Finding("quarantine", Verdict.WARNING, summary, advice)
+        yield warning("quarantine", summary, advice)
 
 
 def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
@@ -274,9 +282,8 @@ def _workers(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     for worker in sorted({each.worker for each in silent}):
         since = max(each.seen_at for each in silent if each.worker == worker)
         advice = lazy_gettext("if it was stopped, ignore this: other workers take over its messages within 30 s")
-        yield Finding(
+        yield warning(
             "workers",
-            Verdict.WARNING,
             lazy_gettext("{worker} does not report any more", worker=worker),
             advice,
             since=since,
@@ -349,9 +356,7 @@ def _certificate(settings: Settings, facts: HealthFacts, now: Instant) -> Iterat
         return
     if facts.certificate_ends is None:
         advice = lazy_gettext("correct MAILWRIGHT_SMTP_CERTIFICATE_FILE")
-        yield Finding(
-            "certificate", Verdict.PROBLEM, lazy_gettext("{file} cannot be read as a certificate", file=file), advice
-        )
+        yield problem("certificate", lazy_gettext("{file} cannot be read as a certificate", file=file), advice)
         return
     verdict = _worst(facts.certificate_ends - now, EXPIRES_WITHIN, is_high_bad=False)
     day = _day(facts.certificate_ends)
@@ -375,36 +380,22 @@ def _queue(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
         yield Finding("queue", verdict, summary, advice, since=facts.oldest_due)
 
 
-async def _reports(settings: Settings, database: Database, facts: HealthFacts, now: Instant) -> AsyncIterator[Finding]:
-    """Report that no inbound event arrives although a provider that sends events has accepted messages."""
-    ses = settings.sns_topic_arns or settings.sqs_queue_url
-    sources = {
-        "ses": ses,
-        "sendgrid": settings.sendgrid_webhook_public_key,
-        "mailgun": settings.mailgun_webhook_signing_key,
-        "postmark": settings.postmark_webhook_secret,
-        "resend": settings.resend_webhook_secret,
-        "brevo": settings.brevo_webhook_secret,
-    }
-    configured = [name for name in providers_of(settings) if sources.get(name)]
-    if not configured:
-        return
-    buckets = await load_buckets(database, tenant_id=None, since=now - DAY, until=now - HOUR, length=HOUR)
-    sent = sum(each.counts.get("SENT", 0) for each in buckets)
-    is_silent = facts.last_report is None or facts.last_report < now - DAY
-    if sent >= MIN_MESSAGES and is_silent:
-        names = " and ".join(configured)
-        summary = lazy_gettext(
-            "no event of {names} arrived in 24 h, although {sent} messages were sent", names=names, sent=f"{sent:,}"
-        )
-        advice = lazy_gettext(
-            "check the webhook or queue at the provider; bounces and complaints are missed until then"
-        )
-        yield Finding("events", Verdict.PROBLEM, summary, advice, since=facts.last_report)
-    elif facts.last_report is not None:
-        yield ok(
-            "events", lazy_gettext("the last one arrived at {last_report}", last_report=utc_text(facts.last_report))
-        )
+def _events(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
+    """Report each provider whose events do not arrive although it has accepted messages."""
+    for name, activity in facts.reporting.items():
+        if activity.is_silent(now, min_sent=MIN_MESSAGES):
+            summary = lazy_gettext(
+                "no event of {names} arrived in 24 h, although {sent} messages were sent",
+                names=name,
+                sent=f"{activity.sent:,}",
+            )
+            advice = lazy_gettext(
+                "check the webhook or queue at the provider; bounces and complaints are missed until then"
+            )
+            yield problem("events", summary, advice, since=activity.last_event)
+        elif activity.last_event is not None:
+            last = utc_text(activity.last_event)
+            yield ok("events", lazy_gettext("the last one of {provider} arrived at {last}", provider=name, last=last))
 
 
 async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding]:
@@ -429,9 +420,7 @@ async def _rejections(database: Database, now: Instant) -> AsyncIterator[Finding
 def _backup(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     advice = lazy_gettext("run `mailwright backup FOLDER --keep 7` once a day")
     if facts.last_backup is None:
-        yield Finding(
-            "backup", Verdict.WARNING, lazy_gettext("no backup was made with `mailwright backup` yet"), advice
-        )
+        yield warning("backup", lazy_gettext("no backup was made with `mailwright backup` yet"), advice)
         return
     verdict = _worst(now - facts.last_backup, BACKUP_AGE)
     summary = lazy_gettext("the last one was made at {last_backup}", last_backup=utc_text(facts.last_backup))
@@ -449,9 +438,8 @@ async def _retention(database: Database, now: Instant) -> AsyncIterator[Finding]
         kinds = ", ".join(sorted({each.kind.value for each in late}))
         since = min(each.finished_at or each.updated_at for each in late)
         advice = lazy_gettext("run `mailwright retention run` and look for `retention` in the logs")
-        yield Finding(
+        yield warning(
             "retention",
-            Verdict.WARNING,
             lazy_gettext("no complete pass over {kinds} in 2 days", kinds=kinds),
             advice,
             since=since,
@@ -473,9 +461,8 @@ async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
         advice = lazy_gettext(
             "publish the DKIM records again; `mailwright domain check {lost}` names them", lost=lost[0]
         )
-        yield Finding(
+        yield problem(
             "domains",
-            Verdict.PROBLEM,
             lazy_gettext("the DKIM records of {shown} are gone or changed", shown=shown),
             advice,
         )
@@ -497,12 +484,10 @@ async def _recurring_campaigns(database: Database) -> AsyncIterator[Finding]:
             if each.is_paused
             else lazy_gettext("{name} was not sent at its last time: {result}", name=each.name, result=each.result)
         )
-        yield Finding("recurring campaigns", Verdict.PROBLEM, summary, advice, since=each.failed_at)
+        yield problem("recurring campaigns", summary, advice, since=each.failed_at)
     if len(failed) > MAX_LISTED:
         summary = lazy_gettext("{count} more are paused or were not sent", count=f"{len(failed) - MAX_LISTED:,}")
-        yield Finding(
-            "recurring campaigns", Verdict.PROBLEM, summary, lazy_gettext("look for `pause_repeat` in the audit log")
-        )
+        yield problem("recurring campaigns", summary, lazy_gettext("look for `pause_repeat` in the audit log"))
 
 
 def _day(instant: Instant) -> str:

@@ -41,7 +41,8 @@ def _export(facts: HealthFacts, findings: Sequence[Finding]) -> None:
     metrics.DATABASE_GROWTH.set(facts.growth_per_day or 0)
     metrics.CLOCK_SKEW.set((facts.clock_skew or 0) / SECOND)
     metrics.CERTIFICATE_EXPIRY.set((facts.certificate_ends or 0) / SECOND)
-    metrics.LAST_REPORT.set((facts.last_report or 0) / SECOND)
+    for provider, activity in facts.reporting.items():
+        metrics.LAST_REPORT.labels(provider).set((activity.last_event or 0) / SECOND)
     metrics.LAST_BACKUP.set((facts.last_backup or 0) / SECOND)
     metrics.WORKERS.set(facts.running_workers)
     metrics.SENDING_HELD.set(int(facts.hold is not None))

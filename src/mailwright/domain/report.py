@@ -47,6 +47,7 @@ class Report:
     bounce_subtype: str | None = None  # The reporter's own subtype, for example General.
     metadata: Mapping[str, Any] = field(default_factory=dict)
     scope: ReportScope | None = None  # None if the reporter may report about every message.
+    is_response: bool = False  # It was a response to the send, so it does not show that events of the provider arrive.
 
     @property
     def provider(self) -> str:

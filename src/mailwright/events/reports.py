@@ -26,6 +26,7 @@ from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
 from mailwright.outbox.incidents import record_incidents
+from mailwright.outbox.provider_activity import ProviderEvents
 from mailwright.outbox.reported import ReportedMessage
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
 from mailwright.providers.responses import mask_addresses
@@ -110,6 +111,7 @@ class TakenReports:
     effects: list[Effect]  # in the order of the reports
     never_sent: list[Report]  # reports about stored messages that were never handed to a provider
     unknown: list[Report]  # reports that match no stored message
+    reporters: frozenset[str]  # providers that reported about messages that they sent
 
 
 class Reports:
@@ -133,6 +135,7 @@ class Reports:
         self._by_address = self._group_commit(by_address=True)
         self._by_id = self._group_commit(by_address=False)
         self._signatures = UsedSignatures(database, after_commit=self._forget)
+        self._provider_events = ProviderEvents(database, clock)
         self._forgets_at: Instant = 0
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
@@ -180,6 +183,7 @@ class Reports:
 
         taken = await self._database.transact(work)
         effects = taken.effects
+        await self._provider_events.record(taken.reporters)
         if by_address:
             await unknown_sends.examine(self._database, taken.never_sent, taken.unknown, now)
         for report, effect in zip(reports, effects, strict=True):
@@ -286,7 +290,10 @@ async def take(
     effects |= {one.key: Effect.NEW for one in new}
     unknown = [report for key, report in first.items() if effects[key] is Effect.UNKNOWN]
     never_sent = [one.report for one in taken.values() if proves and one.message.was_never_sent]
-    return TakenReports(_in_order(reports, effects), never_sent, unknown)
+    # Bounce emails, tracked links and report sources do not have the name of the provider.
+    own = (one for one in taken.values() if not one.report.is_response)
+    reporters = frozenset(one.report.source for one in own if one.report.source == one.message.provider)
+    return TakenReports(_in_order(reports, effects), never_sent, unknown, reporters)
 
 
 async def _understood(

@@ -64,5 +64,6 @@ class Retractions:
             verdict=ContactVerdict.NOTHING if rejection.bounce is None else VERDICTS[rejection.bounce],
             bounce_type=rejection.bounce,
             bounce_subtype=rejection.code,
+            is_response=True,
             metadata={"errorMessage": f"Accepted, then rejected: {code} {mask_addresses(rejection.message or '')}"},
         )

@@ -89,6 +89,9 @@ DEAD_LETTERS = Gauge(
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
+PROVIDER_SENT = Counter(
+    "mailwright_provider_sent_total", "Messages that a provider accepted.", ["provider"], registry=REGISTRY
+)
 ACCEPTED = Counter("mailwright_accepted_total", "Messages accepted.", ["source"], registry=REGISTRY)
 REPORTS = Counter(
     "mailwright_reports_total",
@@ -137,7 +140,8 @@ CERTIFICATE_EXPIRY = Gauge(
 )
 LAST_REPORT = Gauge(
     "mailwright_last_report_timestamp_seconds",
-    "When the last event of a provider arrived; 0 if none did.",
+    "When the last event of each provider that is set up to report events arrived; 0 if none did.",
+    ["provider"],
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )

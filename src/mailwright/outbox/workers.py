@@ -9,6 +9,7 @@ from sqlalchemy import delete, func, select, text
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.provider_routes import ProviderRoutes
+from mailwright.outbox.provider_activity import add_sent
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
@@ -91,16 +92,23 @@ class WorkerRegistry:
                     clock_skew=skew,
                     settings_version=self._settings_version,
                 )
+            await add_sent(tx, self._new_sent(providers), now)
             await self._record_best(tx, sum(self._per_second(presence, now) for presence in providers), now)
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
 
-    async def deregister(self) -> None:
+    async def deregister(self, *providers: WorkerPresence) -> None:
+        """Remove the worker, and count what its providers accepted since its last report."""
         async with self._database.write() as tx:
+            await add_sent(tx, self._new_sent(providers), self._clock.now())
             await tx.execute(delete(workers).where(workers.c.worker_id.in_(self._rows)))
 
     async def delete_lost(self) -> None:
         async with self._database.write() as tx:
             await tx.execute(delete(workers).where(workers.c.seen_at < self._clock.now() - FORGET_AFTER))
+
+    def _new_sent(self, providers: Iterable[WorkerPresence]) -> dict[str, int]:
+        """Return how many messages each provider has accepted since the last report."""
+        return {each.provider: each.sent - self._reported.get(each.provider, (0, 0))[1] for each in providers}
 
     async def _record_best(self, tx: Transaction, per_second: float, now: Instant) -> None:
         """Record the highest send rate of a worker, for forecasts while nothing is being sent."""

@@ -74,9 +74,9 @@ class Maintenance:
             self.has_decided = True
         self.has_suspects = await self.services.claims.has_suspects()
 
-    async def sign_off(self) -> None:
+    async def sign_off(self, presence: Sequence[WorkerPresence]) -> None:
         """Remove this worker from the list of active workers."""
-        await self.services.registry.deregister()
+        await self.services.registry.deregister(*presence)
 
     async def _renew(self, leased: Sequence[Claimed]) -> None:
         kept = {key: self.renewed[key] for key in (claimed.message_key for claimed in leased) if key in self.renewed}

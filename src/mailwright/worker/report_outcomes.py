@@ -25,6 +25,8 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> None:
         transitions[state] += len(delivered)
     for state, count in transitions.items():
         metrics.STATE_TRANSITIONS.labels(state).inc(count)
+    for provider, count in Counter(outcome.provider for outcome in delivered).items():
+        metrics.PROVIDER_SENT.labels(provider).inc(count)
     _observe(Status.SENT, delivered)
     for status in {settlement.status for settlement in settlements}:
         _observe(status, [settlement for settlement in settlements if settlement.status is status])

@@ -61,7 +61,7 @@ class Worker:
             await self._sender.abandon()
             metrics.SEND_RATE.dec(self._reported_rate)
             with contextlib.suppress(NotDurable):
-                await self.parts.maintenance.sign_off()
+                await self.parts.maintenance.sign_off(self._presence())
 
     def stop(self) -> None:
         """Stop claiming, release messages whose attempt has not begun, and let sends in flight finish."""

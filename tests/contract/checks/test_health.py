@@ -1,6 +1,7 @@
 """Health findings state what is wrong, how bad it is, since when and what to do, on both engines."""
 
 import datetime
+import secrets
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from pydantic import SecretStr
 from sqlalchemy import insert, update
 
 from mailwright.app.backups import back_up
@@ -18,10 +20,12 @@ from mailwright.app.findings import Finding, Verdict
 from mailwright.checks.health import check_health
 from mailwright.checks.health_watch import FRESH, HealthWatch
 from mailwright.domain.buckets import SUPPRESSED_CODES
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, utc_text
 from mailwright.domain.message import Event
+from mailwright.domain.report import Report
 from mailwright.domain.retention import RetentionKind
 from mailwright.domain.states import EventType
+from mailwright.events.inbound_webhooks import ProviderReports
 from mailwright.ops.metrics import REGISTRY
 from mailwright.outbox.recorded_facts import record_size
 from mailwright.outbox.retention_rules import save_progress, set_rule
@@ -29,12 +33,18 @@ from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold,
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.outbox.tallies import EventTallier
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.storage.tables import reports, tallies, workers
-from tests.builders import DEFAULT_TENANT, Bench, a_message, suppress
+from mailwright.storage.server_state import database_bytes
+from mailwright.storage.tables import tallies, workers
+from tests.builders import DEFAULT_TENANT, REFUSAL, Bench, a_bench, a_message, a_message_with, suppress
 from tests.campaigns import CampaignHarness
+from tests.engines import sqlite_template
+from tests.faults.disks import can_mount, small_disk
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("health-true")
+
+
+DISK_USAGE = shutil.disk_usage
 
 
 class Usage(NamedTuple):
@@ -123,6 +133,33 @@ async def test_low_disk_space_is_reported(
     assert (await findings(bench))["disk"].verdict is verdict
 
 
+async def test_small_real_disk_is_a_problem(
+    bench: Bench, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_mount(tmp_path):
+        pytest.skip("mounting a small disk needs root")
+    monkeypatch.setattr(shutil, "disk_usage", DISK_USAGE)
+    with small_disk(tmp_path) as disk:
+        if bench.database.dialect == "postgresql":
+            found = await findings(bench, state=disk)
+        else:
+            (disk / "mailwright.db").write_bytes(sqlite_template())
+            async with a_bench(f"sqlite:///{disk / 'mailwright.db'}", clock) as small:
+                found = await findings(small)
+    assert found["disk"].verdict is Verdict.PROBLEM
+    assert "of 6 MB free" in found["disk"].summary
+
+
+async def test_growth_of_the_real_database_is_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await record_size(bench.database, bench.clock.now(), await database_bytes(bench.database))
+    await bench.accept(*(a_message_with(html=secrets.token_hex(50_000)) for _ in range(20)))
+    bench.clock.advance(DAY)
+    await record_size(bench.database, bench.clock.now(), await database_bytes(bench.database))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(1024**4, 0, 1024**2))
+    found = (await findings(bench))["database size"]
+    assert (found.verdict, "at this rate the disk is full on" in found.summary) == (Verdict.PROBLEM, True)
+
+
 async def test_growth_names_the_day_when_the_disk_is_full(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(1024**4, 0, 100 * 1024**3))
     for day in range(3):
@@ -183,22 +220,81 @@ async def test_late_messages_are_reported_with_their_time(bench: Bench) -> None:
     assert (found.verdict, found.since) == (Verdict.WARNING, due)
 
 
-async def test_silent_provider_events_are_reported(bench: Bench) -> None:
-    route = {"provider": "sendgrid", "sendgrid_webhook_public_key": "key", "sendgrid_api_key": "x"}
-    await tally(bench, 3, SENT=60)
-    assert "events" not in await findings(bench)  # No provider of the route sends events.
-    assert (await findings(bench, **route))["events"].verdict is Verdict.PROBLEM
+SENDGRID = {"sendgrid_webhook_public_key": "key", "sendgrid_api_key": "x"}
+
+
+async def send_through(bench: Bench, provider: str, count: int = 60) -> list[str]:
+    """Send messages that this provider accepts, as its worker does."""
+    ids = await bench.accept(*(a_message() for _ in range(count)))
+    await bench.drain(ScriptedProvider(name=provider))
+    return ids
+
+
+async def report_about(bench: Bench, outbox_id: str, source: str, **changes: Any) -> None:
     now = bench.clock.now()
-    report = {"tenant_id": DEFAULT_TENANT, "type": "delivered", "verdict": "none", "is_proof": False, "at": now}
-    async with bench.database.write() as tx:
-        await tx.execute(insert(reports).values(**report, key="r", received_at=now - HOUR))
-    assert (await findings(bench, **route))["events"].verdict is Verdict.OK
+    report = Report(f"{source}-{outbox_id}", source, EventType.DELIVERED, now, outbox_id=outbox_id, **changes)
+    assert (await bench.engine.reports.receive([report])).unknown == 0
+
+
+async def silent_providers(bench: Bench, **settings: Any) -> dict[str, bool]:
+    """Return whether each provider with a finding is reported as silent."""
+    chosen = bench.engine.settings.model_copy(update=settings)
+    found = await check_health(chosen, bench.database, bench.clock)
+    events = [each for each in found if each.name == "events"]
+    return {each.summary.split(" of ")[1].split()[0]: each.verdict is Verdict.PROBLEM for each in events}
+
+
+async def test_one_silent_provider_of_several_is_named(bench: Bench) -> None:
+    route = {"route": "sendgrid=1,postmark=1", "postmark_webhook_secret": SecretStr("s"), **SENDGRID}
+    [heard, *_] = await send_through(bench, "sendgrid")
+    [unheard, *_] = await send_through(bench, "postmark")
+    assert await silent_providers(bench, **route) == {}, "events of the last hour may follow"
+    bench.clock.advance(3 * HOUR)
+    assert await silent_providers(bench) == {}, "no provider of the route is set up to report events"
+    assert await silent_providers(bench, **route) == {"sendgrid": True, "postmark": True}
+    await report_about(bench, heard, "sendgrid")
+    await report_about(bench, unheard, "smtp")  # A bounce email.
+    await report_about(bench, unheard, "postmark", is_response=True)  # It retracted its acceptance.
+    assert await silent_providers(bench, **route) == {"sendgrid": False, "postmark": True}
+    await HealthWatch(bench.engine.settings.model_copy(update=route), bench.database, bench.clock).findings()
+    times = [
+        REGISTRY.get_sample_value("mailwright_last_report_timestamp_seconds", {"provider": each})
+        for each in ("sendgrid", "postmark")
+    ]
+    assert times == [bench.clock.now() / 1000, 0]
+    bench.clock.advance(DAY)
+    assert await silent_providers(bench, **route) == {"sendgrid": False}, "nothing was sent in the last day"
+
+
+async def test_events_of_tenants_providers_are_judged(bench: Bench) -> None:
+    values = {"postmark_server_token": "token", "postmark_webhook_secret": "a-long-secret-of-the-webhook"}
+    for name in ("acme", "brave"):
+        await bench.engine.providers.create(name, "postmark", values, actor="ada")
+        sent = await send_through(bench, name)
+    bench.clock.advance(3 * HOUR)
+    reports = ProviderReports(bench.engine.reports, "brave")
+    for minutes in (0, 5):  # The second event is later, so it is stored too.
+        bench.clock.advance(minutes * MINUTE)
+        now = bench.clock.now()
+        opened = Report(f"open-{minutes}", "postmark", EventType.OPENED, now, outbox_id=sent[0])
+        assert (await reports.receive([opened])).new == 1
+    assert await silent_providers(bench) == {"acme": True, "brave": False}
+    assert (await findings(bench))["events"].summary == f"the last one of brave arrived at {utc_text(now)}"
 
 
 @pytest.mark.parametrize(("failed", "verdict"), [(1, Verdict.OK), (7, Verdict.WARNING), (20, Verdict.PROBLEM)])
 async def test_rejections_are_judged_by_share(bench: Bench, failed: int, verdict: Verdict) -> None:
     await tally(bench, 2, SENT=100 - failed, FAILED=failed)
     assert (await findings(bench))["rejections"].verdict is verdict
+
+
+async def test_messages_that_a_provider_rejects_are_counted(bench: Bench) -> None:
+    await bench.accept(*(a_message() for _ in range(60)))
+    await bench.drain(ScriptedProvider(*[REFUSAL] * 7))
+    await EventTallier(bench.database, bench.clock).add_existing()
+    bench.clock.advance(MINUTE)
+    found = (await findings(bench))["rejections"]
+    assert (found.verdict, found.summary.split(" messages")[0]) == (Verdict.PROBLEM, "7 of 60")
 
 
 async def test_suppressed_recipients_are_no_rejections(bench: Bench) -> None:
