@@ -188,11 +188,19 @@ def test_unusable_secret_file_is_reported_with_all_errors(
 
 
 @pytest.mark.promise("secrets-in-files")
-def test_secret_in_variable_and_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("one")
-    monkeypatch.setenv("SENDGRID_API_KEY_FILE", str(tmp_path / "secret"))
-    monkeypatch.setenv("SENDGRID_API_KEY", "two")
-    assert problems() == ["SENDGRID_API_KEY_FILE: SENDGRID_API_KEY is set too; remove one of them"]
+@pytest.mark.parametrize("variable", SECRETS)
+def test_wrong_secret_file_is_named_without_its_content(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    monkeypatch.setenv(variable, str(file))
+    assert problems() == [f"{variable}: the file {file} does not exist"]
+    file.write_bytes(b"hunter2-hunter2\xff")
+    assert problems() == [f"{variable}: the file {file} is not UTF-8 text"]
+    file.write_text("hunter2-hunter2")
+    setting = variable.removesuffix("_FILE")
+    monkeypatch.setenv(setting, "smtp://user:hunter3-hunter3@mail.example.com:587")
+    assert problems() == [f"{variable}: {setting} is set too; remove one of them"]
 
 
 def test_secret_file_overrides_the_configuration_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
