@@ -46,6 +46,13 @@ WALKED = (
     "notifications.md",
     "outbox-table.md",
     "sequences.md",
+    "composer.md",
+    "images-and-brand.md",
+    "sender-domains.md",
+    "dmarc.md",
+    "retention.md",
+    "configuration.md",
+    "approvals.md",
 )
 WALK = (README, *(CHECKOUT / "docs" / name for name in WALKED))
 PORT = "8025"
@@ -206,11 +213,12 @@ class Step:
 def test_the_documented_commands_do_what_the_pages_show(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Run every console block of the README, the HTTP API page and the operating page, in one folder and one shell."""
+    """Run every console block of the pages, in one folder and one shell."""
     with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as free_for_smtp:
         port, smtp_port = (str(one.getsockname()[1]) for one in (free, free_for_smtp))
     steps = [step for page in WALK for step in _steps(page)]
     assert len(steps) > 20
+    assert {page for page in PAGES if _blocks(page.read_text(encoding="utf-8"), "console")} == set(WALK)
     walk = Walk(tmp_path, port, smtp_port, warm_program(tmp_path_factory.mktemp("bin")))
     try:
         for step in steps:
