@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,11 @@ from sqlalchemy import Connection, delete, text
 
 from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
 from mailwright.app.restore_checks import make_guard
+from mailwright.app.restored_erasures import RestoredErasures, erase_again, save_erasures
 from mailwright.app.sending import stop_article_runs
+from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.content.image_files import write_image
-from mailwright.domain.clock import Clock, Instant, utc_text
+from mailwright.domain.clock import MINUTE, Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
@@ -24,7 +26,7 @@ from mailwright.outbox.valkey import valkey_client
 from mailwright.outbox.workers import list_present
 from mailwright.storage.backup import has_content
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid
-from mailwright.storage.database import Database, parse_url
+from mailwright.storage.database import Database, is_missing, parse_url
 from mailwright.storage.migrate import current_revision
 from mailwright.storage.sqlite_file import replace_file
 from mailwright.storage.tables import installation
@@ -36,6 +38,10 @@ _OTHER_SESSIONS: Final = (
 )
 
 
+# An erasure may have begun before the backup and ended after it.
+ERASURE_MARGIN: Final = 5 * MINUTE
+
+
 @dataclass(frozen=True, slots=True)
 class Restored:
     """The result of a restore. `kept` is the replaced SQLite file, or a backup of the replaced PostgreSQL content."""
@@ -44,6 +50,7 @@ class Restored:
     audit: Audit
     images: int
     kept: Path | None
+    erasures: RestoredErasures
 
 
 def header_of(file: Path, key: Path | None) -> BackupHeader:
@@ -61,17 +68,23 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
         raise BackupInvalid("The audit of the backup failed: messages are missing. Restore another backup.")
     hold = _hold(header, clock)
     url = parse_url(settings.database_url)
-    kept = None
+    record, since, kept = ErasureRecord(settings.state, url), header.created_at - ERASURE_MARGIN, None
     if url.get_backend_name() == "sqlite":
+        is_read = await _save_erasures_of_file(settings, record, since)
         kept = await _replace_file(Path(str(url.database)), file, key, hold)
     else:
         async with _opened(settings) as database:
             kept = await _keep_content(settings, database, clock, writable_folder(file))
+            is_read = kept is not None and await save_erasures(record, database, since)
             await load(database, file, key, partial(_hold_in, hold))
     images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:
         await _acknowledge(settings, database, clock)
-        return Restored(header.created_at, await audit(database), images, kept)
+        erasures = await erase_again(record, database, clock, since, imports_folder=settings.imports)
+        # With PostgreSQL, other machines have records of their own.
+        is_known = is_read or (database.dialect == "sqlite" and erasures.is_known)
+        erasures = replace(erasures, is_known=is_known)
+        return Restored(header.created_at, await audit(database), images, kept, erasures)
 
 
 @asynccontextmanager
@@ -81,6 +94,12 @@ async def _opened(settings: Settings) -> AsyncIterator[Database]:
         yield database
     finally:
         await database.close()
+
+
+async def _save_erasures_of_file(settings: Settings, record: ErasureRecord, since: Instant) -> bool:
+    """Read the erasures of the SQLite file that is about to be replaced; return whether there is a readable one."""
+    async with _opened(settings) as database:
+        return not is_missing(database) and await save_erasures(record, database, since)
 
 
 def _hold(header: BackupHeader, clock: Clock) -> SendingHold:

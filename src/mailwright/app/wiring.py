@@ -46,6 +46,7 @@ from mailwright.app.system_emails import make_account_notices, render_branded
 from mailwright.app.template_removal import make_template_removal
 from mailwright.audience.contact_events import ContactEvents
 from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.forms import Forms
 from mailwright.audience.importing.imports import Imports
 from mailwright.audience.importing.uploads import ImportUploads
@@ -179,6 +180,10 @@ class EngineSettings:
     @property
     def imports_folder(self) -> Path:
         return self.settings.imports
+
+    @property
+    def erasure_record(self) -> ErasureRecord:
+        return ErasureRecord(self.settings.state, parse_url(self.settings.database_url))
 
     @property
     def mailbox_folder(self) -> Path | None:

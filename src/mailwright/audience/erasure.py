@@ -18,6 +18,7 @@ from mailwright.audience.contact_events import erase_events, has_events
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.enrolments import end_of_contact
+from mailwright.audience.erasure_record import ErasureRecord, digest_of
 from mailwright.audience.external_ids import delete_external_ids
 from mailwright.audience.importing.report import move_reports, redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
@@ -79,14 +80,30 @@ class MessageInProgress(NotPossibleNow):
 
 
 async def erase(
-    database: Database, clock: Clock, tenant_id: int, email: str, *, actor: str, imports_folder: Path | None = None
+    database: Database,
+    clock: Clock,
+    tenant_id: int,
+    email: str,
+    *,
+    actor: str,
+    imports_folder: Path | None = None,
+    record: ErasureRecord | None = None,
 ) -> int:
     """Erase a contact and return the number of erased messages. Pending messages are cancelled.
 
     Raise `MessageInProgress` if a message is being sent or in doubt. `imports_folder` contains this machine's import
-    reports.
+    reports. `record` keeps the erasure from being undone by a restore.
     """
     address, now = normalize_email(email), clock.now()
+    count = await _erase(database, tenant_id, address, now, actor=actor, imports_folder=imports_folder)
+    if record is not None:
+        await asyncio.to_thread(record.add, [(now, digest_of(tenant_id, address))])
+    return count
+
+
+async def _erase(
+    database: Database, tenant_id: int, address: str, now: Instant, *, actor: str, imports_folder: Path | None
+) -> int:
     # Searching all messages takes long, so it happens outside of the write transaction.
     async with database.read() as tx:
         is_contact = await _is_contact(tx, tenant_id, address)

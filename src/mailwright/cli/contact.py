@@ -9,6 +9,7 @@ from rich.table import Table
 from mailwright.audience import contacts, erasure, personal_data
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
+from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.snooze import MAX_DAYS
@@ -248,8 +249,15 @@ def erase(
 
     async def work(at: Installation) -> int:
         owner = await find_tenant(at, tenant)
-        folder = at.settings.imports
-        return await erasure.erase(at.database, at.clock, owner.id, email, actor=CONSOLE, imports_folder=folder)
+        return await erasure.erase(
+            at.database,
+            at.clock,
+            owner.id,
+            email,
+            actor=CONSOLE,
+            imports_folder=at.settings.imports,
+            record=ErasureRecord(at.settings.state, at.database.url),
+        )
 
     count = run(work)
     out.print(f"Contact erased. Messages whose content was erased: {count}. A suppression for bulk email remains.")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mailwright.app.restored_erasures import RestoredErasures
 from mailwright.app.restoring import header_of
 from mailwright.app.restoring import restore as restore_backup
 from mailwright.cli.audit import print_identity
@@ -43,13 +44,35 @@ def restore(
         kept = None if restored.kept is None else str(restored.kept)
         created_at = isoformat(restored.created_at)
         print_json(
-            {"createdAt": created_at, "audit": restored.audit.as_dict(), "images": restored.images, "kept": kept}
+            {
+                "createdAt": created_at,
+                "audit": restored.audit.as_dict(),
+                "images": restored.images,
+                "kept": kept,
+                "erasuresKnown": restored.erasures.is_known,
+                "erasedAgain": restored.erasures.erased,
+                "notErased": list(restored.erasures.refused),
+            }
         )
     else:
         out.print(f"✓ Restored the backup of {zone_time(restored.created_at)}.")
         print_identity(restored.audit)
         if restored.kept is not None:
             out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)
+        _print_erasures(restored.erasures)
         out.print("  Sending is on hold. `mailwright quarantine list` shows what may have been sent since the backup.")
     if not restored.audit.ok:
         raise typer.Exit(NEGATIVE)
+
+
+def _print_erasures(found: RestoredErasures) -> None:
+    if not found.is_known:
+        out.print("  Nothing here says who was erased after the backup. Erase these people again with")
+        out.print("  `mailwright contact erase EMAIL`.")
+    if found.erased:
+        out.print(f"  Contacts that were erased after the backup, and are erased again: {found.erased:,}.")
+    if found.refused:
+        out.print("  These contacts were erased after the backup, but have a message without a result. Decide about it")
+        out.print("  with `mailwright quarantine`, then run `mailwright contact erase EMAIL`:")
+        for email in found.refused:
+            out.print(f"    {email}", soft_wrap=True)

@@ -16,19 +16,34 @@ from sqlalchemy import delete, insert
 
 from mailwright.app.backups import RESERVED_BYTES, Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
+from mailwright.app.restored_erasures import RestoredErasures
 from mailwright.app.restoring import Restored, restore
+from mailwright.app.retention import RetentionSweep
 from mailwright.app.sending import release_sending
-from mailwright.audience import contacts
-from mailwright.domain.clock import ManualClock
+from mailwright.audience import contacts, erasure
+from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.domain.errors import MailwrightError, NotPossibleNow
+from mailwright.domain.retention import RetentionKind
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import audit
+from mailwright.outbox.retention_rules import list_rules, set_rule
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
 from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
-from mailwright.storage.tables import deliveries, workers
-from tests.builders import DEFAULT_TENANT, a_bench, a_message, settings_for
+from mailwright.storage.tables import deliveries, suppressions, workers
+from tests.builders import (
+    DEFAULT_TENANT,
+    SENT,
+    Bench,
+    a_bench,
+    a_contact,
+    a_message,
+    a_result,
+    a_settler,
+    claims_of,
+    settings_for,
+)
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
 from tests.faults.backups import RESTORE_POINTS, RESTORED, content, fill, killed
@@ -71,6 +86,7 @@ async def test_backup_of_either_engine_restores_into_either(
     url = f"sqlite:///{tmp_path}/other.db" if target == "sqlite" else await postgres_server.create()
     result = await restored(url, clock, file)
     assert result.audit == written.audit
+    assert result.erasures == RestoredErasures(is_known=target == "postgresql" and result.kept is not None)
     assert await content(url) == await content(engine.url)
     async with a_bench(url, clock) as bench:  # New rows get new numbers.
         await bench.accept(a_message())
@@ -97,6 +113,56 @@ async def test_restored_database_is_held_from_the_start(
         provider = ScriptedProvider()
         await bench.drain(provider)
         assert provider.messages == []
+
+
+ADA, BOB = "ada.erased@example.com", "bob.erased@example.com"
+
+
+async def delete_old_bodies(bench: Bench) -> int:
+    sweep = RetentionSweep(bench.engine.settings, bench.database, bench.clock)
+    return sum([count.rows async for _, count in sweep.run(await list_rules(bench.database))])
+
+
+@pytest.mark.promise("restore-keeps-erasures")
+@pytest.mark.parametrize("known_by", ["replaced database", "record"])
+async def test_restore_erases_people_again_who_were_erased_since(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, known_by: str
+) -> None:
+    file, settings = tmp_path / "a.mwbackup", _settings(engine.url, tmp_path)
+    async with a_bench(engine.url, clock, state=settings.state, images=settings.images) as bench:
+        database, record = bench.database, bench.engine.erasure_record
+        for email in (ADA, BOB):
+            await a_contact(database, email)
+        await bench.accept(a_message(to=ADA))
+        await bench.drain(ScriptedProvider())
+        clock.advance(40 * DAY)
+        kind = RetentionKind.BODIES
+        await set_rule(database, clock, DEFAULT_TENANT, kind, days=7, exports=False, actor="ada")
+        await bench.accept(a_message(to=BOB))
+        [claimed] = await claims_of(database, clock).claim(1)
+        await a_settler(database, clock).exchange([], [claimed])  # The backup contains an attempt without its result.
+        await back_up(settings, database, clock, file)
+        clock.advance(HOUR)
+        await a_settler(database, clock).exchange([a_result(claimed, SENT, clock.now())], [])
+        assert await delete_old_bodies(bench) == 1
+        for email in (ADA, BOB):
+            await erasure.erase(database, clock, DEFAULT_TENANT, email, actor="ada", record=record)
+        assert "@" not in record.file.read_text()
+        if known_by == "record":
+            async with database.write() as tx:
+                await tx.execute(delete(suppressions))
+        else:
+            record.file.unlink()  # Another machine erased them.
+    clock.advance(120_000)  # The worker is gone.
+    result = await restored(engine.url, clock, file)
+    assert result.audit.ok
+    assert result.erasures == RestoredErasures(is_known=True, erased=1, refused=(BOB,))
+    kept = await content(engine.url)
+    assert [(row[2], row[4]) for row in kept.pop("suppressions")] == [(ADA, "erasure")]
+    assert ADA not in str(kept)
+    async with a_bench(engine.url, clock, state=settings.state) as bench:
+        assert await delete_old_bodies(bench) == 0  # The erasure has emptied the body already.
+        assert (await audit(bench.database)).ok
 
 
 async def test_backup_is_one_snapshot_while_messages_are_accepted(
@@ -266,7 +332,7 @@ async def test_open_sqlite_file_is_not_replaced(clock: ManualClock, tmp_path: Pa
     url = f"sqlite:///{tmp_path}/mailwright.db"
     await backed_up(url, clock, tmp_path / "a.mwbackup")
     other = sqlite3.connect(tmp_path / "mailwright.db")
-    other.execute("PRAGMA journal_mode = WAL")
+    other.execute("PRAGMA record_mode = WAL")
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM tenants").fetchall()
     with pytest.raises(NotPossibleNow, match="Another process uses"):

@@ -164,6 +164,7 @@ async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
         email,
         actor=actor_of(caller),
         imports_folder=engine.imports_folder,
+        record=engine.erasure_record,
     )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -85,7 +85,8 @@ async def _contact_work(engine: Engine, visitor: Visitor, form: Fields) -> tuple
         await suppressions.add(database, clock, tenant_id, email, reason="asked for", source=actor, actor=actor)
 
     async def erase(email: str) -> None:
-        await erasure.erase(database, clock, tenant_id, email, actor=actor, imports_folder=engine.imports_folder)
+        folder, record = engine.imports_folder, engine.erasure_record
+        await erasure.erase(database, clock, tenant_id, email, actor=actor, imports_folder=folder, record=record)
 
     match form["action"]:
         case "tag":

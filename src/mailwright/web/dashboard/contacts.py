@@ -236,9 +236,14 @@ async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: 
         error = InvalidInput(gettext("Enter the address of this contact."), field="address")
         return await _page(request, engine, visitor, email, errors=field_errors(error))
     try:
-        whose, folder = visitor.tenant_id, engine.imports_folder
         emptied = await erasure.erase(
-            engine.database, engine.clock, whose, email, actor=visitor.actor, imports_folder=folder
+            engine.database,
+            engine.clock,
+            visitor.tenant_id,
+            email,
+            actor=visitor.actor,
+            imports_folder=engine.imports_folder,
+            record=engine.erasure_record,
         )
     except MailwrightError as error:
         if isinstance(error, NotFound):

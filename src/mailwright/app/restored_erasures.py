@@ -1,0 +1,77 @@
+"""Erase people again who were erased after a backup that is restored."""
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import select
+
+from mailwright.audience.erasure import MessageInProgress, erase
+from mailwright.audience.erasure_record import ErasureRecord, digest_of, load_erasures
+from mailwright.domain.clock import Clock, Instant
+from mailwright.ops.logs import logger
+from mailwright.outbox.audit_log import SYSTEM
+from mailwright.storage.database import Database
+from mailwright.storage.tables import contact_events, contacts
+
+_PAGE: Final = 10_000
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredErasures:
+    """What happened to the people who were erased after the backup."""
+
+    is_known: bool  # Whether the record or the replaced database says who was erased since the backup.
+    erased: int = 0
+    refused: tuple[str, ...] = ()  # Addresses with a message that is being sent or in doubt.
+
+
+async def save_erasures(record: ErasureRecord, replaced: Database, since: Instant) -> bool:
+    """Copy the erasures of the database that is about to be replaced into the record; return whether it was read."""
+    try:
+        found = await load_erasures(replaced, since)
+    except Exception as error:  # It may be damaged or empty, which must not prevent its restore.
+        log.warning("replaced_database_unreadable", reason=type(error).__name__)
+        return False
+    known = record.digests_since(since) or set()
+    record.add(entry for entry in found if entry[1] not in known)
+    return True
+
+
+async def erase_again(
+    record: ErasureRecord, database: Database, clock: Clock, since: Instant, *, imports_folder: Path
+) -> RestoredErasures:
+    """Erase the restored contacts whose erasure since then is in the record."""
+    digests = record.digests_since(since)
+    if not digests:
+        return RestoredErasures(is_known=digests is not None)
+    erased, refused = 0, list[str]()
+    for tenant_id, email in [found async for found in _find_addresses(database, digests)]:
+        try:
+            await erase(database, clock, tenant_id, email, actor=SYSTEM, imports_folder=imports_folder)
+            erased += 1
+        except MessageInProgress:
+            refused.append(email)
+    return RestoredErasures(is_known=True, erased=erased, refused=tuple(refused))
+
+
+async def _find_addresses(database: Database, digests: Collection[str]) -> AsyncIterator[tuple[int, str]]:
+    """Find contacts, and addresses with events that never became contacts."""
+    found = set[tuple[int, str]]()
+    for table in (contacts, contact_events):
+        c, after = table.c, 0
+        while True:
+            query = select(c.id, c.tenant_id, c.email).where(c.id > after).order_by(c.id).limit(_PAGE)
+            async with database.read() as tx:
+                rows = await tx.execute(query)
+            for row in rows:
+                address = (row.tenant_id, row.email)
+                if address not in found and digest_of(*address) in digests:
+                    found.add(address)
+                    yield address
+            if len(rows) < _PAGE:
+                break
+            after = rows[-1].id
