@@ -5,8 +5,10 @@ from sqlalchemy import select, update
 from mailwright.domain.campaign import INDEFINITELY, PAUSED, CampaignStatus
 from mailwright.domain.clock import Clock
 from mailwright.domain.lanes import sequence_lane
+from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log
 from mailwright.outbox.defer import record_lane_deferral
+from mailwright.outbox.quarantine import EVERYTHING, QuarantineFilter, resolve_quarantined
 from mailwright.outbox.sending_hold import DueMessages, release_hold, require_hold
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaign_repeats, campaign_runs, campaigns, queue_entries, sequences
@@ -24,6 +26,25 @@ async def release_sending(database: Database, clock: Clock, *, actor: str, due: 
     paused = await _pause_campaigns(database, clock)
     await _pause_repeats(database, clock, actor)
     return await release_hold(database, clock, actor=actor, due=due), paused
+
+
+async def decide_quarantine(
+    database: Database,
+    clock: Clock,
+    resolution: Resolution,
+    *,
+    was_held: bool,
+    actor: str,
+    only: QuarantineFilter = EVERYTHING,
+) -> tuple[int, int]:
+    """Resume sending, and send or close what may have been sent; return how many messages and paused campaigns.
+
+    `was_held` is what the operator has seen. If someone else has resumed sending since then, nothing is changed.
+    """
+    paused = 0
+    if was_held:
+        _, paused = await release_sending(database, clock, actor=actor, due=DueMessages.IN_DOUBT)
+    return await resolve_quarantined(database, clock, resolution, actor=actor, only=only), paused
 
 
 async def list_running_campaigns(database: Database) -> list[str]:

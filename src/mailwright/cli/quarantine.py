@@ -1,15 +1,25 @@
 """`mailwright quarantine`: messages that may have been sent between a backup and its restore."""
 
-from mailwright.app.sending import list_running_campaigns, release_sending
+from typing import Annotated
+
+import typer
+
+from mailwright.app.sending import decide_quarantine, list_running_campaigns
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
 from mailwright.cli.output import out, print_json, table, two_lines, zone_time
 from mailwright.domain.clock import isoformat
-from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import Resolution
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.outbox.quarantine import Quarantine, find_quarantine, resolve_quarantined
-from mailwright.outbox.sending_hold import DueMessages
+from mailwright.outbox.quarantine import Quarantine, QuarantineFilter, find_quarantine
+
+OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only messages of this tenant.", show_default=False)]
+OnlySource = Annotated[
+    str | None, typer.Option("--source", help="Only messages of this source, for example api.", show_default=False)
+]
+OnlyCampaign = Annotated[
+    str | None, typer.Option("--campaign", metavar="ID", help="Only messages of this campaign.", show_default=False)
+]
 
 app = group("After a restore: list, send or drop the messages that may have been sent since the backup.")
 
@@ -39,29 +49,32 @@ def list_command(as_json: Json = False) -> None:
 
 
 @app.command()
-def release(yes: Yes = False) -> None:
+def release(
+    tenant: OnlyTenant = None, source: OnlySource = None, campaign: OnlyCampaign = None, yes: Yes = False
+) -> None:
     """Resume sending, and send the messages that may have been sent. Some recipients may get an email twice.
 
     Messages that a provider has reported as sent are not sent again. Running and scheduled campaigns are paused. Resume
     each after you have checked its report.
     """
-    found = run(_find)
-    confirm(f"Send the messages that may have been sent before ({_unreported(found):,})?", yes=yes)
-    resent, paused = run(lambda at: _resume(at, found, Resolution.RESEND))
+    found, only = run(_find), QuarantineFilter(tenant, source, campaign)
+    confirm(f"Send the messages that may have been sent before ({found.count_undecided(only):,})?", yes=yes)
+    resent, paused = run(lambda at: _decide(at, found, Resolution.RESEND, only))
     out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
     _print_paused(paused)
 
 
 @app.command()
-def drop(yes: Yes = False) -> None:
+def drop(tenant: OnlyTenant = None, source: OnlySource = None, campaign: OnlyCampaign = None, yes: Yes = False) -> None:
     """Resume sending without the messages that may have been sent. Some recipients may get no email.
 
     These messages are closed as unknown. Running and scheduled campaigns are paused. Resume each after you have checked
     its report.
     """
-    found = run(_find)
-    confirm(f"Close the messages that may have been sent ({_unreported(found):,}) without sending them?", yes=yes)
-    dropped, paused = run(lambda at: _resume(at, found, Resolution.CLOSE))
+    found, only = run(_find), QuarantineFilter(tenant, source, campaign)
+    count = found.count_undecided(only)
+    confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
+    dropped, paused = run(lambda at: _decide(at, found, Resolution.CLOSE, only))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
     _print_paused(paused)
 
@@ -69,12 +82,6 @@ def drop(yes: Yes = False) -> None:
 def _print_paused(campaigns: int) -> None:
     if campaigns:
         out.print(f"Campaigns paused: {campaigns:,}. List them with `mailwright campaign list`.")
-
-
-def _unreported(found: Quarantine) -> int:
-    if found.hold is None and not found.messages:
-        raise NotPossibleNow("No message is in quarantine and sending is not on hold, so there is nothing to do.")
-    return sum(each.messages - each.reported for each in found.messages)
 
 
 async def _find_all(at: Installation) -> tuple[Quarantine, list[str]]:
@@ -85,15 +92,12 @@ async def _find(at: Installation) -> Quarantine:
     return await find_quarantine(at.database)
 
 
-async def _resume(at: Installation, found: Quarantine, resolution: Resolution) -> tuple[int, int]:
-    """Resume sending; return how many messages were resolved this way and how many campaigns were paused.
-
-    `found` is what the operator has seen. If someone else has resumed sending since then, nothing is changed.
-    """
-    paused = 0
-    if found.hold is not None:
-        _, paused = await release_sending(at.database, at.clock, actor=CONSOLE, due=DueMessages.IN_DOUBT)
-    return await resolve_quarantined(at.database, at.clock, resolution, actor=CONSOLE), paused
+async def _decide(
+    at: Installation, found: Quarantine, resolution: Resolution, only: QuarantineFilter
+) -> tuple[int, int]:
+    return await decide_quarantine(
+        at.database, at.clock, resolution, was_held=found.hold is not None, actor=CONSOLE, only=only
+    )
 
 
 def _as_json(found: Quarantine) -> dict[str, object]:

@@ -1,10 +1,12 @@
 """Messages that may have been sent between a backup and its restore: list them, send them again, or drop them."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Final
 
 from sqlalchemy import func, select, text
 
 from mailwright.domain.clock import Clock
+from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.message import Event
 from mailwright.domain.states import Resolution
 from mailwright.outbox import audit_log
@@ -37,9 +39,37 @@ class QuarantinedMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineFilter:
+    """Which messages a decision is about. None means any; the campaign "" means messages without a campaign."""
+
+    tenant: str | None = None
+    source: str | None = None
+    campaign_id: str | None = None
+
+    def matches(self, each: QuarantinedMessages) -> bool:
+        pairs = (self.tenant, each.tenant), (self.source, each.source), (self.campaign_id, each.campaign_id or "")
+        return all(wanted in (None, value) for wanted, value in pairs)
+
+
+EVERYTHING: Final = QuarantineFilter()
+
+
+@dataclass(frozen=True, slots=True)
 class Quarantine:
     hold: SendingHold | None
     messages: list[QuarantinedMessages]
+
+    def count_undecided(self, only: QuarantineFilter = EVERYTHING) -> int:
+        """Return how many messages a decision would change. Raise an error if there is nothing to decide."""
+        found = [each for each in self.messages if only.matches(each)]
+        if only != EVERYTHING and self.hold is not None:
+            raise NotPossibleNow(
+                "Sending is on hold. Decide about all messages, or resume it first with `mailwright db release --due "
+                "in-doubt` and then decide about each source and campaign."
+            )
+        if not found and (only != EVERYTHING or self.hold is None):
+            raise NotPossibleNow("No message is in quarantine and sending is not on hold, so there is nothing to do.")
+        return sum(each.messages - each.reported for each in found)
 
 
 async def find_quarantine(database: Database) -> Quarantine:
@@ -63,21 +93,24 @@ async def count_quarantined(database: Database) -> int:
         return int((await tx.execute(select(func.count()).select_from(deliveries).where(*restored)))[0][0])
 
 
-async def resolve_quarantined(database: Database, clock: Clock, resolution: Resolution, *, actor: str) -> int:
-    """Resolve all messages that a restore put in doubt, and return their number. Expired ones are not sent again."""
+async def resolve_quarantined(
+    database: Database, clock: Clock, resolution: Resolution, *, actor: str, only: QuarantineFilter = EVERYTHING
+) -> int:
+    """Resolve the messages that a restore put in doubt, and return their number. Expired ones are not sent again."""
+    chosen = asdict(only)
     status, event = outcome_of(resolution)
     count, is_last = 0, False
     while not is_last:
         now = clock.now()
         resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": "quarantine"})
         async with database.write() as tx:
-            rows = await tx.run(RESOLVE_RESTORED, status=status, now=now, limit=BATCH)
+            rows = await tx.run(RESOLVE_RESTORED, status=status, now=now, limit=BATCH, **chosen)
             is_last = len(rows) < BATCH
             count += len(rows)
             if rows:
                 await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])
             if is_last and count:
-                detail = {"as": resolution, "messages": count}
+                detail = {"as": resolution, "messages": count} | {k: v for k, v in chosen.items() if v is not None}
                 await audit_log.record(
                     tx, now, actor=actor, action="quarantine.resolve", subject="installation", tenant_id=None,
                     detail=detail,

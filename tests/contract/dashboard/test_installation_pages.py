@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from mailwright.access.roles import Role
 from mailwright.app.setup import SetupStep, StepState, dismiss_checklist, load_progress, record_step
@@ -14,11 +14,20 @@ from mailwright.app.stored_settings import change_settings, load_effective
 from mailwright.app.wiring import Engine, build_engine, verify
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
+from mailwright.domain.message import Source
 from mailwright.domain.retention import RetentionKind
+from mailwright.domain.states import Status
 from mailwright.ops.settings import load
 from mailwright.outbox.retention_rules import list_rules
-from mailwright.outbox.sending_hold import HoldReason, SendingHold, hold_sending
-from mailwright.storage.tables import deliveries, messages
+from mailwright.outbox.sending_hold import (
+    DueMessages,
+    HoldReason,
+    SendingHold,
+    find_hold,
+    hold_sending,
+    release_hold,
+)
+from mailwright.storage.tables import audit_log, deliveries, messages
 from mailwright.web.app import create_app
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.stored_forms import Changes, provider_changes, sender_changes, try_changes
@@ -86,6 +95,43 @@ async def test_overview_needs_attention_while_sending_is_held(app: FastAPI, ada:
         assert "Nothing needs your attention" not in eve.text
     await ada.open("/settings/health")
     assert "<code>mailwright quarantine list</code>" in ada.text
+
+
+@pytest.mark.promise("quarantine-decided")
+@pytest.mark.parametrize(
+    ("button", "status"), [("Send all", Status.RETRY_SCHEDULED), ("Drop all", Status.CLOSED_UNKNOWN)]
+)
+async def test_all_quarantined_emails_are_decided_at_once(
+    ada: Visit, app: FastAPI, bench: Bench, button: str, status: Status
+) -> None:
+    await bench.accept(a_message(), a_message())
+    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+    await ada.open("/")
+    assert "/settings/health#quarantine" in ada.text
+    await ada.open("/settings/health")
+    assert "sent: 2." in ada.text
+    form = next(form for form in ada.forms() if button in dict(form.buttons))
+    await ada.press(button)
+    assert await bench.statuses() == {status: 2}
+    assert await find_hold(bench.database) is None
+    async with bench.database.read() as tx:
+        entries = {row.action: row.actor for row in await tx.execute(select(audit_log.c.action, audit_log.c.actor))}
+    assert entries["quarantine.resolve"] == entries["sending.release"] == "ada"
+    repeated = await ada.client.post(str(form.action), data=form.filled({}), follow_redirects=True)
+    assert "nothing to do" in repeated.text
+    async with a_visit(app, "eve") as eve:
+        await eve.open("/")
+        [own, *_] = [dict(form.fields) for form in eve.forms() if form.method == "post"]
+        assert (await eve.client.post(str(form.action), data=own)).status_code == 403
+
+
+async def test_quarantined_emails_of_one_source_are_dropped(ada: Visit, bench: Bench) -> None:
+    await bench.accept(a_message(), a_message(source=Source.NOTIFICATION))
+    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+    await release_hold(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    await ada.open("/settings/health")
+    await ada.press("Drop", nth=1)
+    assert await bench.statuses() == {Status.IN_DOUBT: 1, Status.CLOSED_UNKNOWN: 1}
 
 
 async def test_overview_lists_warnings_about_the_installation(ada: Visit) -> None:

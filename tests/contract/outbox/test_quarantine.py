@@ -6,12 +6,17 @@ import orjson
 import pytest
 from sqlalchemy import insert, select, update
 
-from mailwright.app.sending import list_running_campaigns, release_sending, stop_article_runs
+from mailwright.app.sending import decide_quarantine, list_running_campaigns, release_sending, stop_article_runs
 from mailwright.domain.clock import DAY, MINUTE
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import OnDoubt, Resolution, Status
 from mailwright.outbox import quarantine, sending_hold
-from mailwright.outbox.quarantine import QuarantinedMessages, find_quarantine, resolve_quarantined
+from mailwright.outbox.quarantine import (
+    QuarantinedMessages,
+    QuarantineFilter,
+    find_quarantine,
+    resolve_quarantined,
+)
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
 from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log, campaign_runs, deliveries
@@ -118,6 +123,28 @@ async def test_decision_about_full_batches_is_in_the_audit_log(bench: Bench, mon
     async with bench.database.read() as tx:
         [entry] = await tx.execute(select(audit_log.c.detail).where(audit_log.c.action == "quarantine.resolve"))
     assert orjson.loads(entry.detail)["messages"] == 4
+
+
+async def test_decision_about_one_source_leaves_the_others(bench: Bench) -> None:
+    [single, newsletter] = await bench.accept(a_message(), a_newsletter())
+    only = QuarantineFilter(tenant="default", source="campaign", campaign_id="")
+    await held(bench)
+    with pytest.raises(NotPossibleNow, match="Sending is on hold"):
+        (await find_quarantine(bench.database)).count_undecided(only)
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.IN_DOUBT)
+    found = await find_quarantine(bench.database)
+    assert (found.count_undecided(), found.count_undecided(only)) == (2, 1)
+    with pytest.raises(NotPossibleNow, match="nothing to do"):
+        found.count_undecided(QuarantineFilter(campaign_id="another"))
+    decided = await decide_quarantine(
+        bench.database, bench.clock, Resolution.CLOSE, was_held=False, actor="ada", only=only
+    )
+    assert decided == (1, 0)
+    statuses = [(await bench.record(each)).summary.status for each in (single, newsletter)]
+    assert statuses == [Status.IN_DOUBT, Status.CLOSED_UNKNOWN]
+    async with bench.database.read() as tx:
+        [entry] = await tx.execute(select(audit_log.c.detail).where(audit_log.c.action == "quarantine.resolve"))
+    assert orjson.loads(entry.detail)["source"] == "campaign"
 
 
 @pytest.mark.parametrize("status", [Status.SENT_ATTEMPT, Status.IN_DOUBT])

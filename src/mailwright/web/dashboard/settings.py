@@ -1,4 +1,4 @@
-"""Settings pages: users, API keys, limits, tracking, providers, sender domain, health and audit log.
+"""Settings pages: users, API keys, limits, tracking, providers, sender domain and audit log.
 
 Administrators of one tenant manage its users, API keys and audit log. Administrators of the installation manage
 everything.
@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from mailwright.access.api_keys import KeyPair
-from mailwright.access.roles import Forbidden, Role, Scope, parse_role, parse_scopes
+from mailwright.access.roles import Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User, email_of
 from mailwright.app.findings import Verdict
 from mailwright.app.sender_dns import check_sender
@@ -21,7 +21,6 @@ from mailwright.app.setup import SetupStep, StepState, record_step
 from mailwright.app.stored_settings import load_effective
 from mailwright.app.wiring import Engine
 from mailwright.audience.suppressions import suppressed_among
-from mailwright.checks.health import check_health
 from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.shadow import SmtpMode
@@ -501,18 +500,6 @@ async def check_domain(
         "fixed": origin.text if origin.is_fixed else "",
     }
     return fragment(request, visitor, "settings/domain_checks.html", checks=checks, sender=sender)
-
-
-# Health.
-
-
-@router.get("/health")
-async def show_health(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    """Show the state of the installation, checked now."""
-    if visitor.user.tenant_id is not None:
-        raise Forbidden(gettext("Only administrators of the installation can see its health."))
-    findings = await check_health(engine.settings, engine.database, engine.clock)
-    return await _page(request, visitor, "health", None, findings=findings)
 
 
 # Audit log.
