@@ -170,6 +170,13 @@ async def test_every_tool_describes_its_arguments(agents: Agents) -> None:
     assert "#/components" not in str(draft.input_schema)
 
 
+async def test_tools_without_arguments_answer_every_agent(agents: Agents) -> None:
+    async with agents.agent(Scope.READ) as client:
+        free = [tool for tool in (await client.list_tools()).tools if not tool.input_schema["required"]]
+        refused = {tool.name for tool in free if (await client.call_tool(tool.name, {})).is_error}
+    assert (len(free) > 6, refused) == (True, set())
+
+
 async def test_message_is_sent_found_and_explained(agents: Agents) -> None:
     async with agents.agent(Scope.SEND, Scope.READ) as client:
         sent = await call(client, "send_email", **EMAIL)

@@ -94,7 +94,6 @@ TOOLS: Final = (
     AgentTool("list_templates", "GET", "/v1/templates", "List the templates."),
     AgentTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
     AgentTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
-    AgentTool("list_providers", "GET", "/v1/providers", "List the providers with their quotas and state."),
     AgentTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
     AgentTool(
         "create_campaign_draft",
