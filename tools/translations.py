@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from mailwright.domain.translation import message_key, plural_form, split_key
-from mailwright.web.catalogues import LANGUAGES, Entry, read_entries
+from mailwright.ops.catalogues import LANGUAGES, Entry, read_entries
 from mailwright.web.dashboard.script_texts import script_messages
 from mailwright.web.dashboard.shell import make_environment
 
@@ -53,6 +53,45 @@ PLURAL_RULES: Final = {
 }
 _PART: Final = re.compile(r"</?\w+>|\{\w+\}|%[sd]|%\(\w+\)[sd]")
 _CONFLICT: Final = re.compile(r"^<{7}.*?\n(.*?)^={7}\n(.*?)^>{7}.*?\n", re.M | re.S)
+# The modules whose errors the pages of the dashboard show.
+SHOWN_ERRORS: Final = (
+    "access/",
+    "app/feeds.py",
+    "app/images.py",
+    "app/named_providers.py",
+    "app/oidc.py",
+    "app/s3_images.py",
+    "app/segment_removal.py",
+    "app/sender_domains.py",
+    "app/stored_settings.py",
+    "audience/",
+    "content/",
+    "domain/",
+    "events/outbound/",
+    "events/report_sources.py",
+    "outbox/",
+    "sources/articles/",
+    "sources/campaigns/",
+    "sources/send_approvals.py",
+    "sources/sequences/",
+    "web/dashboard/",
+    "web/session.py",
+)
+# Errors that only programs, the command line and logs get.
+_NOT_SHOWN: Final = (
+    "access/id_tokens.py",
+    "access/oidc_settings.py",
+    "access/signature_v4.py",
+    "audience/switching/",
+    "content/dkim_key.py",
+    "content/forwarded.py",
+    "content/raw.py",
+    "outbox/retention_export.py",
+    "outbox/retention_parquet.py",
+)
+_CLASS: Final = re.compile(r"^class (\w+)\(([^)]*)\):", re.M)
+_OWN_TEXT: Final = re.compile(r"super\(\)\.__init__\([^)]")
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 _CALLED: Final = re.compile(r"gettext\(|marked_plural\(|count_text\(")
 _CODE: Final = re.compile(r"<code>([^<{]*)</code>")
 
@@ -92,6 +131,7 @@ def made() -> Iterator[tuple[Path, str]]:
 
 
 def problems() -> Iterator[str]:
+    yield from wrong_errors()
     for language in PLURAL_RULES:
         for file, entry in stored(language):
             yield from (f"{file}: {problem}" for problem in mistakes(entry, language))
@@ -112,12 +152,14 @@ def messages() -> dict[tuple[str, str | None], Message]:
     for file in sorted(TEMPLATES.rglob("*.html")):
         place = file.relative_to(TEMPLATES).as_posix()
         environment.compile(file.read_text(encoding="utf-8"), place, raw=True)
-    for file in sorted(PACKAGE.rglob("*.py")):
-        source = file.read_text(encoding="utf-8")
-        # Parsing every module would take seconds.
-        for text, plural in called(ast.parse(source)) if _CALLED.search(source) else ():
-            note(file.relative_to(PACKAGE).as_posix(), text, plural)
-    for file in sorted(PACKAGE.glob("sources/sequences/ready_made/*.json")):
+    for place, tree in modules().items():
+        for text, plural in called(tree):
+            note(place, text, plural)
+        for text in error_texts(tree) if shows_errors(place) else ():
+            note(place, text)
+    for file in sorted(
+        [*PACKAGE.glob("sources/sequences/ready_made/*.json"), *PACKAGE.glob("content/blocks/starter_templates/*.json")]
+    ):
         ready = json.loads(file.read_text(encoding="utf-8"))
         for name in ("title", "description"):
             note(file.relative_to(PACKAGE).as_posix(), ready[name])
@@ -125,6 +167,100 @@ def messages() -> dict[tuple[str, str | None], Message]:
         for text in script_messages(file.read_text(encoding="utf-8")):
             note(file.relative_to(ASSETS if file.is_relative_to(ASSETS) else PACKAGE).as_posix(), text)
     return found
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return the modules that may contain messages, by their paths. Parsing every module would take seconds."""
+    sources = {file.relative_to(PACKAGE).as_posix(): file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
+    return {
+        place: ast.parse(source)
+        for place, source in sorted(sources.items())
+        if _CALLED.search(source) or (shows_errors(place) and any(name in source for name in error_classes()))
+    }
+
+
+def shows_errors(place: str) -> bool:
+    return place.startswith(SHOWN_ERRORS) and not place.startswith(_NOT_SHOWN)
+
+
+@cache
+def error_classes() -> frozenset[str]:
+    """Return the names of all errors that take a message with placeholders."""
+    bases = {
+        name: {each.strip().rpartition(".")[2] for each in given.split(",")}
+        for file in PACKAGE.rglob("*.py")
+        for name, given in _CLASS.findall(file.read_text(encoding="utf-8"))
+    }
+    found = {"MailwrightError", "InvalidAddress"}
+    while more := {name for name, of in bases.items() if of & found and name not in found | {"ConfigurationInvalid"}}:
+        found |= more
+    return frozenset(found)
+
+
+def error_calls(tree: ast.Module) -> Iterator[ast.Call]:
+    """Yield the calls that make an error with a text, also those of `super().__init__` in the class of an error."""
+    errors = error_classes()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name in errors:
+            yield from (
+                each
+                for each in ast.walk(node)
+                if isinstance(each, ast.Call) and ast.unparse(each.func) == "super().__init__" and each.args
+            )
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
+            yield node
+
+
+def error_texts(tree: ast.Module) -> Iterator[str]:
+    """Yield the texts of errors: the docstring of a class is its default one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name in error_classes() and not _OWN_TEXT.search(ast.unparse(node)):
+            yield from filter(None, [ast.get_docstring(node, clean=False)])
+    for call in error_calls(tree):
+        yield from filter(_has_words, constants(call.args[0]))
+
+
+def constants(text: ast.expr) -> list[str]:
+    """Return the texts that an argument may be."""
+    match text:
+        case ast.Constant(value=str(value)):
+            return [value]
+        case ast.IfExp():
+            return [*constants(text.body), *constants(text.orelse)]
+    return []
+
+
+def wrong_errors() -> Iterator[str]:
+    """Yield errors that pages could not translate or show: f-strings, and placeholders without their values."""
+    for place, tree in modules().items():
+        for call in error_calls(tree) if shows_errors(place) else ():
+            where, given = f"{place}:{call.lineno}", {each.arg for each in call.keywords}
+            if isinstance(call.args[0], ast.JoinedStr):
+                yield f'{where}: pass the values by name, for example "There is no list {{key}}.", key=key'
+            if not (texts := constants(call.args[0])) or None in given:
+                continue
+            wanted = {name for text in texts for name in _PLACEHOLDER.findall(text)}
+            if wanted - given or given - wanted - error_parameters():
+                yield f"{where}: the message needs {sorted(wanted)}, the call gives {sorted(map(str, given))}"
+
+
+@cache
+def error_parameters() -> frozenset[str | None]:
+    """Return the names of what errors take besides the values of a message."""
+    return frozenset(
+        parameter.arg
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in error_classes()
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for parameter in (*method.args.args, *method.args.kwonlyargs)
+    )
+
+
+def _has_words(text: str) -> bool:
+    return re.search(r"[^\W\d_]{2}", _PLACEHOLDER.sub("", text)) is not None
 
 
 def called(tree: ast.Module) -> Iterator[tuple[str, str | None]]:

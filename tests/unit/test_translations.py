@@ -1,15 +1,19 @@
 """Messages of templates and their catalogues."""
 
+import ast
 import copy
 import re
 
 import orjson
 import pytest
 from jinja2 import DictLoader, Environment
+from pydantic import BaseModel, Field
 from tools import translations
 
+from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.domain.translation import Catalogue, gettext, lazy_gettext, ngettext, number_text, pgettext, using
-from mailwright.web.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.ops.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.sources.api.validation import RequestInvalid, parse
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.hours_form import hours_fields, hours_text
 from mailwright.web.dashboard.script_texts import script_messages, script_texts
@@ -83,6 +87,45 @@ def test_lazy_message_is_stored_in_english() -> None:
         )
         assert str(copy.deepcopy(text)) == "Диск: нет места."
     assert text == str(text) == "Disk is full."
+
+
+def test_error_is_english_except_on_pages() -> None:
+    messages = {"There is no list {key}.": "Списка {key} нет.", "Not imported: {error}": "Не импортировано: {error}"}
+    with using(Catalogue("ru", messages)):
+        inner = NotFound("There is no list {key}.", key="news", field="list")
+        error = InvalidInput("Not imported: {error}", error=inner)
+        assert (str(error), f"{error.text}") == (
+            "Not imported: There is no list news.",
+            "Не импортировано: Списка news нет.",
+        )
+    assert (inner.field, str(error.text)) == ("list", str(error))
+
+
+def test_validation_error_has_plural_forms() -> None:
+    class Form(BaseModel):
+        name: str = Field(max_length=1)
+
+    with using(load_catalogue("ru")), pytest.raises(RequestInvalid) as caught:
+        parse(Form, {"name": "ab"})
+    assert str(caught.value) == "name: must have at most 1 character"
+    with using(load_catalogue("pt")):
+        assert str(caught.value.errors[0].message) == "deve ter no máximo 1 caractere"
+
+
+@pytest.mark.parametrize(
+    ("source", "is_wrong"),
+    [
+        ('raise NotFound("There is no list {key}.", key=key)', False),
+        ('raise NotFound(f"There is no list {key}.")', True),
+        ('raise NotFound("There is no list {key}.", name=key)', True),
+        ('raise NotFound("There is no such list.", filed="key")', True),
+    ],
+)
+def test_error_without_values_by_name_is_reported(monkeypatch: pytest.MonkeyPatch, source: str, is_wrong: bool) -> None:
+    known = translations.error_parameters()
+    monkeypatch.setattr(translations, "modules", lambda: {"audience/example.py": ast.parse(source)})
+    monkeypatch.setattr(translations, "error_parameters", lambda: known)
+    assert bool([*translations.wrong_errors()]) == is_wrong
 
 
 def test_translation_in_attribute_and_constant_stays_escaped() -> None:

@@ -26,6 +26,7 @@ from mailwright.access.sessions import token_digest
 from mailwright.access.users import User, UserExists, Users, email_of, insert_user, normal_email, store_password
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.audit_log import describe_actor, record
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import account_links, tenants, users
@@ -96,7 +97,7 @@ class AccountLinks:
         link = f"{self._public_url}/sign-in/invitation?token={token}"
         async with self._database.write() as tx:
             if any(user.tenant_id == tenant_id for user in await _users_of(tx, to)):
-                raise UserExists(f"A user with the address {to} already exists.", field="email")
+                raise UserExists("A user with the address {to} already exists.", field="email", to=to)
             same = account_links.c.tenant_id.is_not_distinct_from(tenant_id)
             earlier = (_of_kind(LinkKind.INVITATION), account_links.c.email == to, same)
             await tx.execute(delete(account_links).where(*earlier))
@@ -105,9 +106,17 @@ class AccountLinks:
             detail = {"role": role}
             await record(tx, now, actor=actor, action="user_invite", subject=to, tenant_id=tenant_id, detail=detail)
             if sends_email:
-                inviter = _person(actor) or "An administrator"
-                text = INVITATION.filled(inviter=inviter, installation=self._public_url, role=role)
-                await self._notices.send(tx, to, text, link, tenant_id=tenant_id, lasts=INVITATION_AGE)
+                await self._notices.send(
+                    tx,
+                    to,
+                    INVITATION,
+                    link,
+                    tenant_id=tenant_id,
+                    language=None,
+                    lasts=INVITATION_AGE,
+                    inviter=_person(actor) or lazy_gettext("An administrator"),
+                    role=role.label,
+                )
         return link
 
     async def list_invitations(self, tenant_id: int | None) -> list[Invitation]:
@@ -161,7 +170,9 @@ class AccountLinks:
                 email = row.email if row.is_emailed else None
                 await insert_user(tx, now, name, hashed, role, tenant_id=tenant_id, actor=row.created_by, email=email)
         except IntegrityError as error:
-            raise UserExists(f"A user {name} already exists. Choose another user name.", field="login") from error
+            raise UserExists(
+                "A user {name} already exists. Choose another user name.", field="login", name=name
+            ) from error
         user = await self._users.find(name)
         if not invitation.is_emailed:
             await self.request_address(user, invitation.email)
@@ -185,8 +196,16 @@ class AccountLinks:
                 await _insert_link(tx, LinkKind.RESET, token, now, **stored)
                 await record(tx, now, actor=user.login, action="user_reset_request", subject=user.login, tenant_id=None)
                 link = f"{self._public_url}/sign-in/reset?token={token}"
-                text = PASSWORD_RESET.filled(login=user.login, installation=self._public_url)
-                await self._notices.send(tx, to, text, link, tenant_id=user.tenant_id, lasts=RESET_AGE)
+                await self._notices.send(
+                    tx,
+                    to,
+                    PASSWORD_RESET,
+                    link,
+                    tenant_id=user.tenant_id,
+                    language=user.language,
+                    lasts=RESET_AGE,
+                    login=user.login,
+                )
 
     async def find_reset(self, token: str) -> str:
         """Return the user name whose password a link resets."""
@@ -226,9 +245,17 @@ class AccountLinks:
             stored = {"email": to, "user_key": user.id, "created_by": user.login}
             await _insert_link(tx, LinkKind.ADDRESS, token, now, **stored)
             await record(tx, now, actor=user.login, action="user_email_request", subject=user.login, tenant_id=None)
-            text = CONFIRM_ADDRESS.filled(login=user.login, installation=self._public_url)
             link = f"{self._public_url}/account/email/confirm?token={token}"
-            await self._notices.send(tx, to, text, link, tenant_id=user.tenant_id, lasts=CONFIRMATION_AGE)
+            await self._notices.send(
+                tx,
+                to,
+                CONFIRM_ADDRESS,
+                link,
+                tenant_id=user.tenant_id,
+                language=user.language,
+                lasts=CONFIRMATION_AGE,
+                login=user.login,
+            )
             await self._notices.notify(tx, user, ADDRESS_REQUESTED, actor=user.login, origin=origin, email=to)
 
     async def find_requested_address(self, user: User) -> str | None:
@@ -285,8 +312,11 @@ def _require_own_login(name: str, invitation: Invitation) -> None:
     if "@" not in name or (invitation.is_emailed and name == invitation.email):
         return
     if invitation.is_emailed:
-        message = f"A user name with @ must be the invited address, {invitation.email}. Or choose one without @."
-        raise InvalidInput(message, field="login")
+        raise InvalidInput(
+            "A user name with @ must be the invited address, {email}. Or choose one without @.",
+            email=invitation.email,
+            field="login",
+        )
     raise InvalidInput("Choose a user name without @. You confirm your address afterwards.", field="login")
 
 
@@ -341,7 +371,7 @@ async def _was_sent(tx: Transaction, kind: LinkKind, user_id: int, now: Instant)
 async def _users_of(tx: Transaction, name: str) -> Any:
     """Return the enabled users with this user name or address."""
     u = users.c
-    query = select(u.id, u.login, u.email, u.tenant_id, u.password_hash.is_not(None).label("has_password"))
+    query = select(u.id, u.login, u.email, u.tenant_id, u.language, u.password_hash.is_not(None).label("has_password"))
     return await tx.execute(query.where(or_(u.login == name, u.email == name), u.disabled_at.is_(None)).limit(5))
 
 

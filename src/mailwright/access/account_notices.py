@@ -1,7 +1,7 @@
 """Emails about accounts, accepted in the transaction of the change that they report."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -9,6 +9,8 @@ from mailwright.access.account_texts import SIGN_IN_NOTICE, AccountText
 from mailwright.domain.clock import DAY, Clock, Instant, utc_text
 from mailwright.domain.message import SEALED_LINK_MARK
 from mailwright.domain.system_email import SystemEmail
+from mailwright.domain.translation import current_catalogue, lazy_gettext, lazy_join, using
+from mailwright.ops.catalogues import load_catalogue
 from mailwright.outbox.accept import accept
 from mailwright.outbox.audit_log import describe_actor
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX, RenderSystemEmail, write_system_email
@@ -48,16 +50,25 @@ class AccountNotices:
         *,
         actor: str,
         origin: RequestOrigin | None = None,
-        **values: str,
+        **values: Any,
     ) -> None:
         """Tell a user at their present address what was changed, when, by whom and from where."""
         if user.address is None:
             return
         parts = [origin.time, origin.address, origin.browser] if origin is not None else [utc_text(self._clock.now())]
         if actor != user.login:
-            parts.append(f"by {describe_actor(actor)}")
-        filled = text.filled(login=user.login, installation=self.public_url, event=", ".join(parts), **values)
-        await self.send(tx, user.address, filled, f"{self.public_url}{text.path}", tenant_id=user.tenant_id)
+            parts.append(lazy_gettext("by {actor}", actor=describe_actor(actor)))
+        await self.send(
+            tx,
+            user.address,
+            text,
+            f"{self.public_url}{text.path}",
+            tenant_id=user.tenant_id,
+            language=user.language,
+            login=user.login,
+            event=lazy_join(", ", parts),
+            **values,
+        )
 
     async def send(
         self,
@@ -67,17 +78,25 @@ class AccountNotices:
         link: str,
         *,
         tenant_id: int | None,
+        language: str | None,
         lasts: Instant = DAY,
+        **values: Any,
     ) -> None:
-        """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted."""
+        """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted.
+
+        It is in the language that the user chose, otherwise in that of the request, otherwise in English.
+        """
         now, is_secret = self._clock.now(), "token=" in link
+        with using(load_catalogue(language) if language is not None else current_catalogue()):
+            body = text.body.format(installation=self.public_url, **values)
+            subject, button, note = str(text.subject), str(text.button), str(text.note)
         message = await write_system_email(
             tx,
             self._render,
-            SystemEmail(text.body, text.button, SEALED_LINK_MARK if is_secret else link, text.note),
+            SystemEmail(body, button, SEALED_LINK_MARK if is_secret else link, note),
             tenant_id=tenant_id or await _first_tenant(tx),
             to=to,
-            subject=text.subject,
+            subject=subject,
             prefix=ACCOUNT_PREFIX,
             now=now,
             expires_at=now + lasts,

@@ -46,7 +46,7 @@ class Caller:
 
     def require(self, scope: Scope) -> None:
         if not self.allows(scope):
-            raise Forbidden(f"This API key lacks the `{scope}` scope.")
+            raise Forbidden("This API key lacks the `{scope}` scope.", scope=scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,9 @@ class ApiKeys:
             if not rows:
                 raise NotFound("There is no API key with this ID.")
             if must_be_free and rows[0].owner is not None:
-                raise NotPossibleNow(f"The owner of this API key is {rows[0].owner}. It changes on the console only.")
+                raise NotPossibleNow(
+                    "The owner of this API key is {owner}. It changes on the console only.", owner=rows[0].owner
+                )
             owner = await _find_owner(tx, tenant_id, login)
             await tx.execute(update(api_keys).where(k.id == key_id).values(owner=owner))
             detail = {"name": rows[0].name, "from": rows[0].owner, "to": owner}
@@ -264,7 +266,7 @@ async def _find_owner(tx: Transaction, tenant_id: int, login: str) -> str:
     u, name = users.c, login.strip().lower()
     works_here = or_(u.tenant_id.is_(None), u.tenant_id == tenant_id)
     if not await tx.execute(select(u.id).where(u.login == name, works_here, u.disabled_at.is_(None))):
-        raise InvalidInput(f"There is no enabled user {name[:80]} of this tenant.", field="owner")
+        raise InvalidInput("There is no enabled user {name} of this tenant.", field="owner", name=name[:80])
     return name
 
 

@@ -87,7 +87,7 @@ class Identities:
         except IntegrityError as error:
             raise NotPossibleNow("This account was created in the meantime. Sign in again.") from error
         if user.disabled_at is not None:
-            raise NoAccount(f"The user {user.login} is disabled. Ask your administrator.")
+            raise NoAccount("The user {login} is disabled. Ask your administrator.", login=user.login)
         return user
 
     async def connect(
@@ -128,7 +128,7 @@ class Identities:
     def _require_domain(self, person: Person) -> None:
         domains = self._settings.email_domains
         if domains and (person.email is None or address.domain_of(person.email) not in domains):
-            raise NoAccount(f"Sign in with a verified email address of {', '.join(sorted(domains))}.")
+            raise NoAccount("Sign in with a verified email address of {domains}.", domains=", ".join(sorted(domains)))
 
     async def _find(self, tx: Transaction, person: Person, now: Instant) -> int | None:
         """Return the user of a known identity. If groups created the user, apply what they say today."""
@@ -173,7 +173,7 @@ class Identities:
         grant = grant or await self._mapped(tx, person)
         login = _login_for(person)
         if await tx.execute(select(users.c.id).where(users.c.login == login)):
-            raise NoAccount(f"A user {login} exists already. Sign in with the password.")
+            raise NoAccount("A user {login} exists already. Sign in with the password.", login=login)
         await insert_user(
             tx, now, login, None, grant.role, tenant_id=grant.tenant_id, actor=grant.actor, email=grant.email
         )
@@ -191,7 +191,9 @@ class Identities:
         if person.email is None:
             raise NoAccount("There is no account for you here, and the identity provider did not confirm your address.")
         if settings.new_user_tenant is None:
-            raise NoAccount(f"There is no account for {person.email}. Ask your administrator for an invitation.")
+            raise NoAccount(
+                "There is no account for {email}. Ask your administrator for an invitation.", email=person.email
+            )
         tenant_id = await _tenant_of(tx, settings.new_user_tenant)
         return _Grant(Role.VIEWER, tenant_id, person.email, settings.issuer)
 
@@ -202,8 +204,9 @@ class Identities:
         rows = await tx.execute(select(users.c.id).where(users.c.login == person.email))
         if rows and not self._settings.links_existing:
             raise NoAccount(
-                f"A user {person.email} exists already. Sign in with the password, then connect "
-                f"{self._settings.label} on the account page."
+                "A user {email} exists already. Sign in with the password, then connect {label} on the account page.",
+                email=person.email,
+                label=self._settings.label,
             )
         return await find_user(tx, rows[0].id) if rows else None
 

@@ -100,7 +100,7 @@ class Passkeys:
 
         known = await self._credentials(user.id)
         if len(known) >= MAX_PASSKEYS:
-            raise NotPossibleNow(f"You have {MAX_PASSKEYS} passkeys. Remove one first.")
+            raise NotPossibleNow("You have {max_passkeys} passkeys. Remove one first.", max_passkeys=MAX_PASSKEYS)
         options, state = self._server().register_begin(
             PublicKeyCredentialUserEntity(name=user.login, id=_handle(user), display_name=user.login),
             list(known.values()),
@@ -296,7 +296,7 @@ def _refused(error: Exception) -> PasskeyRefused:
 def _check_name(name: str) -> str:
     text = " ".join(name.split())
     if not 0 < len(text) <= MAX_NAME or not text.isprintable():
-        raise InvalidInput(f"A name has 1 to {MAX_NAME} characters.", field="name")
+        raise InvalidInput("A name has 1 to {max_name} characters.", field="name", max_name=MAX_NAME)
     return text
 
 

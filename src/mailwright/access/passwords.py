@@ -42,7 +42,12 @@ class Passwords:
 def check_password(password: str, login: str) -> None:
     """Raise if a password is too short, too long or easy to guess. No mix of character types is required."""
     if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
-        raise InvalidInput(f"A password needs {MIN_LENGTH} to {MAX_LENGTH} characters.", field="password")
+        raise InvalidInput(
+            "A password needs {min_length} to {max_length} characters.",
+            field="password",
+            min_length=MIN_LENGTH,
+            max_length=MAX_LENGTH,
+        )
     if password.strip().casefold() == login.casefold() or len(set(password)) < 4:
         raise InvalidInput("This password is too easy to guess. Use a few random words.", field="password")
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from mailwright.domain.errors import InvalidInput, MailwrightError
+from mailwright.domain.translation import lazy_pgettext
 
 
 class Forbidden(MailwrightError):
@@ -17,9 +18,21 @@ class Role(StrEnum):
     EDITOR = "editor"  # edits and sends
     ADMIN = "admin"  # manages users and limits
 
+    @property
+    def label(self) -> str:
+        """The name of the role, for a sentence."""
+        return _LABELS[self]
+
     def allows(self, needed: "Role") -> bool:
         order = list(Role)
         return order.index(self) >= order.index(needed)
+
+
+_LABELS: Final = {
+    Role.VIEWER: lazy_pgettext("role", "viewer"),
+    Role.EDITOR: lazy_pgettext("role", "editor"),
+    Role.ADMIN: lazy_pgettext("role", "admin"),
+}
 
 
 class Scope(StrEnum):
@@ -56,7 +69,7 @@ def parse_role(text: str) -> Role:
     try:
         return Role(text)
     except ValueError as error:
-        raise InvalidInput(f"The role must be one of {', '.join(Role)}.", field="role") from error
+        raise InvalidInput("The role must be one of {roles}.", field="role", roles=", ".join(Role)) from error
 
 
 def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
@@ -66,4 +79,4 @@ def parse_scopes(names: "list[str] | tuple[str, ...]") -> frozenset[Scope]:
     try:
         return frozenset(Scope(name) for name in names)
     except ValueError as error:
-        raise InvalidInput(f"A scope must be one of {', '.join(Scope)}.", field="scope") from error
+        raise InvalidInput("A scope must be one of {scopes}.", field="scope", scopes=", ".join(Scope)) from error

@@ -238,7 +238,7 @@ class Sessions:
         async with self._database.write() as tx:
             rows = await tx.execute(select(tenants.c.id).where(tenants.c.name == tenant))
             if not rows or session.user.tenant_id not in (None, rows[0].id):
-                raise NotFound(f"There is no tenant {tenant[:80]}.", field="tenant")
+                raise NotFound("There is no tenant {tenant}.", field="tenant", tenant=tenant[:80])
             await tx.execute(update(sessions).where(sessions.c.id == session.id).values(tenant_id=rows[0].id))
 
     async def list_for_user(self, user: User, this_one: Session | None = None) -> list[SessionSummary]:

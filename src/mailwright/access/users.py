@@ -83,7 +83,7 @@ class Users:
         async with self._database.read() as tx:
             rows = await tx.execute(_select_user().where(users.c.login == _normalize_login(login)))
         if not rows:
-            raise NotFound(f"There is no user {login[:80]}.", field="login")
+            raise NotFound("There is no user {login}.", field="login", login=login[:80])
         return _user(rows[0])
 
     async def has_any(self) -> bool:
@@ -104,7 +104,7 @@ class Users:
             async with self._database.write() as tx:
                 await insert_user(tx, self._clock.now(), login, hashed, role, tenant_id=tenant_id, actor=actor)
         except IntegrityError as error:
-            raise UserExists(f"A user {login} already exists.", field="login") from error
+            raise UserExists("A user {login} already exists.", field="login", login=login) from error
         return await self.find(login)
 
     async def change_password(
@@ -257,7 +257,7 @@ async def store_role(
     detail = {"from": user.role, "to": role}
     await record(tx, now, actor=actor, action="user_role", subject=user.login, tenant_id=None, detail=detail)
     if role is not user.role:
-        await notices.notify(tx, user, ROLE_CHANGED, actor=actor, before=user.role, after=role)
+        await notices.notify(tx, user, ROLE_CHANGED, actor=actor, before=user.role.label, after=role.label)
 
 
 async def find_user(tx: Transaction, user_id: int) -> User:
@@ -275,7 +275,7 @@ def normal_email(email: str) -> str:
     try:
         return address.normal(address.trim(email))
     except address.InvalidAddress as error:
-        raise InvalidInput(f"This is not an email address: {error}.", field="email") from error
+        raise InvalidInput("This is not an email address: {error}.", field="email", error=error) from error
 
 
 def email_of(login: str, email: str | None) -> str | None:
@@ -302,10 +302,10 @@ async def require_another_admin(tx: Transaction, user: User) -> None:
         return
     if user.has_password and not any(has_password.values()):
         raise NotPossibleNow(
-            f"The user {user.login} is the last administrator with a password. Create another one first."
+            "The user {login} is the last administrator with a password. Create another one first.", login=user.login
         )
     if not has_password:
-        raise NotPossibleNow(f"The user {user.login} is the last administrator. Create another one first.")
+        raise NotPossibleNow("The user {login} is the last administrator. Create another one first.", login=user.login)
 
 
 async def end_sessions(tx: Transaction, user_id: int, keep_session: str | None = None) -> None:
@@ -369,6 +369,8 @@ def is_login(text: str) -> bool:
 def _check_login(login: str) -> str:
     name = login.strip().lower()
     if not is_login(name):
-        message = "A login has 1 to 100 characters: a-z, 0-9 and . _ + @ -, for example ada or ada@example.com."
-        raise InvalidInput(message, field="login")
+        raise InvalidInput(
+            "A login has 1 to 100 characters: a-z, 0-9 and . _ + @ -, for example ada or ada@example.com.",
+            field="login",
+        )
     return name

@@ -9,6 +9,7 @@ from mailwright.app.link_checks import MAX_REDIRECTS, PRIVATE_NETWORK, REDIRECTS
 from mailwright.content.blocks.feed import MAX_FEED_BYTES, FeedItem, FeedUnreachable, read_feed
 from mailwright.content.work_thread import run_in_thread
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.feeds.follow import NOT_READ, Validators
 from mailwright.sources.feeds.reader import FeedReading
@@ -48,11 +49,11 @@ async def fetch_changed_feed(url: str, known: Validators, request: Request | Non
 async def _read(url: str, known: Validators, request: Request) -> FeedReading:
     for _ in range(MAX_REDIRECTS + 1):
         if reason := invalid_reason(url):
-            raise InvalidInput(f"The feed cannot be read: {reason}.", field="url")
+            raise InvalidInput("The feed cannot be read: {reason}.", field="url", reason=reason)
         match await request(url, known.headers):
             case Disconnect(cause=cause):
                 refusal = InvalidInput if cause == PRIVATE_NETWORK else FeedUnreachable
-                raise refusal(f"The feed cannot be read: {cause}.", field="url")
+                raise refusal(lazy_gettext("The feed cannot be read: {cause}.", cause=cause), field="url")
             case HttpResponse(status=status, headers=headers) if status in REDIRECTS:
                 url = urljoin(url, headers.get("Location", ""))
             case HttpResponse(status=status) if status == _NOT_MODIFIED and known.headers:
@@ -62,7 +63,7 @@ async def _read(url: str, known: Validators, request: Request) -> FeedReading:
                 return FeedReading(items, Validators(_short(headers, "ETag"), _short(headers, "Last-Modified")))
             case HttpResponse(status=status):
                 refusal = InvalidInput if status in _GONE else FeedUnreachable
-                raise refusal(f"The feed cannot be read: it returns {status}.", field="url")
+                raise refusal(lazy_gettext("The feed cannot be read: it returns {status}.", status=status), field="url")
     raise InvalidInput("The feed cannot be read: it redirects too often.", field="url")
 
 

@@ -15,6 +15,7 @@ from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox.campaign_uses import UNFINISHED
@@ -45,9 +46,14 @@ class ImageInUse(NotPossibleNow):
     code = "IMAGE_IN_USE"
 
     def __init__(self, name: str, uses: Sequence[ImageUse]) -> None:
-        shown = ", ".join(map(str, uses[:_SHOWN_USES]))
-        more = f" and {len(uses) - _SHOWN_USES} more" if len(uses) > _SHOWN_USES else ""
-        super().__init__(f"{name} is used by {shown}{more}. Remove it there first.", field="name")
+        shown, more = lazy_text(lambda: ", ".join(map(str, uses[:_SHOWN_USES]))), len(uses) - _SHOWN_USES
+        if more > 0:
+            text = lazy_gettext(
+                "{name} is used by {uses} and {count} more. Remove it there first.", name=name, uses=shown, count=more
+            )
+        else:
+            text = lazy_gettext("{name} is used by {uses}. Remove it there first.", name=name, uses=shown)
+        super().__init__(text, field="name")
         self.uses = tuple(uses)
 
 
@@ -84,7 +90,7 @@ async def find_sent_uses(database: Database, tenant_id: int, image: Image) -> li
 
 async def _brand(tx: Transaction, tenant_id: int, image: Image) -> list[ImageUse]:
     query = select(tenants.c.id).where(tenants.c.id == tenant_id, tenants.c.brand.contains(image.digest))
-    return [ImageUse("the brand kit", "", "/settings/brand") for _ in await tx.execute(query)]
+    return [ImageUse(lazy_gettext("the brand kit"), "", "/settings/brand") for _ in await tx.execute(query)]
 
 
 async def _templates(tx: Transaction, tenant_id: int, image: Image) -> list[ImageUse]:
@@ -94,7 +100,7 @@ async def _templates(tx: Transaction, tenant_id: int, image: Image) -> list[Imag
     newest = select(func.max(t.id)).where(own).group_by(t.template_id, t.locale)
     query = select(t.template_id).where(t.id.in_(newest), t.html.contains(image.digest)).distinct()
     rows = await tx.execute(query.order_by(t.template_id))
-    return [ImageUse("the template", row.template_id, f"/templates/{row.template_id}") for row in rows]
+    return [ImageUse(lazy_gettext("the template"), row.template_id, f"/templates/{row.template_id}") for row in rows]
 
 
 async def _drafts(tx: Transaction, tenant_id: int, image: Image) -> list[ImageUse]:
@@ -106,7 +112,9 @@ async def _drafts(tx: Transaction, tenant_id: int, image: Image) -> list[ImageUs
     )
     query = select(t.template_id).where(t.tenant_id == tenant_id, t.template_id.in_(existing), or_(*texts)).distinct()
     rows = await tx.execute(query.order_by(t.template_id))
-    return [ImageUse("the draft of", row.template_id, f"/templates/{row.template_id}/compose") for row in rows]
+    return [
+        ImageUse(lazy_gettext("the draft of"), row.template_id, f"/templates/{row.template_id}/compose") for row in rows
+    ]
 
 
 async def _campaigns(
@@ -126,14 +134,14 @@ async def _campaigns(
         return template_id in containing or image.digest in written or image.name in written
 
     found = await find_campaign_uses(tx, tenant_id, uses, statuses)
-    return [ImageUse("the campaign", each.name, f"/campaigns/{each.campaign_id}") for each in found]
+    return [ImageUse(lazy_gettext("the campaign"), each.name, f"/campaigns/{each.campaign_id}") for each in found]
 
 
 async def _slices(tx: Transaction, tenant_id: int, image: Image) -> list[ImageUse]:
     texts = (slices.c.body_md.contains(image.digest), slices.c.body_md.contains(image.name, autoescape=True))
     query = select(slices.c.article_key).where(slices.c.tenant_id == tenant_id, or_(*texts)).distinct()
     rows = await tx.execute(query.order_by(slices.c.article_key))
-    return [ImageUse("the article", row.article_key, f"/articles/{row.article_key}") for row in rows]
+    return [ImageUse(lazy_gettext("the article"), row.article_key, f"/articles/{row.article_key}") for row in rows]
 
 
 async def run_image_purge(images: ImageStore, database: Database, clock: Clock) -> None:

@@ -239,11 +239,13 @@ class ProviderService:
     def verified(self, kind: str, given: Mapping[str, str]) -> dict[str, str]:
         """Return the settings by field, or raise an error that names the setting and the fix."""
         if kind not in KINDS:
-            raise InvalidInput(f"The provider must be one of {', '.join(KINDS)}.", field="kind")
+            raise InvalidInput("The provider must be one of {kinds}.", field="kind", kinds=", ".join(KINDS))
         fields = {_field(kind, name): text.strip() for name, text in given.items()}
         for name in required_fields(kind):
             if not fields.get(name):
-                raise InvalidInput(f"{variable_of(name)} is required for {kind}.", field=variable_of(name))
+                raise InvalidInput(
+                    "{name} is required for {kind}.", field=variable_of(name), name=variable_of(name), kind=kind
+                )
         usual = {"rate_per_hour": str(DEFAULT_HOURLY_LIMITS[kind])} if kind in DEFAULT_HOURLY_LIMITS else {}
         texts = usual | {name: text for name, text in fields.items() if text}
         values, problems = parse_changes(texts)
@@ -259,7 +261,13 @@ def _field(kind: str, name: str) -> str:
         if wanted.lower() == each or wanted.upper() == variable_of(each):
             return each
     known = ", ".join(variable_of(each) for each in fields_of(kind)) or "none"
-    raise InvalidInput(f"{kind} has no setting {wanted[:80]}. Its settings: {known}.", field=wanted[:80])
+    raise InvalidInput(
+        "{kind} has no setting {wanted}. Its settings: {known}.",
+        field=wanted[:80],
+        kind=kind,
+        wanted=wanted[:80],
+        known=known,
+    )
 
 
 def _text(given: str, value: Any) -> str:

@@ -188,15 +188,22 @@ class OidcClient:
             max_response_bytes=MAX_DOCUMENT_BYTES,
         )
         if isinstance(reply, Disconnect):
-            raise ProviderUnavailable(f"The identity provider cannot be reached: {reply.cause} ({_shown(url)}).")
+            raise ProviderUnavailable(
+                "The identity provider cannot be reached: {cause} ({url}).", cause=reply.cause, url=_shown(url)
+            )
         content = _json_object(reply.body)
         if reply.status != 200:
             reason = f": {_error_code(content['error'])}" if content is not None and "error" in content else ""
             raise ProviderUnavailable(
-                f"The identity provider answered with the status {reply.status}{reason} ({_shown(url)})."
+                "The identity provider answered with the status {status}{reason} ({url}).",
+                status=reply.status,
+                reason=reason,
+                url=_shown(url),
             )
         if content is None:
-            raise ProviderUnavailable(f"The response of the identity provider is not a JSON object ({_shown(url)}).")
+            raise ProviderUnavailable(
+                "The response of the identity provider is not a JSON object ({url}).", url=_shown(url)
+            )
         return content
 
 
@@ -207,7 +214,7 @@ def _check_answer(flow: Flow, answer: Mapping[str, str], settings: OidcSettings,
     if (stated is not None or discovery.states_issuer) and stated != settings.issuer:
         raise SignInDenied("This answer comes from another identity provider.")
     if "error" in answer:
-        raise SignInDenied(f"The identity provider did not sign you in: {_error_code(answer['error'])}.")
+        raise SignInDenied("The identity provider did not sign you in: {answer}.", answer=_error_code(answer["error"]))
     if not 0 < len(answer.get("code", "")) <= _MAX_CODE:
         raise SignInDenied("The answer of the identity provider contains no code. Start again.")
 
@@ -216,15 +223,16 @@ def _read_discovery(document: Mapping[str, Any], issuer: str) -> Discovery:
     stated = document.get("issuer")
     if stated != issuer:
         raise ProviderUnavailable(
-            f"The identity provider calls itself {str(stated)[:200]!r}. Set MAILWRIGHT_OIDC_ISSUER to exactly this "
-            "if it is the right one."
+            "The identity provider calls itself {stated}. Set MAILWRIGHT_OIDC_ISSUER to exactly this if "
+            "it is the right one.",
+            stated=repr(str(stated)[:200]),
         )
     names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
     urls = {name: document.get(name) for name in names}
     user_info = document.get("userinfo_endpoint")
     for name, url in {**urls, **({"userinfo_endpoint": user_info} if user_info is not None else {})}.items():
         if not (isinstance(url, str) and is_safe_url(url) and _is_as_safe(url, issuer)):
-            raise ProviderUnavailable(f"The discovery document has no secure URL for {name}.")
+            raise ProviderUnavailable("The discovery document has no secure URL for {name}.", name=name)
     stated_methods = document.get("token_endpoint_auth_methods_supported")
     methods = stated_methods if isinstance(stated_methods, list) else ["client_secret_basic"]
     posts_secret = "client_secret_basic" not in methods

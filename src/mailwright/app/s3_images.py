@@ -132,11 +132,11 @@ class S3Images:
             case HttpResponse(status=200, body=body) if body == content:
                 return
             case HttpResponse(status=200):
-                raise ImagesUnavailable(f"{url} is another file than the one in the bucket.")
+                raise ImagesUnavailable("{url} is another file than the one in the bucket.", url=url)
             case HttpResponse(status=status):
-                raise ImagesUnavailable(f"Recipients cannot load {url}: status {status}.")
+                raise ImagesUnavailable("Recipients cannot load {url}: status {status}.", url=url, status=status)
             case Disconnect(cause=cause):
-                raise ImagesUnavailable(f"Recipients cannot load {url}: {cause}.")
+                raise ImagesUnavailable("Recipients cannot load {url}: {cause}.", url=url, cause=cause)
 
     async def _request(
         self, method: str, name: str, body: bytes = b"", headers: dict[str, str] | None = None
@@ -171,7 +171,10 @@ class S3Images:
     def _unavailable(self, reason: str) -> ImagesUnavailable:
         host = urlsplit(self._settings.endpoint).netloc
         return ImagesUnavailable(
-            f"The image storage is unavailable (bucket {self._settings.bucket} at {host}): {reason.rstrip('.')}."
+            "The image storage is unavailable (bucket {bucket} at {host}): {reason}.",
+            bucket=self._settings.bucket,
+            host=host,
+            reason=reason.rstrip("."),
         )
 
 

@@ -12,6 +12,7 @@ from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import RESERVED_CHARACTER
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
 from mailwright.outbox.sequence_uses import SEGMENTS, SequenceUse, find_sequence_uses
 from mailwright.storage.database import Database, Transaction
@@ -40,10 +41,13 @@ class SegmentInUse(NotPossibleNow):
     def __init__(self, name: str, uses: tuple["SegmentUser", ...]) -> None:
         first = uses[0]
         if isinstance(first, TemplateUse):
-            reason = f"the template {first.name} has a condition on it. Change or delete the template first."
+            reason = lazy_gettext("the template {name} has a condition on it", name=first.name)
+            remedy = lazy_gettext("Change or delete the template first.")
         else:
-            reason = f"{first.sentence}. {first.remedy}"
-        super().__init__(f"The segment {name} cannot be deleted because {reason}")
+            reason, remedy = first.sentence, first.remedy
+        super().__init__(
+            "The segment {name} cannot be deleted because {reason}. {remedy}", name=name, reason=reason, remedy=remedy
+        )
         self.uses = uses
 
 

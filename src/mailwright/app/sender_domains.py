@@ -96,7 +96,9 @@ class SenderDomainService:
                 made = await insert_domain(tx, tenant_id, domain, sender=own_sender, keys=keys, now=now)
                 await self._record(tx, actor, "add", made)
         except IntegrityError as error:
-            raise DomainExists(f"The domain {domain} is already one of the sender domains.", field="name") from error
+            raise DomainExists(
+                "The domain {domain} is already one of the sender domains.", field="name", domain=domain
+            ) from error
         self._expire()
         return made
 
@@ -165,12 +167,13 @@ class SenderDomainService:
             locked = await find_domain(tx, tenant_id, found.domain, for_update=True)
             if not locked.is_verified:
                 raise NotPossibleNow(
-                    f"The domain {locked.domain} is not verified yet, so its first keys are not in use."
+                    "The domain {domain} is not verified yet, so its first keys are not in use.", domain=locked.domain
                 )
             if locked.is_rotating and not force:
                 raise NotPossibleNow(
-                    f"The last rotation of {locked.domain} waits for the TXT record "
-                    f"{key_name(locked.keys[0], locked.domain)}. Publish it, or force the rotation."
+                    "The last rotation of {domain} waits for the TXT record {keys}. Publish it, or force the rotation.",
+                    domain=locked.domain,
+                    keys=key_name(locked.keys[0], locked.domain),
                 )
             keys = locked.keys
             if not locked.is_rotating:
@@ -213,8 +216,9 @@ class SenderDomainService:
         if found is None:
             owner = await tenants.find(self._database, tenant)
             raise NotFound(
-                f"The tenant {owner.name} is not without its verified domains, so there is no restriction to lift.",
+                "The tenant {name} is not without its verified domains, so there is no restriction to lift.",
                 field="tenant",
+                name=owner.name,
             )
         async with self._database.write() as tx:
             await unrestrict_senders(tx, found.tenant_id)
@@ -260,11 +264,13 @@ class SenderDomainService:
         try:
             found = address.parse(address.split_mailbox(given)[1])[1]
         except address.InvalidAddress as error:
-            raise InvalidInput(f"{given[:120]!r} is not a sender: {error}", field="sender") from error
+            raise InvalidInput(
+                "{given} is not a sender: {error}", field="sender", given=repr(given[:120]), error=error
+            ) from error
         if (unwritable := find_unwritable(given)) is not None:
-            raise InvalidInput(f"remove {unwritable} from the name", field="sender")
+            raise InvalidInput("remove {unwritable} from the name", field="sender", unwritable=unwritable)
         if not is_same_or_below(found, domain):
-            raise InvalidInput(f"must be an address of {domain}, such as news@{domain}", field="sender")
+            raise InvalidInput("must be an address of {domain}, such as news@{domain}", field="sender", domain=domain)
         return given
 
     def _return_path(self, domain: SenderDomain, results: Sequence[DnsResult]) -> str | None:
@@ -326,7 +332,9 @@ def _parse(name: str) -> str:
     try:
         return parse_domain(name)
     except address.InvalidAddress as error:
-        raise InvalidInput(f"{name[:120]!r} is not a domain: {error}", field="name") from error
+        raise InvalidInput(
+            "{name} is not a domain: {error}", field="name", name=repr(name[:120]), error=error
+        ) from error
 
 
 def _create_keys(domain: str, now: Instant) -> list[DomainKey]:

@@ -130,7 +130,9 @@ async def change_settings(
     effective = await load_effective(current, database)
     for name in changes:
         if (origin := effective.origin(name)).is_fixed:
-            raise InvalidInput(f"{variable_of(name)} is {origin.text}. Change it there.", field=name)
+            raise InvalidInput(
+                "{name} is {text}. Change it there.", field=name, name=variable_of(name), text=origin.text
+            )
     given = {name: text for name, text in changes.items() if text is not None}
     values, problems = parse_changes(given)
     if problems:

@@ -34,7 +34,7 @@ def normalize_email(text: str) -> str:
     try:
         return address.normal(text)
     except address.InvalidAddress as error:
-        raise InvalidContact(f"This is not an email address: {error}.", field="email") from error
+        raise InvalidContact("This is not an email address: {error}.", field="email", error=error) from error
 
 
 def is_address(text: str) -> bool:
@@ -62,7 +62,9 @@ def normalize_name(text: str) -> str | None:
     if is_printable(line) and len(line) <= MAX_NAME_LENGTH:
         return line or None
     if len(line) > MAX_NAME_LENGTH:
-        raise InvalidContact(f"The name has more than {MAX_NAME_LENGTH} characters.", field="name")
+        raise InvalidContact(
+            "The name has more than {max_length} characters.", field="name", max_length=MAX_NAME_LENGTH
+        )
     raise InvalidContact("The name contains an unprintable character.", field="name")
 
 
@@ -108,14 +110,16 @@ def normalize_tag(text: str) -> str:
     """Normalize to lower case, so that VIP and vip are the same tag."""
     tag = " ".join(unicodedata.normalize("NFC", text).casefold().split())
     if not 1 <= len(tag) <= MAX_TAG_LENGTH or not is_printable(tag) or "," in tag or ";" in tag:
-        raise InvalidContact(f"A tag has 1 to {MAX_TAG_LENGTH} printable characters and no comma.", field="tags")
+        raise InvalidContact(
+            "A tag has 1 to {max_length} printable characters and no comma.", field="tags", max_length=MAX_TAG_LENGTH
+        )
     return tag
 
 
 def normalize_tags(texts: Iterable[str]) -> tuple[str, ...]:
     unique = tuple(sorted({normalize_tag(text) for text in texts if text.strip()}))
     if len(unique) > MAX_TAGS:
-        raise InvalidContact(f"A contact has at most {MAX_TAGS} tags.", field="tags")
+        raise InvalidContact("A contact has at most {max_tags} tags.", field="tags", max_tags=MAX_TAGS)
     return unique
 
 
@@ -123,8 +127,9 @@ def check_attribute_name(text: str) -> str:
     """Check a name that templates can use as a variable, for example `favourite_colour`."""
     if not text.isidentifier() or len(text) > MAX_ATTRIBUTE_NAME_LENGTH or unicodedata.normalize("NFC", text) != text:
         raise InvalidContact(
-            f"An attribute name has at most {MAX_ATTRIBUTE_NAME_LENGTH} letters, digits and _, and no digit first.",
+            "An attribute name has at most {max_length} letters, digits and _, and no digit first.",
             field="attributes",
+            max_length=MAX_ATTRIBUTE_NAME_LENGTH,
         )
     return text
 
@@ -150,14 +155,16 @@ def check_attributes(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str):
             value = check_attribute_text(value) or None  # noqa: PLW2901 - an empty text is the same as no attribute
         if "\\u0000" in orjson.dumps(value).decode():
-            raise InvalidContact(f"{key} contains a character that cannot be stored.", field="attributes")
+            raise InvalidContact("{key} contains a character that cannot be stored.", field="attributes", key=key)
         checked[key] = value
     if problem := division_problem(checked):
-        raise InvalidContact(f"{problem}.", field="attributes")
+        raise InvalidContact("{problem}.", field="attributes", problem=problem)
     if len(checked) > MAX_ATTRIBUTES or len(orjson.dumps(checked)) > MAX_ATTRIBUTES_BYTES:
         raise InvalidContact(
-            f"A contact has at most {MAX_ATTRIBUTES} attributes with {MAX_ATTRIBUTES_BYTES // 1024} KB in total.",
+            "A contact has at most {max_attributes} attributes with {max_kilobytes} KB in total.",
             field="attributes",
+            max_attributes=MAX_ATTRIBUTES,
+            max_kilobytes=MAX_ATTRIBUTES_BYTES // 1024,
         )
     return checked
 
@@ -171,7 +178,9 @@ def division_problem(attributes: Mapping[str, Any]) -> str | None:
 def check_attribute_text(text: str) -> str:
     stripped = text.strip()
     if len(stripped) > MAX_ATTRIBUTE_LENGTH:
-        raise InvalidContact(f"An attribute has more than {MAX_ATTRIBUTE_LENGTH} characters.", field="attributes")
+        raise InvalidContact(
+            "An attribute has more than {max_length} characters.", field="attributes", max_length=MAX_ATTRIBUTE_LENGTH
+        )
     return stripped
 
 

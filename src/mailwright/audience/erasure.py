@@ -74,7 +74,9 @@ class MessageInProgress(NotPossibleNow):
 
     def __init__(self, outbox_id: str, status_: str) -> None:
         super().__init__(
-            f"The message {outbox_id} is {status_}. Erase the contact once the message is sent, failed or resolved."
+            "The message {outbox_id} is {status}. Erase the contact once the message is sent, failed or resolved.",
+            outbox_id=outbox_id,
+            status=status_,
         )
         self.outbox_id = outbox_id
 

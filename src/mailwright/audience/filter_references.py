@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, select
 
 from mailwright.audience.contact_fields import normalize_tag
 from mailwright.audience.filters import InvalidFilter, values_named
+from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import GENERAL
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, contact_tags, contacts, lists, segments
@@ -31,8 +32,11 @@ class MissingReferences:
     def problems(self) -> tuple[tuple[str, str], ...]:
         """A code and a sentence for each."""
         return (
-            *((UNKNOWN_LIST, f"There is no list {each}") for each in self.lists),
-            *((UNKNOWN_CAMPAIGN, f"There is no campaign {each}") for each in self.campaigns),
+            *((UNKNOWN_LIST, lazy_gettext("There is no list {key}", key=each)) for each in self.lists),
+            *(
+                (UNKNOWN_CAMPAIGN, lazy_gettext("There is no campaign {campaign}", campaign=each))
+                for each in self.campaigns
+            ),
         )
 
 
@@ -62,7 +66,9 @@ async def require_references(tx: Transaction, tenant_id: int, filter_: Any) -> N
     """Raise if a filter that is about to be saved names a list or a campaign that does not exist."""
     missing = await find_missing(tx, tenant_id, filter_, is_saved=True)
     if missing:
-        raise InvalidFilter(f"{missing.problems[0][1]}. Create it first, or check its name.", field="filter")
+        raise InvalidFilter(
+            "{problems}. Create it first, or check its name.", field="filter", problems=missing.problems[0][1]
+        )
 
 
 async def find_unused_tags(tx: Transaction, tenant_id: int, filter_: Mapping[str, Any]) -> list[str]:

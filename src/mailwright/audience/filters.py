@@ -36,6 +36,7 @@ from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.printable import is_printable
+from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.domain.validation_text import validation_sentence
 
 MAX_DEPTH: Final = 8
@@ -54,9 +55,9 @@ class InvalidFilter(InvalidInput):
 
 def _value(value: Any) -> Any:
     if isinstance(value, str) and (not is_printable(value) or value != value.strip()):
-        raise ValueError("must be printable text without spaces at its ends")
+        raise ValueError(lazy_gettext("must be printable text without spaces at its ends"))
     if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
-        raise ValueError(f"must be between -{MAX_NUMBER:.0e} and {MAX_NUMBER:.0e}")
+        raise ValueError(lazy_gettext("must be between -{max_number} and {max_number}", max_number=f"{MAX_NUMBER:.0e}"))
     return value
 
 
@@ -66,12 +67,12 @@ def _day(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise ValueError("must be a number or a date such as 2027-01-31")
+    raise ValueError(lazy_gettext("must be a number or a date such as 2027-01-31"))
 
 
 def _property_name(text: str) -> str:
     if not text.isprintable() or '"' in text or "\\" in text:
-        raise ValueError('must be printable text without " and \\')
+        raise ValueError(lazy_gettext('must be printable text without " and \\'))
     return text
 
 
@@ -82,7 +83,7 @@ def _checked_by(check: Any) -> Any:
         try:
             name: str = check(text)
         except InvalidContact as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(error.text) from error
         return name
 
     return AfterValidator(checked)
@@ -90,7 +91,7 @@ def _checked_by(check: Any) -> Any:
 
 def _locale(text: str) -> str:
     if (locale := locales.normal(text)) is None:
-        raise ValueError("must be a locale such as pt or pt-BR")
+        raise ValueError(lazy_gettext("must be a locale such as pt or pt-BR"))
     return locale
 
 
@@ -98,24 +99,24 @@ def _domain(text: str) -> str:
     try:
         return address.parse(f"a@{text}")[1]
     except address.InvalidAddress as error:
-        raise ValueError("must be a domain such as example.com") from error
+        raise ValueError(lazy_gettext("must be a domain such as example.com")) from error
 
 
 def _list_key(text: str) -> str:
     if not _LIST_KEY.fullmatch(text):
-        raise ValueError("must be a list key such as product-news")
+        raise ValueError(lazy_gettext("must be a list key such as product-news"))
     return text
 
 
 def _timezone(text: str) -> str:
     if not _TIMEZONE.fullmatch(text):
-        raise ValueError("must be an IANA time zone such as Europe/Lisbon")
+        raise ValueError(lazy_gettext("must be an IANA time zone such as Europe/Lisbon"))
     return text
 
 
 def _campaign(text: str) -> str:
     if not _CAMPAIGN_ID.fullmatch(text):
-        raise ValueError("must be the ID of a campaign")
+        raise ValueError(lazy_gettext("must be the ID of a campaign"))
     return text
 
 
@@ -128,7 +129,7 @@ def _time(value: Any) -> Instant:
             return to_instant(time)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise ValueError("must be a date, or a time with its zone such as 2027-01-31T09:00:00Z")
+    raise ValueError(lazy_gettext("must be a date, or a time with its zone such as 2027-01-31T09:00:00Z"))
 
 
 _LIST_KEY: Final = re.compile(KEY_PATTERN)
@@ -183,7 +184,7 @@ class ValueComparison(BaseModel):
     def _require_one_comparison(self) -> Self:
         if len(self._comparisons()) != 1:
             names = [field.alias for field in ValueComparison.model_fields.values()]
-            raise ValueError(f"needs exactly one of {', '.join(filter(None, names))}")
+            raise ValueError(lazy_gettext("needs exactly one of {filter}", filter=", ".join(filter(None, names))))
         return self
 
     def _comparisons(self) -> dict[str, Any]:
@@ -401,7 +402,9 @@ def parse(given: Any) -> FilterCondition:
         parsed: FilterCondition = _adapter().validate_python(given)
     except ValidationError as error:
         problems = sorted(_problems(error).items())[:5]
-        raise InvalidFilter("; ".join(f"{path}: {problem}" for path, problem in problems), field="filter") from error
+        raise InvalidFilter(
+            lazy_text(lambda: "; ".join(f"{path}: {problem}" for path, problem in problems)), field="filter"
+        ) from error
     return parsed
 
 
@@ -442,9 +445,11 @@ def _problems(error: ValidationError) -> dict[str, str]:
 def _sentence(details: list[Any]) -> str:
     specific = [detail for detail in details if not detail["type"].endswith("_type")]
     if len(details) > 1 and not specific:
-        return "must be text, a number, true or false"
+        return lazy_gettext("must be text, a number, true or false")
     detail = (specific or details)[0]
-    return f"has an unknown field {detail['loc'][-1]!r}" if _is_unknown_field(detail) else validation_sentence(detail)
+    if _is_unknown_field(detail):
+        return lazy_gettext("has an unknown field {name}", name=repr(detail["loc"][-1]))
+    return validation_sentence(detail)
 
 
 def _location(detail: Any) -> tuple[Any, ...]:
@@ -464,10 +469,12 @@ def _check_size(given: Any) -> None:
         level = [inner for outer in level for inner in _inner_filters(outer)]
         conditions += len(level)
         if conditions > MAX_CONDITIONS:
-            raise InvalidFilter(f"The filter has more than {MAX_CONDITIONS} conditions.", field="filter")
+            raise InvalidFilter(
+                "The filter has more than {max_conditions} conditions.", field="filter", max_conditions=MAX_CONDITIONS
+            )
         if not level:
             return
-    raise InvalidFilter(f"The filter is nested deeper than {MAX_DEPTH} levels.", field="filter")
+    raise InvalidFilter("The filter is nested deeper than {max_depth} levels.", field="filter", max_depth=MAX_DEPTH)
 
 
 def _inner_filters(given: Any) -> Iterator[Any]:

@@ -129,7 +129,7 @@ async def _find(tx: Transaction, tenant_id: int, form_id: str, *, for_update: bo
     query = select(forms).where(_is(tenant_id, form_id))
     rows = await tx.execute(query.with_for_update() if for_update else query)
     if not rows:
-        raise NotFound(f"There is no sign-up form {form_id[:64]!r}.")
+        raise NotFound("There is no sign-up form {form_id}.", form_id=repr(form_id[:64]))
     return _form(rows[0])
 
 

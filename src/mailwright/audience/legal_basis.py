@@ -48,13 +48,15 @@ def parse_legal_basis(text: str) -> LegalBasis | None:
         return LegalBasis(text)
     except ValueError as error:
         known = ", ".join([*LegalBasis, NO_BASIS])
-        raise InvalidInput(f"The legal basis must be one of {known}.", field="legalBasis") from error
+        raise InvalidInput("The legal basis must be one of {known}.", field="legalBasis", known=known) from error
 
 
 def check_source(text: str) -> str:
     line = " ".join(text.split())
     if not 1 <= len(line) <= MAX_SOURCE_LENGTH or not line.isprintable():
         raise InvalidInput(
-            f"The source of a legal basis has 1 to {MAX_SOURCE_LENGTH} printable characters.", field="legalBasisSource"
+            "The source of a legal basis has 1 to {max_length} printable characters.",
+            field="legalBasisSource",
+            max_length=MAX_SOURCE_LENGTH,
         )
     return line

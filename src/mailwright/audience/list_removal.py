@@ -15,6 +15,7 @@ from mailwright.audience.filters import values_named
 from mailwright.audience.lists import GENERAL, List, ListExists, columns
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
 from mailwright.outbox.sequence_uses import LISTS, SequenceUse, find_sequence_uses
@@ -51,7 +52,14 @@ class ListInUse(NotPossibleNow):
         remedy: str,
         uses: tuple["ListUser", ...] = (),
     ) -> None:
-        super().__init__(f"The list {name} cannot be {what} because {user}. {remedy}")
+        super().__init__(
+            "The list {name} cannot be archived because {user}. {remedy}"
+            if what == "archived"
+            else "The list {name} cannot be deleted because {user}. {remedy}",
+            name=name,
+            user=user,
+            remedy=remedy,
+        )
         self.uses = uses
 
 
@@ -138,7 +146,9 @@ class ListRemoval:
         if self._clock.now() - row.deleted_at >= RESTORABLE:
             raise NotFound("There is no such list.")
         if await tx.execute(select(lists.c.id).where(_named(tenant_id, row.list_key))):
-            raise ListExists(f"Another list has the key {row.list_key} now. Delete it first.", field="listKey")
+            raise ListExists(
+                "Another list has the key {list_key} now. Delete it first.", field="listKey", list_key=row.list_key
+            )
         values = {name: row._mapping[name] for name in List.__slots__}
         await tx.execute(insert(lists).values(tenant_id=tenant_id, **values))
         d, s = deleted_subscriptions.c, subscriptions.c
@@ -174,22 +184,25 @@ async def _require_unused(tx: Transaction, tenant_id: int, found: List, what: st
         select(campaign_runs.c.article_key).where(*run, campaign_runs.c.enqueue_ended_at.is_(None)).limit(1)
     )
     if rows:
-        reason = f"the article {rows[0].article_key} is being sent to it"
-        raise ListInUse(found.name, what, reason, "Wait until it is sent, or cancel the run.")
+        reason = lazy_gettext("the article {article} is being sent to it", article=rows[0].article_key)
+        raise ListInUse(found.name, what, reason, lazy_gettext("Wait until it is sent, or cancel the run."))
 
 
 async def _require_no_segment(tx: Transaction, tenant_id: int, found: List) -> None:
     """Raise if a segment names the list. Without its subscriptions, "not on this list" would match everyone."""
     uses = await find_segments_of_list(tx, tenant_id, found.list_key)
     if uses:
-        named = ", ".join(each.name for each in uses[:_NAMED])
-        others = f" and {len(uses) - _NAMED} more" if len(uses) > _NAMED else ""
-        user = f"the filter of the segment {named} names it"
-        if len(uses) > 1:
-            user = f"the filters of the segments {named}{others} name it"
-        raise ListInUse(
-            found.name, "deleted", user, "Change or delete these segments first, or archive the list.", uses
-        )
+        named, others = ", ".join(each.name for each in uses[:_NAMED]), len(uses) - _NAMED
+        if len(uses) == 1:
+            user = lazy_gettext("the filter of the segment {segment} names it", segment=named)
+        elif others <= 0:
+            user = lazy_gettext("the filters of the segments {segments} name it", segments=named)
+        else:
+            user = lazy_gettext(
+                "the filters of the segments {segments} and {count} more name it", segments=named, count=others
+            )
+        remedy = lazy_gettext("Change or delete these segments first, or archive the list.")
+        raise ListInUse(found.name, "deleted", user, remedy, uses)
 
 
 def _lists_of(definition: Mapping[str, Any]) -> set[str]:

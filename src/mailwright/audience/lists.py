@@ -49,7 +49,7 @@ class UnknownList(InvalidInput):
     code = "LIST_NOT_FOUND"
 
     def __init__(self, list_key: str, field: str = "listKey") -> None:
-        super().__init__(f"There is no list {list_key[:63]!r}. Create it first.", field=field)
+        super().__init__("There is no list {list_key}. Create it first.", field=field, list_key=repr(list_key[:63]))
         self.list_key = list_key
 
 
@@ -95,7 +95,7 @@ async def create(
                     tx, new_list.created_at, actor=actor, action="list.create", subject=list_key, tenant_id=tenant_id
                 )
     except IntegrityError as error:
-        raise ListExists(f"The list {list_key} already exists.", field="listKey") from error
+        raise ListExists("The list {list_key} already exists.", field="listKey", list_key=list_key) from error
     return new_list
 
 

@@ -104,7 +104,9 @@ async def create(
             "A segment key has 1 to 63 characters: a-z, 0-9, - and _, for example big-spenders.", field="segmentKey"
         )
     if segment_key in RESERVED_KEYS:
-        raise InvalidInput(f"The key {segment_key} is reserved. Choose another one.", field="segmentKey")
+        raise InvalidInput(
+            "The key {segment_key} is reserved. Choose another one.", field="segmentKey", segment_key=segment_key
+        )
     filters.parse(filter_)
     now = clock.now()
     segment = Segment(segment_key, _name(name or segment_key), filter_, now, now)
@@ -123,7 +125,9 @@ async def create(
             )
             await _record_audit_entry(tx, now, tenant_id, segment_key, actor=actor, action="segment.create")
     except IntegrityError as error:
-        raise SegmentExists(f"The segment {segment_key} already exists.", field="segmentKey") from error
+        raise SegmentExists(
+            "The segment {segment_key} already exists.", field="segmentKey", segment_key=segment_key
+        ) from error
     return segment
 
 
@@ -274,7 +278,11 @@ async def _record_audit_entry(
 
 def _name(text: str) -> str:
     if not 1 <= len(text) <= MAX_NAME_LENGTH or not is_printable(text):
-        raise InvalidInput(f"The name of a segment has 1 to {MAX_NAME_LENGTH} printable characters.", field="name")
+        raise InvalidInput(
+            "The name of a segment has 1 to {max_length} printable characters.",
+            field="name",
+            max_length=MAX_NAME_LENGTH,
+        )
     return text
 
 

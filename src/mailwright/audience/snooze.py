@@ -26,7 +26,9 @@ async def snooze(
     """Pause bulk email to a contact until a time, or end the pause if it is None."""
     now = clock.now()
     if until is not None and not now < until <= now + MAX_DAYS * DAY:
-        raise InvalidContact(f"The pause must end in the future, within {MAX_DAYS} days.", field="until")
+        raise InvalidContact(
+            "The pause must end in the future, within {max_days} days.", field="until", max_days=MAX_DAYS
+        )
     async with database.write() as tx:
         if not await set_snooze(tx, tenant_id, normal(email), until, now, actor=actor):
             raise NotFound("There is no such contact.")

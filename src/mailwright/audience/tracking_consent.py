@@ -137,12 +137,18 @@ def make_consent(
     if is_given and text is None:
         raise InvalidInput("Consent needs the wording that the contact agreed to.", field="trackingConsent.wording")
     if text is not None and not (len(text) <= MAX_WORDING_LENGTH and text.isprintable()):
-        problem = f"The wording has at most {MAX_WORDING_LENGTH} printable characters."
-        raise InvalidInput(problem, field="trackingConsent.wording")
+        raise InvalidInput(
+            "The wording has at most {max_length} printable characters.",
+            max_length=MAX_WORDING_LENGTH,
+            field="trackingConsent.wording",
+        )
     place = " ".join(source.split())
     if not 1 <= len(place) <= MAX_SOURCE_LENGTH or not place.isprintable():
-        problem = f"The source has 1 to {MAX_SOURCE_LENGTH} printable characters."
-        raise InvalidInput(problem, field="trackingConsent.source")
+        raise InvalidInput(
+            "The source has 1 to {max_length} printable characters.",
+            max_length=MAX_SOURCE_LENGTH,
+            field="trackingConsent.source",
+        )
     if at is not None and at > now:
         raise InvalidInput(
             "The time of the consent is in the future. It must be in the past.", field="trackingConsent.at"

@@ -42,7 +42,7 @@ def compile_to_html(
 
         return compile_document(parse_document(source), brand, title=title, locale=locale, images=images).html
     if len(source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
-        raise InvalidTemplate(f"The source is larger than {html_rules.MAX_BYTES // 1024} KB.")
+        raise InvalidTemplate("The source is larger than {max_bytes} KB.", max_bytes=html_rules.MAX_BYTES // 1024)
     if format is TemplateFormat.HTML and not _has_styles(source):
         return _with_images(source, images or {})  # unchanged, byte for byte
     marked = MarkedSource(source, with_words=format is not TemplateFormat.HTML)
@@ -125,18 +125,23 @@ def _check_mjml(marked: MarkedSource) -> None:
         if not name.startswith("mj"):
             continue
         if name not in _MJML:
-            raise InvalidTemplate(f"MJML has no element <{name}>.", line=_line(marked, source, tag))
+            raise InvalidTemplate("MJML has no element <{name}>.", line=_line(marked, source, tag), name=name)
         if is_empty:
             continue
         if not is_end:
             opened.append(name)
         elif not opened or opened.pop() != name:
-            raise InvalidTemplate(f"</{name}> does not match an open element.", line=_line(marked, source, tag))
+            raise InvalidTemplate(
+                "</{name}> does not match an open element.", line=_line(marked, source, tag), name=name
+            )
     if opened:
-        raise InvalidTemplate(f"<{opened[-1]}> is not closed.")
+        raise InvalidTemplate("<{opened}> is not closed.", opened=opened[-1])
     # The compiler may parse the elements in comments. With at most this many, its stack is sufficient.
     if len(_TAG_START.findall(marked.source)) - len(_TAG_START.findall(source)) > MAX_IN_COMMENTS:
-        raise InvalidTemplate(f"More than {MAX_IN_COMMENTS} elements are inside comments. Remove some of them.")
+        raise InvalidTemplate(
+            "More than {max_in_comments} elements are inside comments. Remove some of them.",
+            max_in_comments=MAX_IN_COMMENTS,
+        )
 
 
 def _tags(marked: MarkedSource, source: str) -> Iterator[re.Match[str]]:
@@ -150,16 +155,16 @@ def _tags(marked: MarkedSource, source: str) -> Iterator[re.Match[str]]:
 
 
 def _too_deep(line: int | None = None) -> InvalidTemplate:
-    return InvalidTemplate(f"Elements are nested more than {MAX_LEVELS} levels deep.", line=line)
+    return InvalidTemplate("Elements are nested more than {max_levels} levels deep.", line=line, max_levels=MAX_LEVELS)
 
 
 def _mjml_error(error: OSError, marked: MarkedSource) -> InvalidTemplate:
     """Return the compiler's message, with the line in the author's source instead of a byte position."""
     message = _first_line(error)
     if not (position := _MJML_POSITION.search(message)):
-        return InvalidTemplate(f"The MJML is not valid: {message}")
+        return InvalidTemplate("The MJML is not valid: {text}", text=message)
     reason = message[: position.start()].removesuffix(" in root template")
-    return InvalidTemplate(f"The MJML is not valid: {reason}", line=marked.line_at(int(position[1])))
+    return InvalidTemplate("The MJML is not valid: {reason}", line=marked.line_at(int(position[1])), reason=reason)
 
 
 def _line(marked: MarkedSource, source: str, tag: re.Match[str]) -> int:
@@ -171,7 +176,7 @@ def _inline_styles(html: str) -> str:
     try:
         return _inliner.inline(_LOOP_OVER_ROWS.sub(r"\1<tbody>\2", html))
     except css_inline.InlineError as error:
-        raise InvalidTemplate(f"The styles cannot be inlined: {_first_line(error)}") from error
+        raise InvalidTemplate("The styles cannot be inlined: {error}", error=_first_line(error)) from error
 
 
 def _move_lists_around_loops(html: str, marked: MarkedSource) -> str:

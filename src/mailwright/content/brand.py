@@ -17,6 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from mailwright.content.colors import TEXT_CONTRAST, WHITE, contrast, parse_color
 from mailwright.domain.printable import is_printable
+from mailwright.domain.translation import lazy_gettext
 
 
 class Font(StrEnum):
@@ -77,20 +78,20 @@ def _is_web_url(text: str) -> str:
     except ValueError:
         has_host = False
     if not has_host:
-        raise ValueError("must be a URL such as https://example.com")
+        raise ValueError(lazy_gettext("must be a URL such as https://example.com"))
     return text
 
 
 def _one_line(text: str) -> str:
     if not is_printable(text):
-        raise ValueError("must be one line of text without control characters")
+        raise ValueError(lazy_gettext("must be one line of text without control characters"))
     return text.strip()
 
 
 def _lines(text: str) -> str:
     lines = text.replace("\r\n", "\n").split("\n")
     if not all(map(is_printable, lines)):
-        raise ValueError("must be text without control characters")
+        raise ValueError(lazy_gettext("must be text without control characters"))
     return "\n".join(line.strip() for line in lines).strip()
 
 

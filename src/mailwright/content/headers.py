@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mailwright.domain import address as addresses
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext
 
 
 class InvalidHeader(InvalidInput, ValueError):
@@ -57,7 +58,8 @@ PREFERRED_LINE = 76
 
 # Every character that some program treats as a line end, all other control characters, and surrogates.
 _UNWRITABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_NAMES = {"\r": "a line break", "\n": "a line break", "\0": "a NUL character"}
+_LINE_BREAK = lazy_gettext("a line break")
+_NAMES = {"\r": _LINE_BREAK, "\n": _LINE_BREAK, "\0": lazy_gettext("a NUL character")}
 _LINE_BREAKS = frozenset("\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
 _FIELD_NAME = re.compile(r"[!-9;-~]{1,76}")
@@ -79,10 +81,10 @@ def find_unwritable(text: str) -> str | None:
     match = _UNWRITABLE.search(text)
     if not match:
         return None
-    character = match[0]
+    character, code = match[0], f"U+{ord(match[0]):04X}"
     if character in _LINE_BREAKS:
-        return f"a line break (U+{ord(character):04X})"
-    return _NAMES.get(character) or f"a control character (U+{ord(character):04X})"
+        return lazy_gettext("a line break ({code})", code=code)
+    return _NAMES.get(character) or lazy_gettext("a control character ({code})", code=code)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
@@ -94,11 +96,11 @@ def check_headers(headers: Mapping[str, str]) -> None:
 def custom_header(name: str, value: str, *, has_unsubscribe: bool = False) -> str:
     """Return the line of a header that the sender has set. `has_unsubscribe` if Mailwright writes List-Unsubscribe."""
     if not _FIELD_NAME.fullmatch(name):
-        raise InvalidHeader(f"{name[:80]!r} is not a header name.", field="headers")
+        raise InvalidHeader("{name} is not a header name.", field="headers", name=repr(name[:80]))
     lowered, field = name.lower(), f"headers.{name}"
     is_unsubscribe = lowered in UNSUBSCRIBE_HEADERS
     if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES) or (is_unsubscribe and has_unsubscribe):
-        raise InvalidHeader(f"The header {name} is written by Mailwright and cannot be set.", field="headers")
+        raise InvalidHeader("The header {name} is written by Mailwright and cannot be set.", field="headers", name=name)
     value = value.strip(" \t")
     return opaque(name, value, field=field) if is_unsubscribe else unstructured(name, value, field=field)
 
@@ -123,7 +125,7 @@ def opaque(name: str, value: str, *, field: str) -> str:
     """Return a header with a machine-readable value on one line, never encoded, as one-click unsubscribe requires."""
     line = f"{name}: {value}"
     if not _OPAQUE.fullmatch(value) or len(line) > MAX_LINE:
-        raise InvalidHeader(f"{field} must be one line of visible ASCII characters.", field=field)
+        raise InvalidHeader("{name} must be one line of visible ASCII characters.", field=field, name=field)
     return line
 
 
@@ -195,7 +197,7 @@ def _ascii_domain(domain: str) -> str:
 
 def _check(field: str, text: str) -> None:
     if what := find_unwritable(text):
-        raise InvalidHeader(f"{field} contains {what}.", field=field)
+        raise InvalidHeader("{name} contains {what}.", field=field, name=field, what=what)
 
 
 def _mailbox(box: Mailbox, start: int, field: str) -> str:
@@ -220,9 +222,11 @@ def _address(text: str, field: str) -> str:
     try:
         deliverable = addresses.deliverable(text)
     except addresses.InvalidAddress as error:
-        raise InvalidHeader(f"{field} is not a valid address: {error}.", field=field) from error
+        raise InvalidHeader("{name} is not a valid address: {error}.", field=field, name=field, error=error) from error
     if not deliverable.isascii():
-        raise InvalidHeader(f"{field} has characters before the @ that mail servers do not accept.", field=field)
+        raise InvalidHeader(
+            "{name} has characters before the @ that mail servers do not accept.", field=field, name=field
+        )
     return deliverable
 
 

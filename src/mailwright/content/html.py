@@ -9,6 +9,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from mailwright.content.bounded_cache import BoundedCache
+from mailwright.domain.translation import lazy_gettext
 
 MAX_BYTES = 512 * 1024
 
@@ -60,12 +61,12 @@ def _find_problem(html: str) -> str | None:
     # HTML ignores case for ASCII letters only, and searching bytes is several times faster than searching text.
     lowered = html.encode("utf-8", "replace").lower()
     if len(lowered) > MAX_BYTES:
-        return f"The HTML has {len(lowered)} bytes; at most {MAX_BYTES} are allowed."
+        return lazy_gettext("The HTML has {size} bytes; at most {most} are allowed.", size=len(lowered), most=MAX_BYTES)
     if is_nested_too_deeply(html):
-        return f"The HTML has more than {MAX_OPEN_ELEMENTS} open elements at once."
+        return lazy_gettext("The HTML has more than {most} open elements at once.", most=MAX_OPEN_ELEMENTS)
     if is_suspicious(html, lowered) and (problem := find_active_content(html)):
         return problem
-    return "The HTML is blank: it has neither text nor an image." if _is_blank(html, lowered) else None
+    return lazy_gettext("The HTML is blank: it has neither text nor an image.") if _is_blank(html, lowered) else None
 
 
 def dangerous_url(url: str) -> str | None:
@@ -162,23 +163,30 @@ def _problem_of(place: HtmlValue) -> str | None:
     if attribute is None:
         return _problem_in_text(tag, value)
     if attribute.startswith("on") and 2 < len(attribute) <= MAX_HANDLER_LENGTH + 2:
-        return f"The HTML has an event handler: {attribute}= on <{tag}>. Remove it."
+        return lazy_gettext(
+            "The HTML has an event handler: {attribute}= on {tag}. Remove it.", attribute=attribute, tag=f"<{tag}>"
+        )
     if attribute == "srcdoc":
-        return f"The HTML has an embedded document in srcdoc= on <{tag}>. Remove it."
+        return lazy_gettext("The HTML has an embedded document in srcdoc= on {tag}. Remove it.", tag=f"<{tag}>")
     for url in _urls(tag, attribute, value):
         scheme = dangerous_url(url)
         if scheme and not (tag == "img" and "svg" in scheme):
-            return f"The HTML has a {scheme} URL in {attribute}= of <{tag}>."
+            return lazy_gettext(
+                "The HTML has a {scheme} URL in {attribute}= of {tag}.",
+                scheme=scheme,
+                attribute=attribute,
+                tag=f"<{tag}>",
+            )
     return None
 
 
 def _problem_in_text(tag: str, value: str) -> str | None:
     if tag.rpartition(":")[2] == "script":
-        return "The HTML has a <script> element. Remove it."
+        return lazy_gettext("The HTML has a {tag} element. Remove it.", tag="<script>")
     if tag == "style" and (scheme := _scheme_in_css(value)):
-        return f"The HTML has a {scheme} URL in a <style> element."
+        return lazy_gettext("The HTML has a {scheme} URL in a {tag} element.", scheme=scheme, tag="<style>")
     if tag == UNREAD:
-        return "The HTML has too many comments, or nested comments."
+        return lazy_gettext("The HTML has too many comments, or nested comments.")
     return None
 
 

@@ -47,7 +47,9 @@ class ImageFolder:
         try:
             await asyncio.to_thread(write_image, self._folder / name, content)
         except OSError as error:
-            raise ImagesUnavailable(f"The image cannot be stored in {self._folder}: {error.strerror}.") from error
+            raise ImagesUnavailable(
+                "The image cannot be stored in {folder}: {strerror}.", folder=self._folder, strerror=error.strerror
+            ) from error
 
     async def read(self, name: str) -> bytes | None:
         try:
@@ -62,7 +64,9 @@ class ImageFolder:
         try:
             await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
         except OSError as error:
-            raise ImagesUnavailable(f"The image cannot be deleted from {self._folder}: {error.strerror}.") from error
+            raise ImagesUnavailable(
+                "The image cannot be deleted from {folder}: {strerror}.", folder=self._folder, strerror=error.strerror
+            ) from error
 
     async def close(self) -> None:
         """Do nothing: a folder needs no connection."""

@@ -257,7 +257,7 @@ def _check_name(name: str) -> None:
 def _checked_alt(alt: str) -> str:
     text = " ".join(alt.split())
     if len(text) > MAX_ALT or not is_printable(text):
-        raise InvalidInput(f"The alt text must be text of at most {MAX_ALT} characters.", field="alt")
+        raise InvalidInput("The alt text must be text of at most {max_alt} characters.", field="alt", max_alt=MAX_ALT)
     return text
 
 
@@ -267,7 +267,7 @@ def _named(tenant_id: int, name: str) -> ColumnElement[bool]:
 
 def _only(rows: Sequence[Any], name: str) -> Image:
     if not rows:
-        raise NotFound(f"There is no image {name[:100]}.", field="name")
+        raise NotFound("There is no image {name}.", field="name", name=name[:100])
     return _image(rows[0])
 
 

@@ -263,7 +263,9 @@ class _TrackedHtml:
                 [url.pieces[0], *(part for pair in zip(texts, url.pieces[1:], strict=True) for part in pair)]
             )
             if scheme := html_rules.dangerous_url(finished):
-                raise UnsafeValue(f"The value of {'.'.join(url.paths[0])} is a {scheme} URL.")
+                raise UnsafeValue(
+                    "The value of {paths} is a {scheme} URL.", paths=".".join(url.paths[0]), scheme=scheme
+                )
             found[path[0]] = self.links.personal_href(clean_url(finished), recipient)
         return found
 
@@ -302,7 +304,7 @@ class _Plan:
                     pieces += (written, written)
                     continue
                 if scheme := html_rules.dangerous_url(value):
-                    raise UnsafeValue(f"The value of {'.'.join(slot.path)} is a {scheme} URL.")
+                    raise UnsafeValue("The value of {path} is a {scheme} URL.", path=".".join(slot.path), scheme=scheme)
             pieces += (
                 _cached_link(value)
                 if "/" in value

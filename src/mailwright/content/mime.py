@@ -251,7 +251,11 @@ def _part(content_type: str, encoding: str, body: bytes, more: str = "") -> byte
 def _attachment(attachment: EmailAttachment) -> bytes:
     content_type = attachment.content_type
     if not _CONTENT_TYPE.fullmatch(content_type):
-        raise InvalidHeader(f"{content_type[:80]!r} is not a content type.", field="attachments.content_type")
+        raise InvalidHeader(
+            "{content_type} is not a content type.",
+            field="attachments.content_type",
+            content_type=repr(content_type[:80]),
+        )
     if content_type.lower().startswith(_COMPOSITE):
         content_type = "application/octet-stream"
     disposition = "attachment"
@@ -267,7 +271,7 @@ def _attachment(attachment: EmailAttachment) -> bytes:
 
 def _filename(name: str) -> str:
     if what := headers.find_unwritable(name):
-        raise InvalidHeader(f"The file name contains {what}.", field="attachments.filename")
+        raise InvalidHeader("The file name contains {what}.", field="attachments.filename", what=what)
     name = name.replace("\t", " ").strip()
     if not name:
         return ""

@@ -45,5 +45,6 @@ def _key_after(texts: list[str], line: int) -> str:
             return key[1:-1]
         case [".", key, *_] if _KEY.fullmatch(key):
             return key
-    message = f'Write the key of the segment after {IN_SEGMENTS}, for example {IN_SEGMENTS}["vip"].'
-    raise InvalidTemplate(message, line=line)
+    raise InvalidTemplate(
+        'Write the key of the segment after {variable}, for example {variable}["vip"].', variable=IN_SEGMENTS, line=line
+    )

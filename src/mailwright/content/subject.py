@@ -1,6 +1,7 @@
 """Rules for subjects. A subject that passes can always be written into a header."""
 
 from mailwright.content.headers import MAX_LINE, find_unwritable
+from mailwright.domain.translation import lazy_gettext
 
 MAX_CHARACTERS = 150
 # The limit of applications that were written for another service, whose subjects are only limited by the header.
@@ -11,9 +12,11 @@ def subject_problem(subject: str, *, is_free: bool = False) -> str | None:
     """Return why a subject is not acceptable, or None. One that `is_free` may be empty, and long."""
     most = MAX_LONG_CHARACTERS if is_free else MAX_CHARACTERS
     if not subject.strip() and not is_free:
-        return "The subject is empty."
+        return lazy_gettext("The subject is empty.")
     if len(subject) > most:
-        return f"The subject has {len(subject)} characters; at most {most} are allowed."
+        return lazy_gettext(
+            "The subject has {characters} characters; at most {most} are allowed.", characters=len(subject), most=most
+        )
     if character := find_unwritable(subject):
-        return f"The subject contains {character}."
+        return lazy_gettext("The subject contains {character}.", character=character)
     return None

@@ -19,6 +19,7 @@ from mailwright.content.template_syntax import (
     InvalidTemplate,
     read_syntax,
 )
+from mailwright.domain.translation import lazy_number
 
 __all__ = [
     "MARK_END",
@@ -49,7 +50,7 @@ class MissingVariable(InvalidTemplate):
     """The template uses a variable without a value."""
 
     def __init__(self, variable: str) -> None:
-        super().__init__(f"The template needs a value for {variable}.")
+        super().__init__("The template needs a value for {variable}.", variable=variable)
         self.variable = variable
 
 
@@ -77,7 +78,9 @@ class Template:
     def __init__(self, *, subject: str, html: str | None, text: str | None) -> None:
         for part in (subject, html, text):
             if part is not None and len(part) > html_rules.MAX_BYTES:
-                raise InvalidTemplate(f"A part of the template has more than {html_rules.MAX_BYTES} characters.")
+                raise InvalidTemplate(
+                    "A part of the template has more than {max_bytes} characters.", max_bytes=html_rules.MAX_BYTES
+                )
         try:
             self.subject = TemplatePart("subject", subject)
         except InvalidTemplate as error:
@@ -142,7 +145,10 @@ class TemplatePart:
         outputs = syntax.outputs
         self.flat = self._flatten(outputs) if outputs is not None else None
         if self.flat is None and len(self.variables) > MAX_VARIABLES:
-            raise InvalidTemplate(f"A template with conditions or loops can use at most {MAX_VARIABLES} variables.")
+            raise InvalidTemplate(
+                "A template with conditions or loops can use at most {max_variables} variables.",
+                max_variables=MAX_VARIABLES,
+            )
 
     @property
     def required_variables(self) -> frozenset[str]:
@@ -338,7 +344,9 @@ def _seal(value: Any, sizes: _Sizes, level: int = 0) -> Any:
     if isinstance(value, _Named):
         return value
     if level > MAX_VALUE_LEVELS:
-        raise InvalidTemplate(f"The values are nested more than {MAX_VALUE_LEVELS} levels deep.")
+        raise InvalidTemplate(
+            "The values are nested more than {max_value_levels} levels deep.", max_value_levels=MAX_VALUE_LEVELS
+        )
     if isinstance(value, Mapping):
         sizes.characters += ITEM_CHARACTERS * len(value)
         return _Named({name: _seal(inner, sizes, level + 1) for name, inner in value.items()})
@@ -416,14 +424,14 @@ def _string(value: Any) -> str:
 def _range(start: int, stop: int | None = None, step: int = 1) -> list[int]:
     numbers = range(start) if stop is None else range(start, stop, step)
     if len(numbers) > MAX_RANGE:
-        raise InvalidTemplate(f"range() has more than {MAX_RANGE:,} numbers.")
+        raise InvalidTemplate("range() has more than {max_range} numbers.", max_range=lazy_number(MAX_RANGE))
     return list(numbers)
 
 
 def _require(value: Any, name: str) -> None:
     """Raise if a filter has no input. The engine passes None for a missing value."""
     if value is None:
-        raise InvalidTemplate(f"The filter {name} has no input: the value before it is missing or null.")
+        raise InvalidTemplate("The filter {name} has no input: the value before it is missing or null.", name=name)
 
 
 # Replacements with a limit for every built-in filter that could multiply text.
@@ -464,7 +472,7 @@ def _translated_errors() -> Iterator[None]:
     except minijinja.TemplateError as error:
         raise _translate_error(error) from error
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidTemplate(f"The template cannot be rendered: {error}") from error
+        raise InvalidTemplate("The template cannot be rendered: {error}", error=error) from error
 
 
 def _translate_error(error: minijinja.TemplateError) -> InvalidTemplate:
@@ -473,7 +481,7 @@ def _translate_error(error: minijinja.TemplateError) -> InvalidTemplate:
         return MissingVariable(named[1])
     if error.kind == "OutOfFuel":
         return InvalidTemplate("The template takes too many steps to render. Use shorter loops.", line=error.line)
-    return InvalidTemplate(f"The template cannot be rendered: {detail}", line=error.line)
+    return InvalidTemplate("The template cannot be rendered: {detail}", line=error.line, detail=detail)
 
 
 def _nested(marks: Mapping[Path, str]) -> dict[str, Any] | None:

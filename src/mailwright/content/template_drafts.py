@@ -74,7 +74,7 @@ class DraftChanged(MailwrightError):
     code = "DRAFT_CHANGED"
 
     def __init__(self, current: SavedDraft) -> None:
-        super().__init__(f"This draft was saved by {current.saved_by} since it was opened.")
+        super().__init__("This draft was saved by {saved_by} since it was opened.", saved_by=current.saved_by)
         self.current = current
 
 
@@ -109,7 +109,9 @@ class TemplateDrafts:
         document = None if content.document is None else orjson.dumps(content.document).decode()
         if document is not None and len(document.encode()) > MAX_DRAFT_BYTES:
             raise InvalidInput(
-                f"The email is larger than {MAX_DRAFT_BYTES // 1024} KB. Remove some blocks.", field="document"
+                "The email is larger than {kilobytes} KB. Remove some blocks.",
+                field="document",
+                kilobytes=MAX_DRAFT_BYTES // 1024,
             )
         now = self._clock.now()
         values: dict[str, Any] = {

@@ -50,10 +50,13 @@ class MarkedSource:
         if number is None:
             number = next((a for a, b in zip(numbers, wanted, strict=False) if a != b), numbers[-1])
         code = self._codes[number]
-        what = (
-            "cannot be used here: it would be lost." if lost is not None else "cannot be used here: it would be moved."
+        raise InvalidTemplate(
+            "{code} cannot be used here: it would be lost."
+            if lost is not None
+            else "{code} cannot be used here: it would be moved.",
+            code=_shorten(code.text),
+            line=code.line,
         )
-        raise InvalidTemplate(f"{_shorten(code.text)} {what}", line=code.line)
 
     def code(self, number: int) -> str:
         return self._codes[number].text
@@ -90,7 +93,9 @@ class MarkedSource:
         if state is _TAG and not quote and code.is_statement:
             # Parsers reorder attributes, so a condition around attributes would lose them.
             raise InvalidTemplate(
-                f'{_shorten(code.text)} must be inside the quotes of an attribute, for example class="{{% if … %}}…".',
+                "{code} must be inside the quotes of an attribute, for example {example}.",
+                code=_shorten(code.text),
+                example='class="{% if … %}…"',
                 line=code.line,
             )
         return "{}"

@@ -10,6 +10,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.template_store import RESERVED_CHARACTER, latest_by_locale
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.outbox.campaign_uses import CampaignUse, find_uses
 from mailwright.outbox.sequence_uses import TEMPLATES, SequenceUse, find_sequence_uses
@@ -29,10 +30,16 @@ class TemplateInUse(NotPossibleNow):
         self, template_id: str, uses: tuple[CampaignUse | SequenceUse, ...], notification_types: Sequence[str] = ()
     ) -> None:
         if uses:
-            reason = f"{uses[0].sentence}. {uses[0].remedy}"
+            reason, remedy = uses[0].sentence, uses[0].remedy
         else:
-            reason = f"notifications of the type {notification_types[0]} use it. Give the type another template first."
-        super().__init__(f"The template {template_id} cannot be deleted because {reason}")
+            reason = lazy_gettext("notifications of the type {type} use it", type=notification_types[0])
+            remedy = lazy_gettext("Give the type another template first.")
+        super().__init__(
+            "The template {template_id} cannot be deleted because {reason}. {remedy}",
+            template_id=template_id,
+            reason=reason,
+            remedy=remedy,
+        )
         self.uses = uses
 
 
@@ -40,7 +47,10 @@ class TemplateLocked(NotPossibleNow):
     """A developer locked blocks of this template, so only administrators delete it."""
 
     def __init__(self, template_id: str) -> None:
-        super().__init__(f"The template {template_id} has locked blocks. Only an administrator can delete it.")
+        super().__init__(
+            "The template {template_id} has locked blocks. Only an administrator can delete it.",
+            template_id=template_id,
+        )
 
 
 class TemplateRemoval:
@@ -71,7 +81,9 @@ class TemplateRemoval:
             if current and all(row.archived_at is None for row in current):
                 if len(current) == len(versions):
                     return
-                raise NotPossibleNow(f"Another template has the ID {template_id} now. Delete it first.")
+                raise NotPossibleNow(
+                    "Another template has the ID {template_id} now. Delete it first.", template_id=template_id
+                )
             restored = templates.c.id.in_([row.id for row in current or versions])
             await tx.execute(update(templates).where(restored).values(archived_at=None, deleted_at=None))
             await self._record(tx, tenant_id, template_id, actor, "restore")

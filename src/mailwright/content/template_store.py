@@ -51,15 +51,24 @@ class TemplateExists(NotPossibleNow):
     """A template with this ID already exists."""
 
     def __init__(self, template_id: str, *, is_deleted: bool = False) -> None:
-        known = "was deleted and can be restored" if is_deleted else "already exists"
-        super().__init__(f"The template {template_id[:80]!r} {known}. Choose another ID.", field="templateId")
+        super().__init__(
+            "The template {template_id} was deleted and can be restored. Choose another ID."
+            if is_deleted
+            else "The template {template_id} already exists. Choose another ID.",
+            template_id=repr(template_id[:80]),
+            field="templateId",
+        )
 
 
 class VersionChanged(NotPossibleNow):
     """Someone stored a newer version than the one that a change began with."""
 
     def __init__(self, template_id: str) -> None:
-        super().__init__(f"The template {template_id[:80]!r} has a newer version. Reload it.", field="baseVersion")
+        super().__init__(
+            "The template {template_id} has a newer version. Reload it.",
+            field="baseVersion",
+            template_id=repr(template_id[:80]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +126,9 @@ class StoredTemplate:
         members = dict.fromkeys(segments_used(self.subject, self.html, self.text), True)
         given = {**standard_values, IN_SEGMENTS: members, **samples, **values}
         if lacking := missing_variables(template, given):
-            raise InvalidTemplate(f"The template needs {', '.join(lacking)}: provide values, or declare samples.")
+            raise InvalidTemplate(
+                "The template needs {lacking}: provide values, or declare samples.", lacking=", ".join(lacking)
+            )
         return template.render(given)
 
     def compiled(self) -> Template:
@@ -304,7 +315,12 @@ class TemplateStore:
         async with self._database.read() as tx:
             rows = await tx.execute(select(templates).where(condition))
         if not rows:
-            raise NotFound(f"There is no version {version} of the template {template_id[:80]!r}.", field="version")
+            raise NotFound(
+                "There is no version {version} of the template {template_id}.",
+                field="version",
+                version=version,
+                template_id=repr(template_id[:80]),
+            )
         return _stored(rows[0])
 
     async def versions(self, tenant_id: int, template_id: str) -> list[StoredTemplate]:
@@ -471,7 +487,7 @@ def _all_of(tenant_id: int, template_id: str) -> ColumnElement[bool]:
 
 
 def _no_template(template_id: str) -> NotFound:
-    return NotFound(f"There is no template {template_id[:80]!r}.", field="templateId")
+    return NotFound("There is no template {template_id}.", field="templateId", template_id=repr(template_id[:80]))
 
 
 def _stored(row: Any) -> StoredTemplate:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple, cast
 
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.translation import lazy_gettext, lazy_number, lazy_text, lower_first
 
 
 class InvalidTemplate(MailwrightError):
@@ -18,17 +19,19 @@ class InvalidTemplate(MailwrightError):
 
     code = "INVALID_TEMPLATE"
 
-    def __init__(self, message: str | None = None, *, line: int | None = None) -> None:
-        super().__init__(message if line is None else f"Line {line}: {message}", field="template")
+    def __init__(self, message: str | None = None, /, *, line: int | None = None, **values: object) -> None:
+        super().__init__(message, field="template", **values)
+        self.reason = self.text
         self.line = line
-        self.reason = message or str(self)
+        if line is not None:
+            super().__init__("Line {line}: {reason}", line=line, reason=self.reason, field="template")
 
 
 class InvalidSubject(InvalidTemplate):
     """The subject of the template cannot be rendered. The message has no line number, because a subject is one line."""
 
     def __init__(self, error: InvalidTemplate) -> None:
-        super().__init__(f"The subject is invalid: {error.reason[:1].lower()}{error.reason[1:]}")
+        super().__init__("The subject is invalid: {reason}", reason=lazy_text(lambda: lower_first(error.reason)))
         self.field = "subject"
 
 
@@ -164,11 +167,23 @@ def _tokens(source: str, start: int, line: int) -> tuple[list[Token], int]:
             return tokens, position
         tokens.append(Token(kind, token[kind]))
         if len(tokens) > MAX_TAG_TOKENS:
-            raise InvalidTemplate(f"One tag has more than {MAX_TAG_TOKENS} words and signs. Split it.", line=line)
+            raise InvalidTemplate(
+                "One tag has more than {max_tag_tokens} words and signs. Split it.",
+                line=line,
+                max_tag_tokens=MAX_TAG_TOKENS,
+            )
         if kind == "number" and len(token[kind]) > MAX_NUMBER_CHARACTERS:
-            raise InvalidTemplate(f"A number has more than {MAX_NUMBER_CHARACTERS} digits.", line=line)
+            raise InvalidTemplate(
+                "A number has more than {max_number_characters} digits.",
+                line=line,
+                max_number_characters=MAX_NUMBER_CHARACTERS,
+            )
     if limit < len(source):
-        raise InvalidTemplate(f"One tag has more than {MAX_TAG_CHARACTERS:,} characters. Split it.", line=line)
+        raise InvalidTemplate(
+            "One tag has more than {max_tag_characters} characters. Split it.",
+            line=line,
+            max_tag_characters=lazy_number(MAX_TAG_CHARACTERS),
+        )
     raise InvalidTemplate("A block is not closed.", line=line)
 
 
@@ -181,8 +196,11 @@ def _follow_blocks(tag: Tag, blocks: list[int]) -> None:
     elif keyword in ("endif", "endfor") and blocks:
         blocks.pop()
     if sum(blocks) > MAX_LEVELS:
-        message = f"Blocks are nested more than {MAX_LEVELS} levels deep. Each if, elif and for counts as a level."
-        raise InvalidTemplate(message, line=tag.line)
+        raise InvalidTemplate(
+            "Blocks are nested more than {levels} levels deep. Each if, elif and for counts as a level.",
+            levels=MAX_LEVELS,
+            line=tag.line,
+        )
 
 
 def _check_statement(tag: Tag) -> int:
@@ -190,10 +208,15 @@ def _check_statement(tag: Tag) -> int:
     tokens = tag.tokens
     keyword = tokens[0].text if tokens else ""
     if keyword not in _STATEMENTS or Token("name", "recursive") in tokens:
-        message = f"Only if, for and set are available in templates, not {keyword[:60] or 'this'}."
-        raise InvalidTemplate(message, line=tag.line)
+        raise InvalidTemplate(
+            "Only if, for and set are available in templates, not {keyword}.",
+            keyword=keyword[:60] or lazy_gettext("this"),
+            line=tag.line,
+        )
     if keyword == "set" and _EQUALS not in tokens:
-        raise InvalidTemplate("set needs a value, for example {% set name = value %}.", line=tag.line)
+        raise InvalidTemplate(
+            "set needs a value, for example {example}.", example="{% set name = value %}", line=tag.line
+        )
     if keyword not in ("set", "for") or not _combines(tokens):
         return 0
     assigned = tokens[tokens.index(_EQUALS) :] if keyword == "set" else tokens[1:]
@@ -241,12 +264,14 @@ def _bracket_levels(tokens: list[Token]) -> int:
 def _check_expression(tag: Tag) -> None:
     before, last = Token("", ""), Token("", "")
     if _bracket_levels(tag.tokens) > MAX_BRACKETS:
-        raise InvalidTemplate(f"Brackets are nested more than {MAX_BRACKETS} levels deep.", line=tag.line)
+        raise InvalidTemplate(
+            "Brackets are nested more than {max_brackets} levels deep.", line=tag.line, max_brackets=MAX_BRACKETS
+        )
     for token in tag.tokens:
         if token.kind == "operator" and token.text in ("*", "**", "{"):
-            raise InvalidTemplate(f"{token.text} is not available in templates.", line=tag.line)
+            raise InvalidTemplate("{text} is not available in templates.", line=tag.line, text=token.text)
         if token.kind == "name" and last.text == "|" and last.kind == "operator" and token.text not in _FILTERS:
-            raise InvalidTemplate(f"There is no filter {token.text[:60]}.", line=tag.line)
+            raise InvalidTemplate("There is no filter {text}.", line=tag.line, text=token.text[:60])
         if token == _OPEN:
             _check_call(before, last, tag.line)
         before, last = last, token
@@ -262,6 +287,6 @@ def _check_call(before: Token, called: Token, line: int) -> None:
         elif is_operator and before.text == "|":
             allowed = _FILTERS
         if called.text not in allowed and before.text not in ("is", "not"):
-            raise InvalidTemplate(f"{called.text[:60]}() is not available in templates.", line=line)
+            raise InvalidTemplate("{text}() is not available in templates.", line=line, text=called.text[:60])
     elif called.text in (")", "]") or called.kind == "string":
         raise InvalidTemplate("Only functions can be called.", line=line)

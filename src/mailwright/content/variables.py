@@ -7,6 +7,7 @@ from typing import Any
 
 from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
+from mailwright.domain.translation import lazy_gettext, lazy_join
 
 # Variables that every email has, with samples for previews.
 STANDARD_VARIABLES: Mapping[str, str] = {
@@ -53,23 +54,32 @@ def check_declared(template: Template, declared: Sequence[Variable]) -> None:
         return
     names = [variable.name for variable in declared]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidTemplate(f"Variables declared twice: {', '.join(repeated)}.")
+        raise InvalidTemplate("Variables declared twice: {repeated}.", repeated=", ".join(repeated))
     if unknown := sorted(template.variables - KNOWN_VARIABLES - set(names)):
-        raise InvalidTemplate(f"Variables used but not declared: {', '.join(unknown)}.")
+        raise InvalidTemplate("Variables used but not declared: {unknown}.", unknown=", ".join(unknown))
     if sentences := optional_but_required(template, declared):
-        raise InvalidTemplate(" ".join(sentences))
+        raise InvalidTemplate(lazy_join(" ", sentences))
 
 
 def optional_but_required(template: Template, declared: Sequence[Variable]) -> list[str]:
     """Return a sentence for each variable declared as optional without which the template fails, and where."""
     optional = {variable.name for variable in declared if not variable.is_required}
     places: dict[str, str] = {}  # The first one: the title of the HTML repeats the subject.
-    for label, part in (("Subject", template.subject), ("Content", template.html), ("Plain text", template.text)):
+    labelled = (
+        (lazy_gettext("Subject"), template.subject),
+        (lazy_gettext("Content"), template.html),
+        (lazy_gettext("Plain text"), template.text),
+    )
+    for label, part in labelled:
         for name in sorted(optional & part.required_variables) if part is not None else ():
             places.setdefault(name, label)
     return [
-        f"{label}: some contacts have no {name}. Write what they see instead, for example "
-        f'{{{{ {name}|default("…", true) }}}}.'
+        lazy_gettext(
+            "{part}: some contacts have no {name}. Write what they see instead, for example {example}.",
+            part=label,
+            name=name,
+            example=f'{{{{ {name}|default("…", true) }}}}',
+        )
         for name, label in places.items()
     ]
 

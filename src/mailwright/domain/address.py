@@ -6,6 +6,8 @@ from functools import lru_cache
 
 import idna
 
+from mailwright.domain.translation import lazy_gettext
+
 MAX_LENGTH = 254
 MAX_LOCAL = 64
 
@@ -31,6 +33,9 @@ _INTERNATIONAL = re.compile(r"(?<![\w.+-])(?:[a-z0-9-]+\.)*xn--[a-z0-9-]+(?:\.[a
 class InvalidAddress(ValueError):
     """The text is not a valid email address."""
 
+    def __init__(self, message: str, /, **values: object) -> None:
+        super().__init__(lazy_gettext(message, **values))
+
 
 @lru_cache(maxsize=4_096)  # Cached because validation, headers and envelope each parse the same address.
 def parse(text: str) -> tuple[str, str]:
@@ -39,7 +44,7 @@ def parse(text: str) -> tuple[str, str]:
     The length is checked first, because parsing takes time in proportion to it.
     """
     if len(text) > MAX_LENGTH:
-        raise InvalidAddress(f"longer than {MAX_LENGTH} characters")
+        raise InvalidAddress("longer than {max_length} characters", max_length=MAX_LENGTH)
     local, at, domain = text.rpartition("@")
     if not at or not local or not domain:
         raise InvalidAddress("must look like name@example.com")
@@ -127,7 +132,7 @@ def mask(address: str) -> str:
 
 def _check_local(local: str) -> None:
     if len(local.encode()) > MAX_LOCAL:
-        raise InvalidAddress(f"the part before @ is longer than {MAX_LOCAL} bytes")
+        raise InvalidAddress("the part before @ is longer than {max_local} bytes", max_local=MAX_LOCAL)
     if local[0] == "." or local[-1] == "." or ".." in local:
         raise InvalidAddress("a dot before @ must be between other characters")
     if _ATEXT.issuperset(local):
@@ -136,7 +141,7 @@ def _check_local(local: str) -> None:
         if character in _ATEXT:
             continue
         if ord(character) < 128 or not character.isprintable() or character.isspace():
-            raise InvalidAddress(f"{character!r} is not allowed before @")
+            raise InvalidAddress("{character} is not allowed before @", character=repr(character))
 
 
 @lru_cache(maxsize=4_096)  # Cached because most recipients of a list share a few domains.
@@ -147,7 +152,7 @@ def _ascii_domain(domain: str) -> str:
         try:
             ascii_domain = idna.encode(domain, uts46=True).decode()
         except (idna.IDNAError, UnicodeError) as error:
-            raise InvalidAddress(f"the domain is not valid: {error}") from error
+            raise InvalidAddress("the domain is not valid: {error}", error=error) from error
     # Checking every label rejects a trailing dot, which would be a second spelling of the same domain.
     labels = ascii_domain.split(".")
     if len(labels) < 2:

@@ -35,7 +35,9 @@ def parse_allowed_senders(texts: Iterable[str]) -> AllowedSenders | None:
     """Return the senders that these texts name; None, for every sender, if there are none."""
     entries = frozenset(_entry(trimmed) for text in texts if (trimmed := address.trim(text)))
     if len(entries) > MAX_SENDERS:
-        raise InvalidInput(f"A key can have at most {MAX_SENDERS} senders; name whole domains.", field="sender")
+        raise InvalidInput(
+            "A key can have at most {max_senders} senders; name whole domains.", field="sender", max_senders=MAX_SENDERS
+        )
     return AllowedSenders(entries) if entries else None
 
 
@@ -44,6 +46,10 @@ def _entry(text: str) -> str:
     try:
         normal = address.normal(f"any{text}" if is_domain else text)
     except address.InvalidAddress as error:
-        reason = f"{text[:80]!r} is neither an address (news@example.com) nor a domain (@example.com): {error}."
-        raise InvalidInput(reason, field="sender") from error
+        raise InvalidInput(
+            "{text} is neither an address (news@example.com) nor a domain (@example.com): {error}.",
+            text=repr(text[:80]),
+            error=error,
+            field="sender",
+        ) from error
     return normal.removeprefix("any") if is_domain else normal

@@ -1,14 +1,23 @@
 """Errors that callers handle differently. The docstring is the default message; `code` is stable."""
 
+from mailwright.domain.translation import english_text, lazy_gettext
+
 
 class MailwrightError(Exception):
     """An unexpected error occurred."""
 
     code = "INTERNAL_ERROR"
+    text: str
 
-    def __init__(self, message: str | None = None, *, field: str | None = None) -> None:
-        super().__init__(message or type(self).__doc__)
+    def __init__(self, message: str | None = None, /, *, field: str | None = None, **values: object) -> None:
+        """Take an English message and the values of its placeholders, like `gettext`.
+
+        `str(error)` is English, for the API, the command line and logs. `text` is for pages, in their language.
+        """
+        shown = {name: value.text if isinstance(value, MailwrightError) else value for name, value in values.items()}
+        self.text = lazy_gettext(message or type(self).__doc__ or "", **shown)
         self.field = field
+        super().__init__(english_text(self.text))
 
 
 class InvalidInput(MailwrightError):

@@ -55,7 +55,9 @@ def parse_frequency_cap(text: str | None) -> FrequencyCap | None:
     limit, days = (int(match[1]), int(match[2] or 1)) if match else (0, 0)
     if not 1 <= limit <= MAX_LIMIT or not 1 <= days <= MAX_DAYS:
         raise InvalidInput(
-            f"The cap must look like `3 per 7 days` or `off`: at most {MAX_LIMIT} emails and {MAX_DAYS} days.",
+            "The cap must look like `3 per 7 days` or `off`: at most {max_limit} emails and {max_days} days.",
             field="frequency_cap",
+            max_limit=MAX_LIMIT,
+            max_days=MAX_DAYS,
         )
     return FrequencyCap(limit, days)

@@ -26,15 +26,20 @@ def parse_source(text: str | None) -> Source | None:
         return Source(text)
     except ValueError:
         known = ", ".join((ALL_SOURCES, *Source))
-        raise InvalidInput(f"The source must be one of {known}.", field="source") from None
+        raise InvalidInput("The source must be one of {known}.", field="source", known=known) from None
 
 
 def check_provider_name(name: str, reserved: frozenset[str]) -> str:
     if not _NAME.fullmatch(name):
-        example = "2 to 40 characters: a-z, 0-9 and -, beginning with a letter, for example acme-postmark"
-        raise InvalidInput(f"The name of a provider has {example}.", field="name")
+        raise InvalidInput(
+            "The name of a provider has 2 to 40 characters: a-z, 0-9 and -, beginning with a letter, for example "
+            "acme-postmark.",
+            field="name",
+        )
     if name in reserved | {INSTALLATION}:
-        raise InvalidInput(f"{name} is a reserved name. Choose another one, for example {name}-2.", field="name")
+        raise InvalidInput(
+            "{name} is a reserved name. Choose another one, for example {name}-2.", field="name", name=name
+        )
     return name
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_number
 
 MAX_DAYS: Final = 36_500
 
@@ -82,4 +83,10 @@ NOTHING: Final = RetentionCount()
 def check_days(kind: RetentionKind, days: int) -> None:
     """Raise an error if the period is too short or too long."""
     if not MIN_DAYS[kind] <= days <= MAX_DAYS:
-        raise InvalidInput(f"The period of {kind} is {MIN_DAYS[kind]} to {MAX_DAYS:,} days.", field="days")
+        raise InvalidInput(
+            "The period of {kind} is {min_days} to {max_days} days.",
+            field="days",
+            kind=kind,
+            min_days=MIN_DAYS[kind],
+            max_days=lazy_number(MAX_DAYS),
+        )

@@ -8,10 +8,11 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.dkim_rotation import DomainKey
 from mailwright.domain.sender_domains import is_same_or_below
+from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 
 SENDER_DOMAIN_NOT_VERIFIED = "SENDER_DOMAIN_NOT_VERIFIED"
-NONE_LEFT: Final = (
+NONE_LEFT: Final = lazy_gettext(
     "This tenant had a verified sender domain and has none left, so it sends nothing. Add a domain and publish its "
     "DKIM records, or ask an administrator of the installation to lift the restriction: `mailwright domain unrestrict`."
 )
@@ -125,12 +126,16 @@ class SenderPolicy:
         if is_restricted and self.has_none_left(tenant_id):
             return _not_verified(domain, own) or NONE_LEFT
         if self.owner_of(domain) is not None:
-            return f"The domain {shown} belongs to another tenant. Use a sender of your own domain."
+            return lazy_gettext(
+                "The domain {domain} belongs to another tenant. Use a sender of your own domain.", domain=shown
+            )
         if not is_restricted and not self._installation.requires_verified:
             return None
-        return _not_verified(domain, own) or (
-            f"The domain {shown} is not one of your sender domains. Use a sender of a verified domain, or run "
-            f"`mailwright domain add {domain}` and publish its DKIM records."
+        return _not_verified(domain, own) or lazy_gettext(
+            "The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
+            "`mailwright domain add {name}` and publish its DKIM records.",
+            domain=shown,
+            name=domain,
         )
 
     def has_none_left(self, tenant_id: int) -> bool:
@@ -161,11 +166,12 @@ def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str | None:
     """Return what the tenant's own sender domain of this sender lacks; None if it has no such domain."""
     for each in own:
         if is_same_or_below(domain, each.domain):
-            missing = each.missing or "its DNS records are not checked yet"
-            shown = address.both_forms(each.domain)
-            return (
-                f"The domain {shown} is not verified: {missing}. Publish its DNS records, then run "
-                f"`mailwright domain check {each.domain}`."
+            return lazy_gettext(
+                "The domain {domain} is not verified: {missing}. Publish its DNS records, then run "
+                "`mailwright domain check {name}`.",
+                domain=address.both_forms(each.domain),
+                name=each.domain,
+                missing=each.missing or lazy_gettext("its DNS records are not checked yet"),
             )
     return None
 

@@ -1,7 +1,7 @@
 """Translate texts that people read. The language of the current request is a context variable, English without one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
@@ -89,6 +89,31 @@ def lazy_pgettext(context: str, message: str) -> str:
     return _LazyText(message, {}, context)
 
 
+def lazy_number(value: float, decimals: int = 0) -> str:
+    """Return a number that has the separators of the language each time it is shown."""
+    return lazy_text(lambda: number_text(value, decimals))
+
+
+def lazy_join(separator: str, texts: Sequence[str]) -> str:
+    """Join messages, each translated each time it is shown. `str.join` would take their English."""
+    return lazy_text(lambda: separator.join(map(str, texts)))
+
+
+def lazy_text(make: Callable[[], str]) -> str:
+    """Return a text that is made each time it is shown, of messages in the language of the page."""
+    return _MadeText(make)
+
+
+def lower_first(text: str) -> str:
+    """Return a sentence as the end of another one."""
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def english_text(text: str) -> str:
+    """Return the English of a text, whatever the language of the page is."""
+    return str.__str__(text)
+
+
 class _LazyText(str):
     """Compares and hashes as its English text, so that it can be a key, and is stored and encoded in English."""
 
@@ -100,7 +125,7 @@ class _LazyText(str):
     def __new__(
         cls, message: str, values: Mapping[str, object] = MappingProxyType({}), context: str = ""
     ) -> "_LazyText":
-        with using(ENGLISH):
+        with using(ENGLISH) if values else nullcontext():
             text = super().__new__(cls, message.format(**values) if values else message)
         text._message, text._values, text._context = message, values, context
         return text
@@ -131,6 +156,25 @@ def _in_the_language(name: str) -> Callable[..., Any]:
 # What a page makes of a text, it makes of its translation.
 for _name in ("capitalize", "format", "lower", "removeprefix", "removesuffix", "replace", "rstrip", "split", "strip"):
     setattr(_LazyText, _name, _in_the_language(_name))
+
+
+class _MadeText(_LazyText):
+    """A text without a message of its own: a number, or a list of messages."""
+
+    __slots__ = ("_make",)
+    _make: Callable[[], str]
+
+    def __new__(cls, make: Callable[[], str]) -> "_MadeText":
+        with using(ENGLISH):
+            text = str.__new__(cls, make())
+        text._make = make
+        return text
+
+    def __str__(self) -> str:
+        return self._make()
+
+    def __reduce__(self) -> tuple[type["_MadeText"], tuple[Callable[[], str]]]:
+        return _MadeText, (self._make,)
 
 
 def marked_plural(one: str, many: str) -> tuple[str, str]:

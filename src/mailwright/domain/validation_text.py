@@ -5,43 +5,73 @@ from typing import Any, Final, get_args
 
 from pydantic_core.core_schema import ErrorType
 
+from mailwright.domain.translation import (
+    gettext,
+    lazy_gettext,
+    lazy_text,
+    lower_first,
+    marked_plural,
+    pgettext,
+    plural_message,
+)
+
+_WHOLE_NUMBER: Final = lazy_gettext("must be a whole number")
+_NUMBER: Final = lazy_gettext("must be a number")
+_TRUE_OR_FALSE: Final = lazy_gettext("must be true or false")
+_CHOICE: Final = lazy_gettext("must be {expected}")
+_LIST: Final = lazy_gettext("must be a list")
+_OBJECT: Final = lazy_gettext("must be an object")
+_DATE: Final = lazy_gettext("must be a date such as 2027-01-31")
+_TIME: Final = lazy_gettext("must be a time such as 2027-01-31T09:00:00Z")
 _SENTENCES: Final[Mapping[str, str]] = {
-    "missing": "is required",
-    "extra_forbidden": "is not a known field",
-    "string_type": "must be text",
-    "string_too_short": "must have at least {min_length} characters",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "has an invalid format",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": "must be an object",
-    "mapping_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "too_short": "must have at least {min_length} items",
-    "too_long": "must have at most {max_length} items",
-    "date_type": "must be a date such as 2027-01-31",
-    "date_parsing": "must be a date such as 2027-01-31",
-    "date_from_datetime_parsing": "must be a date such as 2027-01-31",
-    "datetime_type": "must be a time such as 2027-01-31T09:00:00Z",
-    "datetime_parsing": "must be a time such as 2027-01-31T09:00:00Z",
-    "datetime_from_date_parsing": "must be a time such as 2027-01-31T09:00:00Z",
-    "timezone_aware": "needs a time zone, for example 2027-01-31T09:00:00Z",
-    "json_invalid": "is not valid JSON",
+    "missing": lazy_gettext("is required"),
+    "extra_forbidden": lazy_gettext("is not a known field"),
+    "string_type": lazy_gettext("must be text"),
+    "string_pattern_mismatch": lazy_gettext("has an invalid format"),
+    "int_type": _WHOLE_NUMBER,
+    "int_parsing": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": lazy_gettext("must be a finite number"),
+    "bool_type": _TRUE_OR_FALSE,
+    "bool_parsing": _TRUE_OR_FALSE,
+    "greater_than": lazy_gettext("must be more than {gt}"),
+    "greater_than_equal": lazy_gettext("must be at least {ge}"),
+    "less_than": lazy_gettext("must be less than {lt}"),
+    "less_than_equal": lazy_gettext("must be at most {le}"),
+    "literal_error": _CHOICE,
+    "enum": _CHOICE,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "dict_type": _OBJECT,
+    "mapping_type": _OBJECT,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "date_type": _DATE,
+    "date_parsing": _DATE,
+    "date_from_datetime_parsing": _DATE,
+    "datetime_type": _TIME,
+    "datetime_parsing": _TIME,
+    "datetime_from_date_parsing": _TIME,
+    "timezone_aware": lazy_gettext("needs a time zone, for example 2027-01-31T09:00:00Z"),
+    "json_invalid": lazy_gettext("is not valid JSON"),
+}
+# The number in the context of the error, and the forms of the sentence.
+_COUNTED: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
+    "string_too_short": (
+        "min_length",
+        marked_plural("must have at least {count} character", "must have at least {count} characters"),
+    ),
+    "string_too_long": (
+        "max_length",
+        marked_plural("must have at most {count} character", "must have at most {count} characters"),
+    ),
+    "too_short": (
+        "min_length",
+        marked_plural("must have at least {count} item", "must have at least {count} items"),
+    ),
+    "too_long": ("max_length", marked_plural("must have at most {count} item", "must have at most {count} items")),
 }
 # Errors of these types already have our own text.
 _OWN: Final = frozenset({"value_error", "assertion_error"})
@@ -50,16 +80,23 @@ _BUILT_IN: Final = frozenset(get_args(ErrorType)) - _OWN
 
 def validation_sentence(error: Mapping[str, Any]) -> str:
     """Describe one entry of `ValidationError.errors()` as a predicate that follows the name of the field."""
-    kind = error["type"]
+    return lazy_text(lambda: _sentence(error["type"], error.get("ctx") or {}, error["msg"]))
+
+
+def _sentence(kind: str, context: Mapping[str, Any], message: str) -> str:
+    if kind in _COUNTED:
+        name, forms = _COUNTED[kind]
+        return plural_message(*forms, context[name]).format(count=context[name])
     if kind in _SENTENCES:
-        return _singular(_SENTENCES[kind].format(**(error.get("ctx") or {})))
+        expected = str(context.get("expected", "")).replace(" or ", f" {pgettext('choices', 'or')} ")
+        return _SENTENCES[kind].format(**{**context, "expected": expected})
     if kind in _BUILT_IN:
-        return "is not valid"
-    message = str(error["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return f"{message[:1].lower()}{message[1:]}"
+        return gettext("is not valid")
+    return lower_first(own_message(context, message))
 
 
-def _singular(sentence: str) -> str:
-    for plural in ("characters", "items"):
-        sentence = sentence.replace(f" 1 {plural}", f" 1 {plural[:-1]}")
-    return sentence
+def own_message(context: Mapping[str, Any], message: str) -> str:
+    """Return the message that a validator of ours raised, which may be translated, or else the validator's text."""
+    raised = context.get("error")
+    given = raised.args[0] if isinstance(raised, Exception) and raised.args else context.get("reason")
+    return str(given if given is not None else message).removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 
+from mailwright.domain.translation import lazy_gettext
+
 ALWAYS = "00:00-24:00"
 EXAMPLES = "09:00-18:00, 22:00-06:00, or by weekday: Mon-Fri 09:00-18:00, Sat 10:00-14:00"
 
@@ -62,7 +64,7 @@ def parse_working_hours(text: str) -> WorkingHours:
     Hours that end before they begin end on the next day. Raise a ValueError with the reason if the text is invalid.
     """
     if len(text) > _MAX_LENGTH:
-        raise ValueError(f"use at most {_MAX_LENGTH} characters")
+        raise ValueError(lazy_gettext("use at most {max_length} characters", max_length=_MAX_LENGTH))
     spans = [span for part in text.split(",") for span in _spans(part.strip())]
     return WorkingHours(tuple(_joined(spans)))
 
@@ -70,10 +72,12 @@ def parse_working_hours(text: str) -> WorkingHours:
 def _spans(part: str) -> Iterator[tuple[int, int]]:
     match = _PART.fullmatch(part)
     if match is None:
-        raise ValueError(f"use opening and closing times such as {EXAMPLES}")
+        raise ValueError(lazy_gettext("use opening and closing times such as {examples}", examples=EXAMPLES))
     opens, closes = _minutes(match["opens"]), _minutes(match["closes"])
     if opens == closes:
-        raise ValueError(f"opening and closing times must differ; use {ALWAYS} for no limit")
+        raise ValueError(
+            lazy_gettext("opening and closing times must differ; use {always} for no limit", always=ALWAYS)
+        )
     length = (closes - opens) % _DAY_MINUTES or _DAY_MINUTES
     for number in _day_numbers(match["days"]):
         begins = number * _DAY_MINUTES + opens

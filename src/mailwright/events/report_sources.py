@@ -67,24 +67,29 @@ class ReportSources:
     ) -> tuple[ReportSource, str]:
         """Create a source and return its secret, which is stored encrypted and never shown again."""
         if not _NAME.fullmatch(name):
-            example = "2 to 40 characters: a-z, 0-9 and -, beginning with a letter, for example postfix-1"
-            raise InvalidInput(f"The name of a report source has {example}.", field="name")
+            raise InvalidInput(
+                "The name of a report source has 2 to 40 characters: a-z, 0-9 and -, beginning with a letter, for "
+                "example postfix-1.",
+                field="name",
+            )
         now, secret = self._clock.now(), PREFIX + secrets.token_urlsafe(32)
         try:
             async with self._database.write() as tx:
                 if provider is not None and provider not in PROVIDERS_WITH_IDS:
                     p = provider_configurations.c
                     if not await tx.execute(select(p.id).where(p.name == provider).with_for_update()):
-                        known = ", ".join(sorted(PROVIDERS_WITH_IDS))
-                        text = f"The provider must be a named provider (`mailwright provider list`) or one of {known}."
-                        raise InvalidInput(text, field="provider")
+                        raise InvalidInput(
+                            "The provider must be a named provider (`mailwright provider list`) or one of {known}.",
+                            known=", ".join(sorted(PROVIDERS_WITH_IDS)),
+                            field="provider",
+                        )
                 values = {"created_at": now, "created_by": actor, "tenant_id": tenant_id, "provider": provider}
                 encrypted = await self._database.secret_box.encrypt(tx, secret)
                 await tx.execute(insert(report_sources).values(name=name, secret=encrypted, **values))
                 entry = {"actor": actor, "action": "report_source.create", "subject": name}
                 await audit_log.record(tx, now, **entry, tenant_id=tenant_id, detail={"provider": provider})
         except IntegrityError as error:
-            raise ReportSourceExists(f"There is already a report source {name}.", field="name") from error
+            raise ReportSourceExists("There is already a report source {name}.", field="name", name=name) from error
         [made] = [each for each in await self.list_all() if each.name == name]
         return made, secret
 
@@ -98,7 +103,7 @@ class ReportSources:
         async with self._database.write() as tx:
             rows = await tx.execute(delete(table).where(table.c.name == name).returning(table.c.tenant_id))
             if not rows:
-                raise NotFound(f"There is no report source {name[:80]}.", field="name")
+                raise NotFound("There is no report source {name}.", field="name", name=name[:80])
             tenant_id, action = rows[0].tenant_id, "report_source.delete"
             await audit_log.record(tx, now, actor=actor, action=action, subject=name, tenant_id=tenant_id)
 
@@ -140,7 +145,10 @@ def _check_signature(secret: str, header: str, body: bytes) -> str:
     """Check `t=1800000000,v1=…` and return the time."""
     found = _HEADER.fullmatch(header.strip())
     if found is None:
-        raise ForgedEvent(f"The header {SIGNATURE_HEADER} must look like t=1800000000,v1=… (64 hexadecimal digits).")
+        raise ForgedEvent(
+            "The header {signature_header} must look like t=1800000000,v1=… (64 hexadecimal digits).",
+            signature_header=SIGNATURE_HEADER,
+        )
     expected = sign(secret, int(found[1]), body)
     if not any(hmac.compare_digest(expected, each) for each in found[2].replace(",v1=", " ").split()):
         raise ForgedEvent

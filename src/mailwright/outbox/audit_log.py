@@ -8,6 +8,7 @@ import orjson
 from sqlalchemy import insert, select
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import audit_log
 
@@ -55,9 +56,9 @@ def describe_actor(actor: str) -> str:
     """Return who or what acted, for a sentence: the name of a user, `the API (key shop)` or `the command line`."""
     kind, separator, name = actor.partition(":")
     if kind == CONSOLE:
-        return "the command line"
+        return lazy_gettext("the command line")
     if kind == API:
-        return f"the API (key {name})" if separator else "the API"
+        return lazy_gettext("the API (key {name})", name=name) if separator else lazy_gettext("the API")
     return actor
 
 

@@ -8,6 +8,7 @@ import orjson
 from sqlalchemy import select
 
 from mailwright.domain.campaign import CampaignStatus
+from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
@@ -30,23 +31,25 @@ class CampaignUse:
     def sentence(self) -> str:
         match self.status:
             case CampaignStatus.DRAFT:
-                return f"the draft {self.name} uses it"
+                return lazy_gettext("the draft {name} uses it", name=self.name)
+            case CampaignStatus.READY if self.is_scheduled:
+                return lazy_gettext("the scheduled campaign {name} uses it", name=self.name)
             case CampaignStatus.READY:
-                return f"the {'scheduled' if self.is_scheduled else 'queued'} campaign {self.name} uses it"
+                return lazy_gettext("the queued campaign {name} uses it", name=self.name)
             case CampaignStatus.PAUSED:
-                return f"the paused campaign {self.name} uses it"
+                return lazy_gettext("the paused campaign {name} uses it", name=self.name)
             case _:
-                return f"the campaign {self.name} is being sent with it"
+                return lazy_gettext("the campaign {name} is being sent with it", name=self.name)
 
     @property
     def remedy(self) -> str:
         match self.status:
             case CampaignStatus.DRAFT:
-                return "Change or delete the draft first."
+                return lazy_gettext("Change or delete the draft first.")
             case CampaignStatus.READY:
-                return "Withdraw or cancel the campaign first."
+                return lazy_gettext("Withdraw or cancel the campaign first.")
             case _:
-                return "Wait until the campaign is sent, or cancel it."
+                return lazy_gettext("Wait until the campaign is sent, or cancel it.")
 
 
 async def find_uses(

@@ -41,7 +41,9 @@ class Operations:
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status not in CLAIMABLE:
-                raise NotPossibleNow(f"The message is {row.status}. Only a waiting message can be cancelled.")
+                raise NotPossibleNow(
+                    "The message is {status}. Only a waiting message can be cancelled.", status=row.status
+                )
             if not await cancel_waiting(tx, row.message_key, row.tenant_id, row.status, self._clock.now()):
                 raise NotPossibleNow
             await self._record(tx, row, actor, "message.cancel")
@@ -52,7 +54,9 @@ class Operations:
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status != Status.FAILED:
-                raise NotPossibleNow(f"The message is {row.status}. Only a failed message can be retried.")
+                raise NotPossibleNow(
+                    "The message is {status}. Only a failed message can be retried.", status=row.status
+                )
             if row.is_emptied:
                 raise NotPossibleNow("The content of the message was deleted, so it cannot be sent again.")
             before = {"previousAttempts": row.attempts, "previousErrorCode": row.error_code}
@@ -70,7 +74,9 @@ class Operations:
         async with self._database.write() as tx:
             row = await _locked(tx, outbox_id, tenant_id)
             if row.status != Status.IN_DOUBT:
-                raise NotPossibleNow(f"The message is {row.status}. Only a message in doubt can be resolved.")
+                raise NotPossibleNow(
+                    "The message is {status}. Only a message in doubt can be resolved.", status=row.status
+                )
             if resolution is Resolution.RESEND and row.expires_at is not None and row.expires_at <= now:
                 raise NotPossibleNow(
                     "The message has expired and cannot be sent again. Resolve it as sent or close it."

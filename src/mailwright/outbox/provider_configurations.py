@@ -157,7 +157,7 @@ async def create_configuration(
             detail = {"kind": kind, "settings": sorted(settings)}
             await record(tx, now, actor=actor, action="provider.create", subject=name, tenant_id=None, detail=detail)
     except IntegrityError as error:
-        raise ProviderExists(f"There is already a provider {name}.", field="name") from error
+        raise ProviderExists("There is already a provider {name}.", field="name", name=name) from error
     return await find_configuration(database, name)
 
 
@@ -178,8 +178,11 @@ async def edit_configuration(
     async with database.write() as tx:
         found = _configuration(database, await _find(tx, name, keep="row"))
         if seen_at is not None and found.updated_at != seen_at:
-            who = found.updated_by
-            raise ProviderChanged(f"The provider {name} was just changed by {who}. Reload it and repeat your change.")
+            raise ProviderChanged(
+                "The provider {name} was just changed by {updated_by}. Reload it and repeat your change.",
+                updated_by=found.updated_by,
+                name=name,
+            )
         wanted = change(found)
         texts = found.settings
         changed = sorted(each for each in {*texts, *wanted.settings} if texts.get(each) != wanted.settings.get(each))
@@ -205,9 +208,9 @@ async def delete_configuration(database: Database, clock: Clock, name: str, *, a
         if not await tx.execute(delete(table).where(table.c.name == name).returning(table.c.name)):
             raise _not_found(name)
         if await tx.execute(select(provider_routes.c.source).where(provider_routes.c.provider == name).limit(1)):
-            raise ProviderInUse(f"Routes name the provider {name}. Change or delete these routes first.")
+            raise ProviderInUse("Routes name the provider {name}. Change or delete these routes first.", name=name)
         if await tx.execute(select(report_sources.c.id).where(report_sources.c.provider == name).limit(1)):
-            raise ProviderInUse(f"A report source names the provider {name}. Delete the report source first.")
+            raise ProviderInUse("A report source names the provider {name}. Delete the report source first.", name=name)
         await _leave_account(tx, name)
         await record(tx, now, actor=actor, action="provider.delete", subject=name, tenant_id=None)
 
@@ -222,13 +225,16 @@ async def _leave_account(tx: Transaction, name: str) -> None:
     [row] = await tx.run(COUNT_UNFINISHED_OF_PROVIDER, provider=name)
     if not (total := row.sending + row.in_doubt + row.waiting):
         return
-    counts = (
-        f"{row.in_doubt} in doubt, {row.sending} being sent and {row.waiting} waiting to be sent again by this provider"
-    )
     raise ProviderHasMessages(
-        f"The server of {name} may have {total} unfinished messages, which no other server may get: {counts}. "
-        "Resolve those in doubt (`mailwright message list --status in_doubt`) and wait for the others, or create a "
-        "provider with another name and route to it. A password or token of the same account can be changed now."
+        "The server of {name} may have {total} unfinished messages, which no other server may get: {in_doubt} in "
+        "doubt, {sending} being sent and {waiting} waiting to be sent again by this provider. Resolve those in doubt "
+        "(`mailwright message list --status in_doubt`) and wait for the others, or create a provider with another name "
+        "and route to it. A password or token of the same account can be changed now.",
+        name=name,
+        total=total,
+        in_doubt=row.in_doubt,
+        sending=row.sending,
+        waiting=row.waiting,
     )
 
 
@@ -277,7 +283,9 @@ async def _find(tx: Transaction, name: str, keep: Literal["no", "row", "name"] =
 
 
 def _not_found(name: str) -> NotFound:
-    return NotFound(f"There is no provider {name[:80]}. `mailwright provider list` lists them.", field="provider")
+    return NotFound(
+        "There is no provider {name}. `mailwright provider list` lists them.", field="provider", name=name[:80]
+    )
 
 
 def _configuration(database: Database, row: Any) -> ProviderConfiguration:

@@ -56,7 +56,7 @@ async def remove_rule(database: Database, clock: Clock, tenant_id: int, kind: Re
     async with database.write() as tx:
         removed = delete(retention_rules).where(_R.tenant_id == tenant_id, _R.kind == kind)
         if not await tx.execute(removed.returning(_R.kind)):
-            raise NotFound(f"Retention of {kind} is not switched on.")
+            raise NotFound("Retention of {kind} is not switched on.", kind=kind)
         entry: dict[str, Any] = {
             "actor": actor,
             "action": "retention.remove",

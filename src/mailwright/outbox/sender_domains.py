@@ -41,8 +41,9 @@ class DomainTaken(NotPossibleNow):
 
     def __init__(self, domain: str) -> None:
         super().__init__(
-            f"Another tenant has verified {address.both_forms(domain)}, so it cannot be verified here until that "
-            "tenant deletes it. If it is yours, ask an administrator of the installation."
+            "Another tenant has verified {domain}, so it cannot be verified here until that tenant "
+            "deletes it. If it is yours, ask an administrator of the installation.",
+            domain=address.both_forms(domain),
         )
 
 
@@ -154,7 +155,7 @@ async def find_domain(tx: Transaction, tenant_id: int, domain: str, *, for_updat
     query = select(sender_domains).where(_is(tenant_id, domain))
     rows = await tx.execute(query.with_for_update() if for_update else query)
     if not rows:
-        raise NotFound(f"There is no sender domain {domain[:253]!r}.")
+        raise NotFound("There is no sender domain {domain}.", domain=repr(domain[:253]))
     return _domain_of(rows[0])
 
 

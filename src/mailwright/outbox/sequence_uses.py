@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import select
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequence_versions, sequences
 
@@ -25,11 +26,11 @@ class SequenceUse:
 
     @property
     def sentence(self) -> str:
-        return f"the sequence {self.name} uses it"
+        return lazy_gettext("the sequence {name} uses it", name=self.name)
 
     @property
     def remedy(self) -> str:
-        return "Publish a version of the sequence without it first, or archive the sequence."
+        return lazy_gettext("Publish a version of the sequence without it first, or archive the sequence.")
 
 
 async def find_sequence_uses(

@@ -115,7 +115,7 @@ async def create(
                 entry = {"actor": actor, "action": "tenant.create", "subject": name}
                 await audit_log.record(tx, clock.now(), **entry, tenant_id=created.id, detail={**limits})
     except IntegrityError as error:
-        raise TenantExists(f"The tenant {name} already exists.", field="name") from error
+        raise TenantExists("The tenant {name} already exists.", field="name", name=name) from error
     return await find(database, name)
 
 
@@ -196,7 +196,7 @@ async def end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:
     if not rows:
-        raise NotFound(f"There is no tenant {name[:80]}.", field="name")
+        raise NotFound("There is no tenant {name}.", field="name", name=name[:80])
     return _tenant(rows[0])
 
 
@@ -206,15 +206,18 @@ def _tenant(row: Any) -> Tenant:
 
 def _check(changes: TenantChanges) -> None:
     if not 1 <= changes.get("weight", 1) <= _MAX_WEIGHT:
-        raise InvalidInput(f"The weight must be a number from 1 to {_MAX_WEIGHT}.", field="weight")
+        raise InvalidInput(
+            "The weight must be a number from 1 to {max_weight}.", field="weight", max_weight=_MAX_WEIGHT
+        )
     numbers = ("max_in_flight", "rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
     limits: dict[str, Any] = dict(changes)
     for name in numbers:
         if (limit := limits.get(name)) is not None and not 1 <= limit <= _MAX_LIMIT:
-            raise InvalidInput(f"{name} must be a positive number, or null for no limit.", field=name)
+            raise InvalidInput("{name} must be a positive number, or null for no limit.", field=name, name=name)
     if (over := changes.get("approval_over")) is not None and not 0 <= over <= _MAX_LIMIT:
-        message = "approval_over must be a number of recipients from 0, or null for no approvals."
-        raise InvalidInput(message, field="approval_over")
+        raise InvalidInput(
+            "approval_over must be a number of recipients from 0, or null for no approvals.", field="approval_over"
+        )
     if (hours := changes.get("working_hours")) is not None:
         _check_hours(hours)
     if (zone := changes.get("timezone")) is not None:
@@ -222,7 +225,7 @@ def _check(changes: TenantChanges) -> None:
     if (since := changes.get("warmup_since")) is not None:
         _check_date(since)
     if (mode := changes.get("tracking")) is not None and mode not in set(TrackingMode):
-        raise InvalidInput(f"The tracking must be one of {', '.join(TrackingMode)}.", field="tracking")
+        raise InvalidInput("The tracking must be one of {modes}.", field="tracking", modes=", ".join(TrackingMode))
     if (host := changes.get("tracking_host")) is not None:
         _check_host(host)
     if (rails := changes.get("guard_rails")) is not None:
@@ -236,7 +239,7 @@ def _check_hours(text: str) -> None:
     try:
         parse_working_hours(text)
     except ValueError as error:
-        raise InvalidInput(f"Working hours are invalid: {error}.", field="working_hours") from error
+        raise InvalidInput("Working hours are invalid: {error}.", field="working_hours", error=error) from error
 
 
 def _check_date(text: str) -> None:
@@ -266,7 +269,10 @@ def _check_guard_rails(text: str) -> None:
         where = "".join(f".{part}" for part in first["loc"])
         example = '{"complaintStopPercent": 0.2}'
         raise InvalidInput(
-            f"{first['msg']}. Guard rails are JSON such as {example}.", field=f"guardRails{where}"
+            "{first}. Guard rails are JSON such as {example}.",
+            field=f"guardRails{where}",
+            first=first["msg"],
+            example=example,
         ) from error
 
 
@@ -275,8 +281,9 @@ def _check_address(text: str) -> None:
         address.parse(text)
     except address.InvalidAddress as error:
         raise InvalidInput(
-            f"The address for replies is invalid: {error}. Use an address such as support@example.com.",
+            "The address for replies is invalid: {error}. Use an address such as support@example.com.",
             field="reply_forward_to",
+            error=error,
         ) from error
 
 

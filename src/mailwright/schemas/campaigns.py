@@ -10,6 +10,7 @@ from mailwright.domain.campaign import INDEFINITELY, CampaignStatus, QueueStatus
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
 from mailwright.schemas.paging import Page
@@ -32,7 +33,7 @@ MAX_LISTS = 100
 def _storable(text: str) -> str:
     """Reject NUL characters, which PostgreSQL cannot store."""
     if "\x00" in text:
-        raise ValueError("contains a NUL character")
+        raise ValueError(lazy_gettext("contains a NUL character"))
     return text
 
 
@@ -53,9 +54,9 @@ class CampaignContent(CampaignDraftContent):
     @model_validator(mode="after")
     def _is_complete(self) -> "CampaignContent":
         if not self.is_written:
-            raise ValueError("give either a body or a templateId")
+            raise ValueError(lazy_gettext("give either a body or a templateId"))
         if self.body is not None and self.subject is None:
-            raise ValueError("a body needs a subject")
+            raise ValueError(lazy_gettext("a body needs a subject"))
         return self
 
 

@@ -1,7 +1,7 @@
 """Describe a filter in one English sentence, so that users see who will receive their email."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mailwright.audience import filters
 from mailwright.audience.contact_fields import as_text
@@ -13,15 +13,67 @@ from mailwright.audience.filters import (
     ValueComparison,
 )
 from mailwright.domain.clock import Instant, isoformat
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 
 # The wording of a comparison for numbers and for dates, and the opposite comparison.
 _ORDER: Final[Mapping[str, tuple[str, str, str]]] = {
-    "greater_than": (lazy_gettext("more than"), lazy_gettext("after"), "at_most"),
-    "less_than": (lazy_gettext("less than"), lazy_gettext("before"), "at_least"),
-    "at_least": (lazy_gettext("at least"), lazy_gettext("on or after"), "less_than"),
-    "at_most": (lazy_gettext("at most"), lazy_gettext("on or before"), "greater_than"),
+    "greater_than": (lazy_gettext("more than {bound}"), lazy_gettext("after {bound}"), "at_most"),
+    "less_than": (lazy_gettext("less than {bound}"), lazy_gettext("before {bound}"), "at_least"),
+    "at_least": (lazy_gettext("at least {bound}"), lazy_gettext("on or after {bound}"), "less_than"),
+    "at_most": (lazy_gettext("at most {bound}"), lazy_gettext("on or before {bound}"), "greater_than"),
 }
+
+
+_STATUSES: Final[Mapping[str, str]] = {
+    "active": lazy_pgettext("contact", "active"),
+    "unsubscribed": lazy_pgettext("contact", "unsubscribed"),
+    "bounced": lazy_pgettext("contact", "bounced"),
+}
+
+
+class _ActivityTexts(NamedTuple):
+    once: str
+    never: str
+    at_least: str
+    fewer: str
+
+
+_SENT: Final = _ActivityTexts(
+    lazy_gettext("who were sent an email"),
+    lazy_gettext("who were not sent an email"),
+    lazy_gettext("who were sent at least {times} emails"),
+    lazy_gettext("who were sent fewer than {times} emails"),
+)
+_OPENED: Final = _ActivityTexts(
+    lazy_gettext("who opened an email"),
+    lazy_gettext("who did not open an email"),
+    lazy_gettext("who opened at least {times} emails"),
+    lazy_gettext("who opened fewer than {times} emails"),
+)
+_CLICKED: Final = _ActivityTexts(
+    lazy_gettext("who clicked in an email"),
+    lazy_gettext("who did not click in an email"),
+    lazy_gettext("who clicked in at least {times} emails"),
+    lazy_gettext("who clicked in fewer than {times} emails"),
+)
+_BOUNCED: Final = _ActivityTexts(
+    lazy_gettext("who bounced an email"),
+    lazy_gettext("who did not bounce an email"),
+    lazy_gettext("who bounced at least {times} emails"),
+    lazy_gettext("who bounced fewer than {times} emails"),
+)
+_COMPLAINED: Final = _ActivityTexts(
+    lazy_gettext("who complained about an email"),
+    lazy_gettext("who did not complain about an email"),
+    lazy_gettext("who complained about at least {times} emails"),
+    lazy_gettext("who complained about fewer than {times} emails"),
+)
+_UNSUBSCRIBED: Final = _ActivityTexts(
+    lazy_gettext("who unsubscribed through an email"),
+    lazy_gettext("who did not unsubscribe through an email"),
+    lazy_gettext("who unsubscribed through at least {times} emails"),
+    lazy_gettext("who unsubscribed through fewer than {times} emails"),
+)
 
 
 def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
@@ -32,7 +84,7 @@ def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
 
 def describe_property(name: str, condition: ValueComparison) -> str:
     """Return, for example, `total is at least 100`."""
-    return _comparison(name, condition, yes=True).removeprefix("whose ")
+    return _comparison(name, condition, yes=True)
 
 
 def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # noqa: PLR0911, PLR0912 - a table
@@ -44,13 +96,15 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
         case filters.Not(not_=part):
             return _describe(part, yes=not yes, inner=inner)
         case AttributeCondition():
-            return _comparison(condition.attribute, condition, yes=yes)
+            return gettext("whose {comparison}", comparison=_comparison(condition.attribute, condition, yes=yes))
         case filters.HasTag(tag=tag):
-            return gettext("who {yes} tagged {tag}", yes=_are(yes), tag=tag)
+            return gettext("who are tagged {tag}", tag=tag) if yes else gettext("who are not tagged {tag}", tag=tag)
         case filters.OnList(list=list_key):
-            return gettext("who {yes} on the list {list_key}", yes=_are(yes), list_key=list_key)
+            text = gettext("who are on the list {list_key}") if yes else gettext("who are not on the list {list_key}")
+            return text.format(list_key=list_key)
         case filters.HasStatus(status=status):
-            return gettext("who {yes} {status}", yes=_are(yes), status=status)
+            text = gettext("who are {status}") if yes else gettext("who are not {status}")
+            return text.format(status=_STATUSES.get(status, status))
         case filters.HasLocale(locale=locale):
             return (
                 gettext("whose language is {locale}", locale=locale)
@@ -71,19 +125,17 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
         case filters.CreatedBefore(created_before=time):
             return _describe_creation(time, since=not yes)
         case filters.WasSent(sent=activity):
-            return _describe_activity(gettext("were sent"), gettext("were not sent"), activity, yes=yes)
+            return _describe_activity(_SENT, activity, yes=yes)
         case filters.HasOpened(opened=activity):
-            return _describe_activity(gettext("opened"), gettext("did not open"), activity, yes=yes)
+            return _describe_activity(_OPENED, activity, yes=yes)
         case filters.HasClicked(clicked=activity):
-            return _describe_activity(gettext("clicked in"), gettext("did not click in"), activity, yes=yes)
+            return _describe_activity(_CLICKED, activity, yes=yes)
         case filters.HasBounced(bounced=activity):
-            return _describe_activity(gettext("bounced"), gettext("did not bounce"), activity, yes=yes)
+            return _describe_activity(_BOUNCED, activity, yes=yes)
         case filters.HasComplained(complained=activity):
-            return _describe_activity(gettext("complained about"), gettext("did not complain about"), activity, yes=yes)
+            return _describe_activity(_COMPLAINED, activity, yes=yes)
         case filters.HasUnsubscribed(unsubscribed=activity):
-            return _describe_activity(
-                gettext("unsubscribed through"), gettext("did not unsubscribe through"), activity, yes=yes
-            )
+            return _describe_activity(_UNSUBSCRIBED, activity, yes=yes)
         case filters.DidNotOpen(did_not_open=reference):
             which = gettext("the campaign {campaign}", campaign=reference.campaign)
             return (
@@ -132,52 +184,43 @@ def _and() -> str:
     return f" {gettext('and')} "
 
 
-def _are(yes: bool) -> str:
-    return gettext("are") if yes else gettext("are not")
-
-
-def _comparison(name_: str, condition: ValueComparison, *, yes: bool) -> str:
-    whose = gettext("whose {name}", name=name_)
+def _comparison(attribute: str, condition: ValueComparison, *, yes: bool) -> str:
     match condition.comparison:
         case "exists", wanted:
-            return (
-                gettext("{whose} is known", whose=whose)
-                if wanted == yes
-                else gettext("{whose} is not known", whose=whose)
-            )
+            text = gettext("{name} is known") if wanted == yes else gettext("{name} is not known")
+            return text.format(name=attribute)
         case ("is_" | "is_not") as name, value:
-            return f"{whose} {gettext('is') if (name == 'is_') == yes else gettext('is not')} {_quoted(value)}"
+            text = gettext("{name} is {value}") if (name == "is_") == yes else gettext("{name} is not {value}")
+            return text.format(name=attribute, value=_quoted(value))
         case "in_", values:
-            text = gettext("{whose} is one of {values}") if yes else gettext("{whose} is none of {values}")
-            return text.format(whose=whose, values=", ".join(map(_quoted, values)))
+            text = gettext("{name} is one of {values}") if yes else gettext("{name} is none of {values}")
+            return text.format(name=attribute, values=", ".join(map(_quoted, values)))
         case "contains", words:
-            return f"{whose} {gettext('contains') if yes else gettext('does not contain')} {_quoted(words)}"
+            text = gettext("{name} contains {value}") if yes else gettext("{name} does not contain {value}")
+            return text.format(name=attribute, value=_quoted(words))
         case name, bound:
             if not yes:
                 # A contact without the attribute matches no comparison, and therefore every negated comparison.
-                return gettext("{whose} is unknown or {order}", whose=whose, order=_ordered(_ORDER[name][2], bound))
-            return gettext("{whose} is {name}", whose=whose, name=_ordered(name, bound))
+                order = _ordered(_ORDER[name][2], bound)
+                return gettext("{name} is unknown or {order}", name=attribute, order=order)
+            return gettext("{name} is {order}", name=attribute, order=_ordered(name, bound))
 
 
 def _ordered(name: str, bound: Any) -> str:
     number, day, _ = _ORDER[name]
-    return f"{day} {bound}" if isinstance(bound, str) else f"{number} {as_text(bound)}"
+    return day.format(bound=bound) if isinstance(bound, str) else number.format(bound=as_text(bound))
 
 
 def _quoted(value: Any) -> str:
-    return f"“{value}”" if isinstance(value, str) else as_text(value)
+    return gettext("“{value}”", value=value) if isinstance(value, str) else as_text(value)
 
 
-def _describe_activity(done: str, not_done: str, activity: MessageActivity, *, yes: bool) -> str:
-    match yes, activity.at_least:
-        case True, 1:
-            what = gettext("who {done} an email", done=done)
-        case False, 1:
-            what = gettext("who {not_done} an email", not_done=not_done)
-        case True, times:
-            what = gettext("who {done} at least {times} emails", done=done, times=times)
-        case False, times:
-            what = gettext("who {done} fewer than {times} emails", done=done, times=times)
+def _describe_activity(texts: _ActivityTexts, activity: MessageActivity, *, yes: bool) -> str:
+    times = activity.at_least
+    if times == 1:
+        what = str(texts.once if yes else texts.never)
+    else:
+        what = (texts.at_least if yes else texts.fewer).format(times=times)
     campaign = (" " + gettext("of the campaign {campaign}", campaign=activity.campaign)) if activity.campaign else ""
     within = (
         (" " + gettext("within the last {within_days} days", within_days=activity.within_days))

@@ -8,6 +8,7 @@ from mailwright.audience.contact_fields import MAX_ATTRIBUTE_NAME_LENGTH, check_
 from mailwright.audience.forms import FormCounts, SignUpForm
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.sign_up_forms import ConsentBox, FieldType, FormContent, FormField
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.sources.api.fields import ListKey, RequestModel, RequiredName
 
@@ -34,9 +35,9 @@ class FormFieldRequest(RequestModel):
         try:
             check_attribute_name(self.attribute)
         except InvalidInput as error:
-            raise ValueError(f"attribute: {error}") from error
+            raise ValueError(lazy_gettext("attribute: {error}", error=error)) from error
         if (self.type is FieldType.CHOICE) is not bool(self.choices):
-            raise ValueError("a field of the type choice needs choices, and other fields have none")
+            raise ValueError(lazy_gettext("a field of the type choice needs choices, and other fields have none"))
         return self
 
 
@@ -66,7 +67,7 @@ class FormRequest(RequestModel):
             ([each.key for each in self.consents], "consent key"),
         ):
             if len(set(names)) != len(names):
-                raise ValueError(f"each {what} can be used once in a form")
+                raise ValueError(lazy_gettext("each {what} can be used once in a form", what=what))
         return self
 
     def content(self) -> FormContent:

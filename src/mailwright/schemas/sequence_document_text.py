@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mailwright.audience.filters import InvalidFilter
 from mailwright.domain.recurrence import WEEKDAYS
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, pgettext
 from mailwright.schemas.filter_text import describe
 from mailwright.schemas.time_text import count_text, weekday_text
 
@@ -100,18 +100,13 @@ def describe_trigger(trigger: Mapping[str, Any], names: Mapping[str, str] | None
             return TRIGGER_TITLES[kind]
         case "joinsList":
             return gettext("Joins the list {name}", name=name)
-        case "entersSegment" | "leavesSegment":
-            return gettext(
-                "{value} the segment {name}", value="Enters" if kind == "entersSegment" else "Leaves", name=name
-            )
+        case "entersSegment":
+            return gettext("Enters the segment {name}", name=name)
+        case "leavesSegment":
+            return gettext("Leaves the segment {name}", name=name)
         case "opens" | "clicks":
-            url = f" ({trigger['url']})" if trigger.get("url") else ""
-            return gettext(
-                "{value} the campaign {name}{url}",
-                value="Opens" if kind == "opens" else "Clicks in",
-                name=name,
-                url=url,
-            )
+            text = gettext("Opens the campaign {name}") if kind == "opens" else gettext("Clicks in the campaign {name}")
+            return text.format(name=name) + (f" ({trigger['url']})" if trigger.get("url") else "")
         case "dateAttribute":
             return _date_text(trigger)
         case "event":
@@ -152,10 +147,9 @@ def duration_text(duration: Mapping[str, Any]) -> str:
 
 
 def _event_text(part: Mapping[str, Any]) -> str:
-    where = part.get("where")
-    return gettext("Event {part}", part=part["event"]) + (
-        (" " + gettext("where {where}", where=", ".join(_rest(where)))) if where else ""
-    )
+    if where := part.get("where"):
+        return gettext("Event {name} where {where}", name=part["event"], where=", ".join(_rest(where)))
+    return gettext("Event {part}", part=part["event"])
 
 
 def _schedule_text(schedule: Mapping[str, Any]) -> str:
@@ -166,36 +160,33 @@ def _schedule_text(schedule: Mapping[str, Any]) -> str:
         named = ", ".join(weekday_text(each) for each in WEEKDAYS if each in wanted)
         days = gettext("Every day") if len(wanted) == len(WEEKDAYS) else gettext("Every {named}", named=named)
     zone = f" {schedule['timezone']}" if schedule.get("timezone") else ""
-    return gettext("{days} at {schedule}{zone}", days=days, schedule=schedule["time"], zone=zone)
+    return gettext("{days} at {time}", days=days, time=f"{schedule['time']}{zone}")
 
 
 def _group_text(trigger: Mapping[str, Any], names: Mapping[str, str] | None) -> str:
-    kind = "segment" if trigger.get("segment") else "list"
-    key = str(trigger.get(kind))
-    return gettext(
-        "everyone {value} {key}",
-        value="in the segment" if kind == "segment" else "on the list",
-        key=(names or {}).get(key, key),
-    )
+    is_segment = bool(trigger.get("segment"))
+    key = str(trigger.get("segment" if is_segment else "list"))
+    text = gettext("everyone in the segment {name}") if is_segment else gettext("everyone on the list {name}")
+    return text.format(name=(names or {}).get(key, key))
 
 
 def _date_text(trigger: Mapping[str, Any]) -> str:
-    before, after = trigger.get("daysBefore"), trigger.get("daysAfter")
-    offset = (
-        gettext("{before} before", before=count_text(before, "day"))
-        if before
-        else gettext("{after} after", after=count_text(after, "day"))
-        if after
-        else gettext("On")
-    )
-    yearly = " every year" if trigger.get("yearly") else ""
-    return gettext(
-        "{offset} the date {trigger}{yearly} at {get}",
-        offset=offset,
-        trigger=trigger["dateAttribute"],
-        yearly=yearly,
-        get=trigger.get("at", "09:00"),
-    )
+    before, after, is_yearly = trigger.get("daysBefore"), trigger.get("daysAfter"), bool(trigger.get("yearly"))
+    match bool(before), bool(after), is_yearly:
+        case True, _, True:
+            text = gettext("{days} before the date {date} every year at {time}")
+        case True, _, False:
+            text = gettext("{days} before the date {date} at {time}")
+        case False, True, True:
+            text = gettext("{days} after the date {date} every year at {time}")
+        case False, True, False:
+            text = gettext("{days} after the date {date} at {time}")
+        case _, _, True:
+            text = gettext("On the date {date} every year at {time}")
+        case _:
+            text = gettext("On the date {date} at {time}")
+    days = count_text(before or after or 0, "day")
+    return text.format(days=days, date=trigger["dateAttribute"], time=trigger.get("at", "09:00"))
 
 
 def _describe_step(step: Mapping[str, Any]) -> StepText:
@@ -212,19 +203,19 @@ def _describe_step(step: Mapping[str, Any]) -> StepText:
 
 
 def _send_text(body: Mapping[str, Any]) -> str:
-    subject = (" " + gettext("with the subject “{body}”", body=body["subject"])) if body.get("subject") else ""
-    return gettext("Template {body}{subject}", body=body["template"], subject=subject)
+    if subject := body.get("subject"):
+        return gettext("Template {name} with the subject “{subject}”", name=body["template"], subject=subject)
+    return gettext("Template {name}", name=body["template"])
 
 
 def _wait_until_text(body: Mapping[str, Any]) -> str:
     days = [each for each in WEEKDAYS if each in body.get("weekdays", WEEKDAYS)]
     if len(days) == len(WEEKDAYS):
-        named = gettext("The next day")
-    elif days == list(WEEKDAYS[:5]):
-        named = gettext("The next working day, Mon–Fri,")
-    else:
-        named = gettext("The next {days}", days=" or ".join(map(weekday_text, days)))
-    return gettext("{named} at {body} in the contact's time zone", named=named, body=body["time"])
+        return gettext("The next day at {time} in the contact's time zone", time=body["time"])
+    if days == list(WEEKDAYS[:5]):
+        return gettext("The next working day, Mon–Fri, at {time} in the contact's time zone", time=body["time"])
+    named = f" {pgettext('choices', 'or')} ".join(map(weekday_text, days))
+    return gettext("The next {days} at {time} in the contact's time zone", days=named, time=body["time"])
 
 
 def _wait_for_text(body: Mapping[str, Any]) -> str:
@@ -234,16 +225,16 @@ def _wait_for_text(body: Mapping[str, Any]) -> str:
 
 def _change_text(body: Mapping[str, Any]) -> str:
     parts = []
-    for name, words in (("addTags", gettext("Add the tag")), ("removeTags", gettext("Remove the tag"))):
-        parts += [f"{words} {tag}" for tag in body.get(name, ())]
+    parts += [gettext("Add the tag {tag}", tag=tag) for tag in body.get("addTags", ())]
+    parts += [gettext("Remove the tag {tag}", tag=tag) for tag in body.get("removeTags", ())]
     for name, value in body.get("attributes", {}).items():
         parts.append(
             gettext("Remove {name}", name=name)
             if value is None
             else gettext("Set {name} to {value}", name=name, value=value)
         )
-    for name, words in (("subscribe", gettext("Subscribe to")), ("unsubscribe", gettext("Unsubscribe from"))):
-        parts += [f"{words} {key}" for key in body.get(name, ())]
+    parts += [gettext("Subscribe to {name}", name=key) for key in body.get("subscribe", ())]
+    parts += [gettext("Unsubscribe from {name}", name=key) for key in body.get("unsubscribe", ())]
     return ". ".join(parts)
 
 
@@ -255,7 +246,7 @@ _SUMMARIES: Final[Mapping[str, Callable[[Any], str]]] = {
     "branch": lambda body: gettext(
         "The first of {body} that matches, otherwise the last path", body=count_text(len(body), "case")
     ),
-    "split": lambda body: (gettext("At random:") + " ") + ", ".join(f"{part['percent']} %" for part in body),
+    "split": lambda body: gettext("At random: {shares}", shares=", ".join(f"{part['percent']} %" for part in body)),
     "change": _change_text,
     "notify": lambda body: f"{body['to']}: {body['subject']}",
     "goTo": lambda body: gettext("Continues at {body}", body=body),

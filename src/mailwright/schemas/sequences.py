@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from mailwright.domain.clock import Instant
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.paging import Page
@@ -37,9 +38,9 @@ class SequenceRequest(RequestModel):
     @model_validator(mode="after")
     def _require_one(self) -> "SequenceRequest":
         if (self.document is None) == (self.ready is None):
-            raise ValueError("needs exactly one of document and ready")
+            raise ValueError(lazy_gettext("needs exactly one of document and ready"))
         if self.list is not None and self.ready is None:
-            raise ValueError("list belongs to ready; name the list of a document in the document")
+            raise ValueError(lazy_gettext("list belongs to ready; name the list of a document in the document"))
         return self
 
 

@@ -19,6 +19,7 @@ from mailwright.access.users import User
 from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
+from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number, lazy_text, ngettext
 from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_people import find_missing_owner, names_of, people_behind
@@ -42,6 +43,14 @@ class SendKind(StrEnum):
     MAILOUT = "mailout"
     SEQUENCE = "sequence"  # the publication of a version
     ENROLMENT = "enrolment"  # of many people in a sequence at once
+
+
+_KINDS: Final = {
+    SendKind.ARTICLE: lazy_gettext("article"),
+    SendKind.MAILOUT: lazy_gettext("mailout"),
+    SendKind.SEQUENCE: lazy_gettext("sequence"),
+    SendKind.ENROLMENT: lazy_gettext("enrolment"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +106,15 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     """
     rejections = await _list_rejections(tx, planned)
     if refused := next((each for each in rejections if each.covers(planned)), None):
-        why = f": {refused.comment.rstrip('.')}" if refused.comment else ""
         return ApprovalRejected(
-            f"The user {refused.decided_by} rejected this {planned.kind}{why}. Change it, and send it again, or ask an "
+            "The user {decided_by} rejected this {kind}: {comment}. Change it, and send it again, or ask an "
             "administrator to lift the rejection."
+            if refused.comment
+            else "The user {decided_by} rejected this {kind}. Change it, and send it again, or ask an administrator "
+            "to lift the rejection.",
+            decided_by=refused.decided_by,
+            kind=_KINDS[planned.kind],
+            comment=(refused.comment or "").rstrip("."),
         )
     newest = await _find_newest(tx, planned)
     if newest is not None and newest.covers(planned):
@@ -109,37 +123,55 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
                 return None
             case ApprovalStatus.WAITING:
                 requester = audit_log.describe_actor(newest.requested_by)
-                text = f"This {planned.kind} waits for the approval of a second person, which {requester} requested."
-                return AwaitsApproval(text)
+                return AwaitsApproval(
+                    "This {kind} waits for the approval of a second person, which {requester} requested.",
+                    kind=_KINDS[planned.kind],
+                    requester=requester,
+                )
             case _:
                 pass
     over = await find_limit(tx, planned.tenant_id)
     reason = None if over is None else await _find_reason(tx, now, planned, over=over, actor=actor)
     if rejections:
-        reason = f", and {rejections[0].decided_by} rejected it before, so a second person must approve it."
+        reason = lazy_gettext(
+            "This {kind} can reach {people}, and {decided_by} rejected it before, so a second person must approve it.",
+            kind=_KINDS[planned.kind],
+            people=_people(planned),
+            decided_by=rejections[0].decided_by,
+        )
     if reason is None:
         return None
     if missing := await find_missing_owner(tx, planned.tenant_id, actor, now):
         return KeyWithoutOwner(missing)
     await _request(tx, now, planned, actor)
-    people = "person" if planned.recipients == 1 else "people"
-    return AwaitsApproval(
-        f"This {planned.kind} can reach {planned.recipients:,} {people}{reason} The approval is requested now. Try "
-        "again when it is given."
-    )
+    return AwaitsApproval("{why} The approval is requested now. Try again when it is given.", why=reason)
 
 
 async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, over: int, actor: str) -> str | None:
-    """Return why the send needs an approval, as the end of a sentence; None if it needs none, and then count it."""
+    """Return why the send needs an approval; None if it needs none, and then count it."""
     if planned.kind is SendKind.SEQUENCE:
-        return " now, and others who enter later, so a second person must approve it."
+        return lazy_gettext(
+            "This {kind} can reach {people} now, and others who enter later, so a second person must approve it.",
+            kind=_KINDS[planned.kind],
+            people=_people(planned),
+        )
     # Each enrolment of people in the same sequence is another send.
     subject = "" if planned.kind is SendKind.ENROLMENT else planned.subject
     send = UnapprovedSend(planned.tenant_id, planned.kind, subject, planned.recipients)
     earlier = await add_unapproved(tx, now, send, over=over, actor=actor)
     if planned.recipients + earlier <= over:
         return None
-    return f", and a second person must approve what reaches more than {over:,}.{split_text(earlier)}"
+    reason = lazy_gettext(
+        "This {kind} can reach {people}, and a second person must approve what reaches more than {over}.",
+        kind=_KINDS[planned.kind],
+        people=_people(planned),
+        over=lazy_number(over),
+    )
+    return lazy_join(" ", [reason, split_text(earlier)]) if earlier else reason
+
+
+def _people(planned: PlannedSend) -> str:
+    return lazy_text(lambda: ngettext("{count} person", "{count} people", planned.recipients))
 
 
 async def require_approval(database: Database, clock: Clock, planned: PlannedSend, *, actor: str) -> None:
@@ -211,7 +243,7 @@ class SendApprovals:
         if not approves and not said:
             raise InvalidInput("say what has to change", field="comment")
         if len(said) > MAX_COMMENT:
-            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="comment")
+            raise InvalidInput("has more than {max_comment} characters", field="comment", max_comment=MAX_COMMENT)
         now = self._clock.now()
         async with self._database.write() as tx:
             found = await _find(tx, tenant_id, approval_id, for_update=True)
@@ -236,17 +268,21 @@ class SendApprovals:
         """
         said = reason.strip()
         if len(said) > MAX_COMMENT:
-            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="reason")
+            raise InvalidInput("has more than {max_comment} characters", field="reason", max_comment=MAX_COMMENT)
         async with self._database.write() as tx:
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             found = await _find(tx, tenant_id, approval_id)
             rejections = await _list_rejections(tx, found)
             if found.status not in WITHDRAWABLE:
-                raise NotPossibleNow(f"This request was {found.status}, so there is nothing to withdraw.")
+                raise NotPossibleNow(
+                    "This request was {status}, so there is nothing to withdraw.", status=lazy_gettext(found.status)
+                )
             if rejections and not (may_lift and said):
                 raise NotPossibleNow(
-                    f"The user {rejections[0].decided_by} rejected this {found.kind}, so it needs an approval. Change "
-                    "it, and send it again, or ask an administrator to lift the rejection with a reason."
+                    "The user {decided_by} rejected this {kind}, so it needs an approval. Change it, and send it "
+                    "again, or ask an administrator to lift the rejection with a reason.",
+                    decided_by=rejections[0].decided_by,
+                    kind=_KINDS[found.kind],
                 )
             ended = (*_same_send(found), _a.status.in_(WITHDRAWABLE))
             await tx.execute(update(send_approvals).where(*ended).values(status=ApprovalStatus.WITHDRAWN))

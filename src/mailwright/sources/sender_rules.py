@@ -13,6 +13,7 @@ from typing import Final
 
 from mailwright.domain.message import Source
 from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number
 
 # Returns why a tenant must not send from an address, or with its default sender; None if it may.
 FindRefusal = Callable[[int, str | None], Awaitable[str | None]]
@@ -97,5 +98,8 @@ NO_SENDER_RULES: Final = SenderRules(0)
 
 def refusal_text(unmet: tuple[str, ...], limit: int) -> str:
     """Return the reason why bulk email is not sent, which includes every unmet rule."""
-    reasons = " ".join(unmet)
-    return f"Bulk email to more than {limit:,} recipients must meet the rules of the large mailbox providers. {reasons}"
+    return lazy_gettext(
+        "Bulk email to more than {limit} recipients must meet the rules of the large mailbox providers. {reasons}",
+        limit=lazy_number(limit),
+        reasons=lazy_join(" ", unmet),
+    )

@@ -1,7 +1,7 @@
 """Report every error as `application/problem+json` (RFC 9457) with a stable code. One table maps errors to statuses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -27,6 +27,7 @@ from mailwright.domain.errors import (
     NotPossibleNow,
     Unauthorized,
 )
+from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.sources.api.senders import SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
@@ -117,7 +118,7 @@ class Problem(BaseModel):
 
 
 def handle_problems(app: FastAPI) -> None:
-    app.add_exception_handler(MailwrightError, _known_error)
+    app.add_exception_handler(MailwrightError, known_problem)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, http_problem)
     app.add_middleware(UnexpectedErrors)
@@ -165,11 +166,11 @@ def problem(
         "type": f"urn:mailwright:problem:{code.lower().replace('_', '-')}",
         "title": TITLES.get(status, status.phrase),
         "status": status,
-        "detail": detail,
+        "detail": str(detail),
         "code": code,
     }
     if errors:
-        content["errors"] = list(errors)
+        content["errors"] = [replace(each, message=str(each.message)) for each in errors]
     return Response(
         orjson.dumps(content), status, media_type=MEDIA_TYPE, headers={**HEADERS.get(status, {}), **(headers or {})}
     )
@@ -178,12 +179,12 @@ def problem(
 def unavailable_detail(request: Request) -> str:
     """Return an error text without the database's message, which can contain hosts and users and is only logged."""
     is_read = request.method in ("GET", "HEAD")
-    return "The database is not reachable. Try again in a few seconds." if is_read else str(NotDurable())
+    return gettext("The database is not reachable. Try again in a few seconds.") if is_read else NotDurable().text
 
 
 async def respond_to_error(error: MailwrightError, scope: Scope, receive: Receive, send: Send) -> None:
     """Respond to an error outside of all routes, for a middleware."""
-    response = await _known_error(Request(scope), error)
+    response = await known_problem(Request(scope), error)
     await response(scope, receive, send)
 
 
@@ -202,14 +203,15 @@ def error_response(request: Request, error: MailwrightError) -> ErrorResponse:
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
         raise error
-    detail = str(error)
+    detail = error.text
     if isinstance(error, NotDurable):
-        log.warning("not_durable", path=request.url.path, reason=detail)
+        log.warning("not_durable", path=request.url.path, reason=str(error))
         detail = unavailable_detail(request)
     return ErrorResponse(status, error.code, detail, _errors(error))
 
 
-async def _known_error(request: Request, error: Exception) -> Response:
+async def known_problem(request: Request, error: Exception) -> Response:
+    """Respond to an error of ours, in the language of the request."""
     if not isinstance(error, MailwrightError):
         raise error
     found = error_response(request, error)
@@ -237,5 +239,5 @@ def _errors(error: MailwrightError) -> Sequence[FieldError]:
     if isinstance(error, RequestInvalid):
         return error.errors
     if isinstance(error, InvalidInput):
-        return [FieldError(error.field or "body", error.code, str(error))]
+        return [FieldError(error.field or "body", error.code, error.text)]
     return ()

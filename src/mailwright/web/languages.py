@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mailwright.domain.translation import use_catalogue, using
-from mailwright.web.catalogues import LANGUAGES, load_catalogue
+from mailwright.ops.catalogues import LANGUAGES, load_catalogue
 
 DEFAULT = next(iter(LANGUAGES))
 # Accept-Language headers are cut to this length.

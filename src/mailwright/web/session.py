@@ -109,7 +109,9 @@ async def visitor_of(request: Request, needed: Role = Role.VIEWER, *, is_seen: b
         raise SecondFactorMissing
     await require_own_form(request, visitor.token)
     if not visitor.may(needed):
-        raise Forbidden(f"This requires the role {needed}. Your role is {visitor.user.role}.")
+        raise Forbidden(
+            "This requires the role {needed}. Your role is {role}.", needed=needed.label, role=visitor.user.role.label
+        )
     return visitor
 
 

@@ -456,3 +456,35 @@ async def test_tenant_administrator_cannot_give_away_foreign_addresses(site: Sit
         assert (await grace.post("/sign-in/invitation", data=form | {"login": "grace"})).status_code == 303
         assert (await site.engine.users.find("grace")).address is None
         assert (await grace.get(await site.link())).status_code == 200  # She confirms it with a link.
+
+
+@pytest.mark.parametrize(
+    ("language", "invitation", "notice", "reset"),
+    [
+        ("ru", "Вас приглашают в Mailwright", "Ваша роль в Mailwright изменена", "Сброс пароля Mailwright"),
+        ("pt", "Você foi convidado", "Sua função no Mailwright foi alterada", "Redefina sua senha do Mailwright"),
+    ],
+)
+async def test_account_emails_are_in_the_language_of_their_reader(
+    site: Site, language: str, invitation: str, notice: str, reset: str
+) -> None:
+    grace = await site.engine.users.create(GRACE, PASSWORD, Role.EDITOR, actor="test")
+    await site.engine.users.change_language(grace, language)
+    async with site.client() as client:
+        client.headers["Accept-Language"] = language
+        await site.sign_in(client, ADA)
+        await site.post(client, "/settings/invitations", email="new@example.com", role="editor", by="email")
+        client.headers["Accept-Language"] = "en"
+        await site.engine.users.change_role(GRACE, Role.VIEWER, actor=ADA)
+        await client.post("/sign-in/forgotten", data={"login": GRACE})
+    emails = await site.emails()
+    for text in (invitation, notice, reset):
+        assert [each for each in emails if text in each], text
+    roles = {"ru": ("редактор", "наблюдатель"), "pt": ("editor", "leitor")}[language]
+    assert all(role in next(each for each in emails if notice in each) for role in roles)
+    html = [
+        message_from_bytes(each.content, policy=policy.default).get_body(("html",)) for each in site.provider.messages
+    ]
+    assert any(
+        {"ru": "Задать новый пароль", "pt": "Escolher uma nova senha"}[language] in each.get_content() for each in html
+    )

@@ -2,6 +2,7 @@
 
 import re
 
+import orjson
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
@@ -112,3 +113,46 @@ async def test_pages_are_shown_in_the_language(site: Site, language: str) -> Non
     assert [path for path, page in shown.items() if 'id="texts"' not in page.text] == []
     if language == "ru":
         assert {path: found for path, page in shown.items() if (found := english_in(page.text))} == {}
+
+
+# Forms with a mistake each: what is wrong with it is an error of a lower layer, which knows no language.
+FORMS: list[tuple[str, dict[str, str]]] = [
+    ("/account/password", {"current": "correct horse battery", "password": "short"}),
+    ("/account/email", {"email": "nobody", "password": "correct horse battery"}),
+    ("/lists", {"listKey": "News!", "name": "News"}),
+    ("/lists", {"listKey": "general", "name": "Everything"}),
+    ("/contacts/new", {"email": "ada@example", "name": "Ada"}),
+    ("/contacts/new", {"email": "ada@example.com", "locale": "Klingon"}),
+    ("/contacts/new", {"email": "ada@example.com", "timezone": "Mars"}),
+    ("/segments", {"segmentKey": "Big!", "name": "Big"}),
+    ("/forms", {"name": ""}),
+    ("/campaigns/new", {"name": ""}),
+    ("/templates/~new", {"templateId": "a:b", "subject": "{{", "body": "x"}),
+    ("/settings/limits", {"workingHours": "always", "timezone": "Mars"}),
+    ("/settings/users", {"login": "Ada!", "password": "short", "role": "admin"}),
+    ("/settings/invitations", {"email": "nobody", "role": "admin", "by": "email"}),
+    ("/settings/webhooks", {"url": "ftp://x", "types": "message.sent"}),
+    ("/settings/domains", {"name": "not a domain"}),
+    ("/settings/sender", {"sender_address": "nobody"}),
+    ("/settings/brand", {"website": "nowhere"}),
+]
+
+
+async def test_errors_of_forms_are_in_russian(site: Site) -> None:
+    async with site.client(**{"Accept-Language": "ru"}) as client:
+        token = await site.sign_in(client, "ada")
+        shown = [(path, await client.post(path, data={"form_token": token, **fields})) for path, fields in FORMS]
+    assert [(path, page.status_code) for path, page in shown if page.status_code != 422] == []
+    assert [(path, found) for path, page in shown if (found := english_in(page.text))] == []
+    errors = [
+        (path, each.text()) for path, page in shown for each in LexborHTMLParser(page.text).css(".error, .is-bad")
+    ]
+    assert [each for each in errors if each[1].strip() and not re.search("[А-Яа-я]", each[1])] == []
+    assert {path for path, _ in errors} == {path for path, _ in FORMS}
+
+
+async def test_refused_request_of_a_script_is_in_russian(site: Site) -> None:
+    async with site.client(**{"Accept-Language": "ru"}) as client:
+        token = await site.sign_in(client, "ada")
+        answer = await client.post("/lists/none/delete", data={"form_token": token}, headers={"HX-Request": "true"})
+    assert orjson.loads(answer.headers["HX-Trigger"]) == {"showError": "Такого списка нет."}

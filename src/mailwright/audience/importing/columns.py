@@ -84,12 +84,19 @@ class ImportColumn:
 def map_columns(titles: Sequence[str], chosen: Mapping[str, str]) -> tuple[ImportColumn, ...]:
     """Map each column to the target that the user chose for its title, or else to the one that the title suggests."""
     if len(titles) > MAX_COLUMNS:
-        raise InvalidColumns(f"The file has {len(titles)} columns; at most {MAX_COLUMNS} are allowed.", field="file")
+        raise InvalidColumns(
+            "The file has {count} columns; at most {max_columns} are allowed.",
+            field="file",
+            count=len(titles),
+            max_columns=MAX_COLUMNS,
+        )
     targets = {_plain(title): _target(target) for title, target in chosen.items()}
     known_titles = {_plain(title) for title in titles}
     if unknown := [title for title in chosen if _plain(title) not in known_titles]:
         known = ", ".join(title.strip() for title in titles[:20])
-        raise InvalidColumns(f"There is no column {unknown[0]!r}. Columns: {known}.", field="map")
+        raise InvalidColumns(
+            "There is no column {unknown}. Columns: {known}.", field="map", unknown=repr(unknown[0]), known=known
+        )
     mapped = tuple(_column(title, targets.get(_plain(title)) or (suggest_target(title), "")) for title in titles)
     _check(mapped)
     return mapped
@@ -116,13 +123,15 @@ def _target(text: str) -> tuple[str, str]:
     plain, colon, format_ = text.strip().partition(":")
     if colon and format_ not in list(ColumnFormat):
         options = ", ".join(ColumnFormat)
-        raise InvalidColumns(f"There is no format {format_!r}. Formats: {options}.", field="map")
+        raise InvalidColumns(
+            "There is no format {format}. Formats: {options}.", field="map", format=repr(format_), options=options
+        )
     if plain in FIELDS or plain == SKIPPED:
         return plain, ""
     try:
         return check_attribute_name(plain), format_
     except InvalidContact as error:
-        raise InvalidColumns(f"{plain!r}: {error}", field="map") from error
+        raise InvalidColumns("{plain}: {error}", field="map", plain=repr(plain), error=error) from error
 
 
 def _check(columns: Sequence[ImportColumn]) -> None:
@@ -130,16 +139,23 @@ def _check(columns: Sequence[ImportColumn]) -> None:
     if "email" not in targets:
         titles = ", ".join(column.title for column in columns[:20])
         raise InvalidColumns(
-            f"No column contains the address. Choose the column that does. Columns: {titles}.", field="map"
+            "No column contains the address. Choose the column that does. Columns: {titles}.",
+            field="map",
+            titles=titles,
         )
     for target in targets:
         if targets.count(target) > 1:
             both = " and ".join(column.title for column in columns if column.target == target)
             raise InvalidColumns(
-                f"{both} are both mapped to {target}. Map one of them to another field, or skip it.", field="map"
+                "{both} are both mapped to {target}. Map one of them to another field, or skip it.",
+                field="map",
+                both=both,
+                target=target,
             )
     if len(targets) > MAX_ATTRIBUTES + len(FIELDS):
-        raise InvalidColumns(f"More than {MAX_ATTRIBUTES} columns would become attributes.", field="file")
+        raise InvalidColumns(
+            "More than {max_attributes} columns would become attributes.", field="file", max_attributes=MAX_ATTRIBUTES
+        )
 
 
 def _plain(title: str) -> str:

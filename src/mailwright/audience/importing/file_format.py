@@ -54,9 +54,9 @@ def detect_format(sample: bytes) -> FileFormat:
         lines.pop()  # may be incomplete
     if lines and len(lines[0]) > MAX_RECORD_LENGTH:
         raise FileUnreadable(
-            f"The first line is longer than {MAX_RECORD_LENGTH // 1024} KB. It must contain the titles of at most 200 "
-            "columns.",
+            "The first line is longer than {kilobytes} KB. It must contain the titles of at most 200 columns.",
             field="file",
+            kilobytes=MAX_RECORD_LENGTH // 1024,
         )
     lines = [line for line in lines if len(line) <= MAX_RECORD_LENGTH]
     quote = _quote(lines)

@@ -211,9 +211,10 @@ class Imports:
             rows = await tx.execute(select(lists_table.c.requires_confirmation).where(*matching))
         if rows and rows[0].requires_confirmation and not options.is_confirmed:
             raise InvalidInput(
-                f"The list {options.list_key} requires confirmation. Mark the import as confirmed if these contacts "
+                "The list {list_key} requires confirmation. Mark the import as confirmed if these contacts "
                 "have already confirmed elsewhere.",
                 field="confirmed",
+                list_key=options.list_key,
             )
 
     async def _store(self, current: Import, batch: _ImportBatch, report: ImportReport) -> Import:

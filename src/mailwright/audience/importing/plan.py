@@ -99,13 +99,13 @@ class ImportPreview:
 def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
     size = path.stat().st_size
     if size > largest:
-        raise FileUnreadable(f"The file is larger than {largest // 1024**2} MB.", field="file")
+        raise FileUnreadable("The file is larger than {megabytes} MB.", field="file", megabytes=largest // 1024**2)
     format_, first = _read_start(path, options.encoding)
     if first is None:
         raise FileUnreadable("The file contains no rows.", field="file")
     line, cells, problem = first
     if problem:
-        raise FileUnreadable(f"Line {line}: {problem}.", field="file")
+        raise FileUnreadable("Line {number}: {problem}.", field="file", number=line, problem=problem)
     columns_ = _columns(cells, format_, options)
     counter = RowCounter(next(number for number, column in enumerate(columns_) if column.target == "email"))
     columns_, notes = _detect_value_formats(path, format_, columns_, counter)
@@ -226,7 +226,9 @@ def _with_encoding(file: BinaryIO, encoding: str) -> FileFormat:
         codecs.lookup(encoding)  # Decoding an empty file would not raise for an unknown encoding.
         text = file.read(file_format.SAMPLE_BYTES).decode(encoding, "replace")
     except (LookupError, ValueError) as error:
-        raise FileUnreadable(f"Unknown encoding {encoding!r}. Try utf-8 or cp1251.", field="encoding") from error
+        raise FileUnreadable(
+            "Unknown encoding {encoding}. Try utf-8 or cp1251.", field="encoding", encoding=repr(encoding)
+        ) from error
     return replace(file_format.detect_format(text.encode()), encoding=encoding)
 
 

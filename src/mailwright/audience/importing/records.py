@@ -60,7 +60,10 @@ class RecordReader:
                 yield from numbered if all(rows) else (record for record in numbered if record[1])
         except UnicodeDecodeError as error:
             raise FileUnreadable(
-                f"The file is not {self._format.encoding} after line {lines.number}.", field="file"
+                "The file is not {encoding} after line {number}.",
+                field="file",
+                encoding=self._format.encoding,
+                number=lines.number,
             ) from error
 
     def _rows_of(self, some: list[str]) -> list[list[str]] | None:
@@ -95,9 +98,11 @@ class RecordReader:
         self._open_quotes += is_open
         if self._open_quotes > MAX_OPEN_QUOTES:
             raise FileUnreadable(
-                f"Quotes are not closed in more than {MAX_OPEN_QUOTES} rows, the last of them on line {line}. "
-                "Check the quote character.",
+                "Quotes are not closed in more than {max_open_quotes} rows, the last of them on line "
+                "{number}. Check the quote character.",
                 field="file",
+                max_open_quotes=MAX_OPEN_QUOTES,
+                number=line,
             )
 
     def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:

@@ -131,7 +131,9 @@ class RowReader:
     def _fit_cells(self, cells: list[str]) -> None:
         """Adjust the number of cells, because spreadsheets omit or add empty cells at the end of a row."""
         if any(cell.strip() for cell in cells[self._width :]):
-            raise InvalidContact(f"The row has {len(cells)} cells, but the file has {self._width} columns.")
+            raise InvalidContact(
+                "The row has {count} cells, but the file has {width} columns.", count=len(cells), width=self._width
+            )
         del cells[self._width :]
         cells.extend("" for _ in range(self._width - len(cells)))
 

@@ -13,22 +13,23 @@ from typing import Any, Final
 
 from mailwright.audience.importing.columns import MAX_COLUMNS
 from mailwright.audience.importing.file_format import FileUnreadable
+from mailwright.domain.translation import lazy_gettext
 
 _SIGNATURE_BYTES: Final = 8
 _ZIP: Final = b"PK\x03\x04"
 # File signatures of unsupported formats.
 _OTHER_FILES: Final = {
-    b"PK\x05\x06": "an empty ZIP archive",
-    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls) or one with a password",
-    b"\x1f\x8b": "a gzip archive",
-    b"7z\xbc\xaf\x27\x1c": "a 7-Zip archive",
-    b"Rar!": "a RAR archive",
-    b"%PDF": "a PDF document",
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"SQLite f": "a database",
+    b"PK\x05\x06": lazy_gettext("an empty ZIP archive"),
+    b"\xd0\xcf\x11\xe0": lazy_gettext("an old Excel file (.xls) or one with a password"),
+    b"\x1f\x8b": lazy_gettext("a gzip archive"),
+    b"7z\xbc\xaf\x27\x1c": lazy_gettext("a 7-Zip archive"),
+    b"Rar!": lazy_gettext("a RAR archive"),
+    b"%PDF": lazy_gettext("a PDF document"),
+    b"\x89PNG": lazy_gettext("an image"),
+    b"\xff\xd8\xff": lazy_gettext("an image"),
+    b"SQLite f": lazy_gettext("a database"),
 }
-_REMEDY: Final = "Save the contacts as CSV or .xlsx and upload that."
+_REMEDY: Final = lazy_gettext("Save the contacts as CSV or .xlsx and upload that.")
 
 _MAX_ROWS: Final = 1_048_576  # the limit of the .xlsx format
 _EXAMINED_ROWS: Final = 100  # rows that are read of each sheet that is not imported
@@ -45,13 +46,13 @@ def is_spreadsheet(path: Path) -> bool:
         start = file.read(_SIGNATURE_BYTES)
     for signature, what in _OTHER_FILES.items():
         if start.startswith(signature):
-            raise FileUnreadable(f"The file is {what}. {_REMEDY}", field="file")
+            raise FileUnreadable("The file is {what}. {remedy}", field="file", what=what, remedy=_REMEDY)
     if not start.startswith(_ZIP):
         return False
     names = _member_names(path)
     if "xl/workbook.xml" not in names:
-        what = "an OpenDocument file" if "content.xml" in names else "a ZIP archive"
-        raise FileUnreadable(f"The file is {what}. {_REMEDY}", field="file")
+        what = lazy_gettext("an OpenDocument file") if "content.xml" in names else lazy_gettext("a ZIP archive")
+        raise FileUnreadable("The file is {what}. {remedy}", field="file", what=what, remedy=_REMEDY)
     return True
 
 
@@ -85,7 +86,7 @@ def convert_spreadsheet(path: Path, target: Path, *, largest: int) -> tuple[str,
     except FileUnreadable:
         raise
     except Exception as error:  # A damaged file makes openpyxl raise exceptions of many types.
-        raise FileUnreadable(f"The spreadsheet cannot be read. {_REMEDY}", field="file") from error
+        raise FileUnreadable("The spreadsheet cannot be read. {remedy}", field="file", remedy=_REMEDY) from error
 
 
 def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
@@ -111,7 +112,9 @@ def _convert(path: Path, target: Path, largest: int) -> tuple[str, ...]:
                 empty = 0
                 writer.writerow(cells)
                 if file.tell() > largest:
-                    raise FileUnreadable(f"The sheet is larger than {largest // 1024**2} MB.", field="file")
+                    raise FileUnreadable(
+                        "The sheet is larger than {megabytes} MB.", field="file", megabytes=largest // 1024**2
+                    )
         return tuple(other.title for other in workbook.worksheets[1:] if _has_rows(other))
 
 
@@ -157,7 +160,7 @@ def _members(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             return archive.infolist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise FileUnreadable(f"The file is a damaged ZIP archive. {_REMEDY}", field="file") from error
+        raise FileUnreadable("The file is a damaged ZIP archive. {remedy}", field="file", remedy=_REMEDY) from error
 
 
 def _check_size(path: Path, largest: int) -> None:
@@ -165,14 +168,19 @@ def _check_size(path: Path, largest: int) -> None:
     members = _members(path)
     size = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS or size > max(largest, _MAX_MEMBER_BYTES):
-        raise FileUnreadable(f"The spreadsheet is larger than {largest // 1024**2} MB when unpacked.", field="file")
+        raise FileUnreadable(
+            "The spreadsheet is larger than {megabytes} MB when unpacked.", field="file", megabytes=largest // 1024**2
+        )
     for member in members:
         is_sheet = member.filename.startswith("xl/worksheets/")
         if not is_sheet and member.file_size > _MAX_MEMBER_BYTES:
             raise FileUnreadable(
-                f"The spreadsheet has more than {_MAX_MEMBER_BYTES // 1024**2} MB of text. Save it as CSV.",
+                "The spreadsheet has more than {megabytes} MB of text. Save it as CSV.",
                 field="file",
+                megabytes=_MAX_MEMBER_BYTES // 1024**2,
             )
         is_bomb = member.file_size > _MIN_CHECKED_BYTES and member.file_size > _MAX_RATIO * member.compress_size
         if is_bomb:
-            raise FileUnreadable(f"The spreadsheet's compression ratio is too high to be safe. {_REMEDY}", field="file")
+            raise FileUnreadable(
+                "The spreadsheet's compression ratio is too high to be safe. {remedy}", field="file", remedy=_REMEDY
+            )

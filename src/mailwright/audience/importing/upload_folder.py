@@ -69,7 +69,9 @@ class UploadFolder:
             async for chunk in content:
                 size += len(chunk)
                 if size > self._largest:
-                    raise FileUnreadable(f"The file is larger than {self._largest // 1024**2} MB.", field="file")
+                    raise FileUnreadable(
+                        "The file is larger than {megabytes} MB.", field="file", megabytes=self._largest // 1024**2
+                    )
                 await asyncio.to_thread(file.write, chunk)
 
     def _convert(self, path: Path) -> ReadableFile:

@@ -100,7 +100,7 @@ def from_foreign_html(source: str) -> list[JsonBlock]:
 
 def _read_html(source: str) -> list[JsonBlock]:
     if len(source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
-        raise InvalidDocument(f"The content is larger than {html_rules.MAX_BYTES // 1024} KB.")
+        raise InvalidDocument("The content is larger than {max_bytes} KB.", max_bytes=html_rules.MAX_BYTES // 1024)
     if html_rules.is_nested_too_deeply(source):
         raise InvalidDocument("The elements of the content are nested too deeply.")
     body = LexborHTMLParser(source).body
@@ -131,7 +131,9 @@ def _card(item: FeedItem) -> JsonBlock:
 
 def _numbered(blocks: Sequence[JsonBlock]) -> list[JsonBlock]:
     if len(blocks) > MAX_BLOCKS:
-        raise InvalidDocument(f"The content has more than {MAX_BLOCKS} blocks. Import a smaller part of it.")
+        raise InvalidDocument(
+            "The content has more than {max_blocks} blocks. Import a smaller part of it.", max_blocks=MAX_BLOCKS
+        )
     return [{"id": f"n{number}", **block} for number, block in enumerate(blocks, 1)]
 
 

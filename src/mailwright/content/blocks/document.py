@@ -29,6 +29,7 @@ from mailwright.content.colors import parse_color
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_markers import is_reserved
 from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.translation import lazy_gettext
 
 MAX_BLOCKS: Final = 500
 # Blocks inside columns, conditions and repeats. A usual document has three levels.
@@ -55,16 +56,17 @@ JsonDocument = Mapping[str, Any]
 class InvalidDocument(InvalidTemplate):
     """The block document is invalid."""
 
-    def __init__(self, message: str, *, block_id: str | None = None, block_field: str | None = None) -> None:
-        place = ", ".join(
-            part
-            for part in (
-                f"block {block_id!r}" if block_id is not None else "",
-                f"field {block_field}" if block_field else "",
-            )
-            if part
-        )
-        super().__init__(f"{place[:1].upper()}{place[1:]}: {message}" if place else message)
+    def __init__(
+        self, message: str, /, *, block_id: str | None = None, block_field: str | None = None, **values: Any
+    ) -> None:
+        super().__init__(message, **values)
+        block, reason = repr(block_id), self.reason
+        if block_id is not None and block_field:
+            super().__init__("Block {block}, field {name}: {reason}", block=block, name=block_field, reason=reason)
+        elif block_id is not None:
+            super().__init__("Block {block}: {reason}", block=block, reason=reason)
+        elif block_field:
+            super().__init__("Field {name}: {reason}", name=block_field, reason=reason)
         self.block_id = block_id
         self.block_field = block_field
 
@@ -89,7 +91,12 @@ def brand_color(color: str) -> str | None:
 def _color(text: str) -> str:
     if (name := brand_color(text)) is not None:
         if name not in BRAND_COLORS:
-            raise ValueError(f"must be one of {', '.join(_BRAND_PREFIX + each for each in BRAND_COLORS)}")
+            raise ValueError(
+                lazy_gettext(
+                    "must be one of {brand_colors}",
+                    brand_colors=", ".join(_BRAND_PREFIX + each for each in BRAND_COLORS),
+                )
+            )
         return text
     parse_color(text)
     return text
@@ -101,7 +108,12 @@ def is_allowed_url(text: str) -> bool:
 
 def _url(text: str) -> str:
     if (scheme := _unknown_scheme(text)) is not None:
-        raise ValueError(f"has the scheme {scheme[:30]!r}; use an https://, http://, mailto:, tel: or sms: address")
+        raise ValueError(
+            lazy_gettext(
+                "has the scheme {scheme}; use an https://, http://, mailto:, tel: or sms: address",
+                scheme=repr(scheme[:30]),
+            )
+        )
     return text
 
 
@@ -113,15 +125,23 @@ def _unknown_scheme(text: str) -> str | None:
 
 def _variable(text: str) -> str:
     if text and not is_variable(text):
-        raise ValueError("must be the name of a variable: letters, digits, _ and dots, for example order.items")
+        raise ValueError(
+            lazy_gettext("must be the name of a variable: letters, digits, _ and dots, for example order.items")
+        )
     return text
 
 
 def _item_name(text: str) -> str:
     if "." in text or not is_variable(text):
-        raise ValueError("must be a name of letters, digits and _ that is not a word of the template language")
+        raise ValueError(
+            lazy_gettext("must be a name of letters, digits and _ that is not a word of the template language")
+        )
     if text in KNOWN_VARIABLES:
-        raise ValueError(f"is the name of a variable that every email has; choose another, for example my_{text}")
+        raise ValueError(
+            lazy_gettext(
+                "is the name of a variable that every email has; choose another, for example my_{text}", text=text
+            )
+        )
     return text
 
 
@@ -365,7 +385,10 @@ def parse_document(source: str | bytes | Mapping[str, Any]) -> BlockDocument:
         raise _first_error(error, raw) from error
     _check_slots(document)
     if _count_openings(raw) > MAX_CODE_PIECES:
-        raise InvalidDocument(f"The document has more than {MAX_CODE_PIECES} pieces of template code. Remove some.")
+        raise InvalidDocument(
+            "The document has more than {max_code_pieces} pieces of template code. Remove some.",
+            max_code_pieces=MAX_CODE_PIECES,
+        )
     return document
 
 
@@ -398,11 +421,11 @@ def check_draft(raw: JsonDocument) -> None:
 def read_json(source: str | bytes) -> dict[str, Any]:
     """Read the JSON of a document without checking its blocks."""
     if len(source if isinstance(source, bytes) else source.encode("utf-8", "replace")) > html_rules.MAX_BYTES:
-        raise InvalidDocument(f"The document is larger than {html_rules.MAX_BYTES // 1024} KB.")
+        raise InvalidDocument("The document is larger than {max_bytes} KB.", max_bytes=html_rules.MAX_BYTES // 1024)
     try:
         raw = orjson.loads(source)
     except orjson.JSONDecodeError as error:
-        raise InvalidDocument(f"The document is not valid JSON: {error}.") from error
+        raise InvalidDocument("The document is not valid JSON: {error}.", error=error) from error
     if not isinstance(raw, dict):
         raise InvalidDocument("The document must be a JSON object with a version and blocks.")
     return raw
@@ -425,15 +448,23 @@ def iter_blocks(raw: Mapping[str, Any]) -> Iterator[PlacedBlock]:
 def _check_structure(raw: Mapping[str, Any]) -> None:
     """Check what one block alone does not show, before the recursive models read the document."""
     if _levels_exceed(raw, MAX_JSON_LEVELS):
-        raise InvalidDocument(f"The document is nested more than {MAX_JSON_LEVELS} levels deep.")
+        raise InvalidDocument(
+            "The document is nested more than {max_json_levels} levels deep.", max_json_levels=MAX_JSON_LEVELS
+        )
     seen: set[str] = set()
     for number, placed in enumerate(iter_blocks(raw), 1):
         block_id = placed.block.get("id")
         name = block_id if isinstance(block_id, str) else None
         if number > MAX_BLOCKS:
-            raise InvalidDocument(f"The document has more than {MAX_BLOCKS} blocks. Split it into two emails.")
+            raise InvalidDocument(
+                "The document has more than {max_blocks} blocks. Split it into two emails.", max_blocks=MAX_BLOCKS
+            )
         if placed.level > MAX_BLOCK_LEVELS:
-            raise InvalidDocument(f"blocks are nested more than {MAX_BLOCK_LEVELS} levels deep.", block_id=name)
+            raise InvalidDocument(
+                "blocks are nested more than {max_block_levels} levels deep.",
+                block_id=name,
+                max_block_levels=MAX_BLOCK_LEVELS,
+            )
         if placed.is_in_columns and placed.block.get("type") == "columns":
             raise InvalidDocument("columns cannot be inside columns.", block_id=name)
         if name is not None and name in seen:
@@ -496,7 +527,7 @@ def _first_error(error: ValidationError, raw: Mapping[str, Any]) -> InvalidDocum
     details = error.errors(include_url=False)[0]
     block_id, fields = _place(details, raw)
     message = details["msg"].removeprefix("Value error, ")
-    return InvalidDocument(f"{message}.", block_id=block_id, block_field=".".join(fields))
+    return InvalidDocument("{reason}.", reason=message, block_id=block_id, block_field=".".join(fields))
 
 
 def _place(details: ErrorDetails, raw: Mapping[str, Any]) -> tuple[str | None, list[str]]:

@@ -18,6 +18,7 @@ import orjson
 
 from mailwright.content.text import from_html
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext
 
 MAX_FEED_BYTES: Final = 4 * 1024 * 1024
 _MAX_TITLE: Final = 300
@@ -25,7 +26,7 @@ _MAX_TITLE: Final = 300
 _MAX_BORROWED_TITLE: Final = 80
 _MAX_LEVELS: Final = 50
 _MAX_ELEMENTS: Final = 200_000
-_NOT_A_FEED: Final = "This is not an RSS or Atom feed: choose the address of the feed itself."
+_NOT_A_FEED: Final = lazy_gettext("This is not an RSS or Atom feed: choose the address of the feed itself.")
 _GZIP: Final = b"\x1f\x8b"
 _BASE: Final = "http://www.w3.org/XML/1998/namespace base"
 _ABOUT: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about"
@@ -66,7 +67,9 @@ def read_feed(source: bytes, url: str = "") -> list[FeedItem]:
     """Return the items of an RSS, Atom or JSON feed, in its order. Relative links belong to the URL."""
     source = _inflate(source)
     if len(source) > MAX_FEED_BYTES:
-        raise InvalidFeed(f"The feed is larger than {MAX_FEED_BYTES // 1024 // 1024} MB.", field="url")
+        raise InvalidFeed(
+            "The feed is larger than {megabytes} MB.", field="url", megabytes=MAX_FEED_BYTES // 1024 // 1024
+        )
     text = _CONTROL.sub("", _decode(source)).lstrip("\ufeff \t\r\n")
     items = list(_json_items(text, url)) if text.startswith("{") else list(_xml_items(text, url))
     return [item for item in items if item.title]
@@ -105,7 +108,7 @@ def _json_items(text: str, url: str) -> Iterator[FeedItem]:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise InvalidFeed(f"The feed is not valid JSON: {error}.", field="url") from error
+        raise InvalidFeed("The feed is not valid JSON: {error}.", field="url", error=error) from error
     items = document.get("items")
     if "jsonfeed.org" not in str(document.get("version")) or not isinstance(items, list):
         raise InvalidFeed(_NOT_A_FEED, field="url")
@@ -150,7 +153,8 @@ def _page_refusal(text: str, url: str) -> str:
     address = _HREF.search(link[0]) if link else None
     if address is None:
         return _NOT_A_FEED
-    return f"This is not an RSS or Atom feed, but a web page. Its feed is {urljoin(url, unescape(address[1]))[:500]}"
+    feed = urljoin(url, unescape(address[1]))[:500]
+    return lazy_gettext("This is not an RSS or Atom feed, but a web page. Its feed is {feed}", feed=feed)
 
 
 def _parse(text: str) -> Element:
@@ -163,7 +167,7 @@ def _parse(text: str) -> Element:
         try:
             return _Reader().read("".join(pieces))
         except expat.ExpatError as error:
-            raise InvalidFeed(f"The feed is not valid XML: {error}.", field="url") from error
+            raise InvalidFeed("The feed is not valid XML: {error}.", field="url", error=error) from error
 
 
 def _write_reference(match: re.Match[str]) -> str:

@@ -57,8 +57,12 @@ def _check_new(before: JsonDocument, after: JsonDocument) -> None:
     known = {each.block_id for each in _locked(before)}
     for each in _locked(after):
         if each.block_id not in known:
-            what = "add slots" if after.get("mjml") is not None else "lock blocks"
-            raise InvalidDocument(f"only an administrator can {what}.", block_id=each.block_id)
+            raise InvalidDocument(
+                "only an administrator can add slots."
+                if after.get("mjml") is not None
+                else "only an administrator can lock blocks.",
+                block_id=each.block_id,
+            )
 
 
 def _locked(document: JsonDocument) -> Iterator[_LockedBlock]:

@@ -15,7 +15,9 @@ def fill_slots(mjml: str, blocks: Sequence[AnyBlock], warn: Callable[..., None])
     slots = {block.name: block for block in blocks if isinstance(block, SlotBlock)}
     names = [match[1] for match in _SLOT.finditer(mjml)]
     if unknown := next((name for name in names if name not in slots), None):
-        raise InvalidDocument(f"[[{unknown}]] has no slot: add a block of the type slot with this name.")
+        raise InvalidDocument(
+            "[[{unknown}]] has no slot: add a block of the type slot with this name.", unknown=unknown
+        )
     for name, block in slots.items():
         if name not in names:
             warn(block.id, f"The MJML has no place [[{name}]], so the value is not shown.")

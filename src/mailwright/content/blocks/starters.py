@@ -64,6 +64,11 @@ def list_starters() -> Sequence[Starter]:
 def load_starter(name: str) -> Starter:
     found = next((starter for starter in list_starters() if starter.name == name), None)
     if found is None:
-        raise NotFound(f"There is no starter {name[:80]!r}. Choose one of {', '.join(_ORDER)}.", field="starter")
+        raise NotFound(
+            "There is no starter {name}. Choose one of {order}.",
+            field="starter",
+            name=repr(name[:80]),
+            order=", ".join(_ORDER),
+        )
     parse_document(found.document)
     return found

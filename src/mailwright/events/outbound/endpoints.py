@@ -13,6 +13,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
 from mailwright.domain.network import is_private_host
 from mailwright.domain.states import EventType
+from mailwright.domain.translation import lazy_gettext
 from mailwright.events.outbound.signature import make_secret
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
@@ -207,7 +208,12 @@ class WebhookEndpoints:
             raise InvalidInput(error, field="url")
         if unknown := sorted(set(values.types) - set(WEBHOOK_EVENT_TYPES)):
             choices = ", ".join(WEBHOOK_EVENT_TYPES)
-            raise InvalidInput(f"{unknown[0][:40]!r} is not a webhook event type; choose from {choices}", field="types")
+            raise InvalidInput(
+                "{unknown} is not a webhook event type; choose from {choices}",
+                field="types",
+                unknown=repr(unknown[0][:40]),
+                choices=choices,
+            )
 
     async def _audit(self, tx: Transaction, actor: str, action: str, endpoint: WebhookEndpoint) -> None:
         await audit_log.record(
@@ -238,27 +244,29 @@ def endpoint_from_row(row: Any) -> WebhookEndpoint:
 def _url_error(url: str, *, allows_private: bool) -> str | None:
     """Validate a URL without network access. Resolved addresses are checked at every connection."""
     if not url.isascii() or not url.isprintable() or " " in url or len(url) > MAX_URL_LENGTH:
-        return f"must have at most {MAX_URL_LENGTH} printable ASCII characters"
+        return lazy_gettext("must have at most {most} printable ASCII characters", most=MAX_URL_LENGTH)
     try:
         parsed = URL(url)
         is_web = parsed.scheme in ("https", "http") and bool(parsed.raw_host) and bool(parsed.port)
     except ValueError:
         is_web = False
     if not is_web:
-        return "must be a web address such as https://example.com/hooks/mail"
+        return lazy_gettext("must be a web address such as https://example.com/hooks/mail")
     if parsed.user is not None or parsed.password is not None:
-        return "must not contain a user name or password; requests are signed instead"
+        return lazy_gettext("must not contain a user name or password; requests are signed instead")
     if parsed.raw_fragment:
-        return "must not contain a fragment (#), which is never sent"
+        return lazy_gettext("must not contain a fragment (#), which is never sent")
     return None if allows_private else _public_url_error(parsed)
 
 
 def _public_url_error(url: URL) -> str | None:
     """Validate a URL that must be public."""
     if url.scheme == "http":
-        return "must begin with https:// unless MAILWRIGHT_WEBHOOK_PRIVATE is set, because events contain personal data"
+        return lazy_gettext(
+            "must begin with https:// unless MAILWRIGHT_WEBHOOK_PRIVATE is set, because events contain personal data"
+        )
     if is_private_host(str(url.raw_host)):
-        return "must not point to a private network unless MAILWRIGHT_WEBHOOK_PRIVATE is set"
+        return lazy_gettext("must not point to a private network unless MAILWRIGHT_WEBHOOK_PRIVATE is set")
     return None
 
 

@@ -12,6 +12,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.errors import IdempotencyConflict
 from mailwright.domain.ids import uuid7s
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, is_deeper_than
 from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
@@ -31,7 +32,7 @@ ID_USED: Final = "EVENT_ID_USED"
 
 def _name(text: str) -> str:
     if not text.isprintable() or text != text.strip():
-        raise invalid("invalid", "must be printable text without spaces at its ends")
+        raise invalid("invalid", lazy_gettext("must be printable text without spaces at its ends"))
     return text
 
 
@@ -41,14 +42,19 @@ def _properties(data: dict[str, Any]) -> dict[str, Any]:
             reason = f"have a name that is empty, unprintable or longer than {MAX_PROPERTY_NAME_LENGTH} characters"
             raise invalid("invalid_name", reason)
     if len(data) > MAX_PROPERTIES:
-        raise invalid("too_many", f"are more than {MAX_PROPERTIES}")
+        raise invalid("too_many", lazy_gettext("are more than {max_properties}", max_properties=MAX_PROPERTIES))
     if is_deeper_than(data, MAX_DEPTH + 1):
-        raise invalid("too_deep", f"are nested more than {MAX_DEPTH} levels deep")
+        raise invalid("too_deep", lazy_gettext("are nested more than {max_depth} levels deep", max_depth=MAX_DEPTH))
     encoded = encode_properties(data)
     if len(encoded.encode()) > MAX_PROPERTIES_BYTES:
-        raise invalid("too_large", f"are larger than {MAX_PROPERTIES_BYTES // 1024} KB")
+        raise invalid(
+            "too_large",
+            lazy_gettext(
+                "are larger than {max_properties_bytes} KB", max_properties_bytes=MAX_PROPERTIES_BYTES // 1024
+            ),
+        )
     if "\\u0000" in encoded:
-        raise invalid("invalid", "contain a character that cannot be stored (U+0000)")
+        raise invalid("invalid", lazy_gettext("contain a character that cannot be stored (U+0000)"))
     return data
 
 

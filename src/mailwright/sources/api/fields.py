@@ -34,6 +34,7 @@ from mailwright.content.mime import ALTERNATIVE_TYPE_PATTERN, CONTENT_TYPE_PATTE
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
 from mailwright.domain.schedule import has_zone, parse_time
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import invalid
 
 MAX_CONTENT_BYTES = 512 * 1024
@@ -94,7 +95,7 @@ def _deliverable(text: str) -> str:
     except address.InvalidAddress as error:
         raise invalid("invalid_email", str(error)) from error
     if not deliverable.isascii() or len(deliverable) > address.MAX_LENGTH:
-        raise invalid("invalid_email", "most mail servers do not accept this address")
+        raise invalid("invalid_email", lazy_gettext("most mail servers do not accept this address"))
     return deliverable
 
 
@@ -102,20 +103,20 @@ def _mailbox(text: str) -> str:
     """Accept `name@example.com` and `Jane Doe <name@example.com>`."""
     name, email = address.split_mailbox(_line(text))
     if email.endswith(">"):
-        raise invalid("invalid_email", "must look like name@example.com or Jane Doe <name@example.com>")
+        raise invalid("invalid_email", lazy_gettext("must look like name@example.com or Jane Doe <name@example.com>"))
     return address.format_mailbox(name, _deliverable(email))
 
 
 def _line(text: str) -> str:
     if character := find_unwritable(text):
-        raise invalid("unsafe_text", f"contains {character}")
+        raise invalid("unsafe_text", lazy_gettext("contains {character}", character=character))
     return text
 
 
 def _locale(text: str) -> str:
     normal = locales.normal(text)
     if normal is None:
-        raise invalid("invalid_locale", "must look like pt or pt-BR")
+        raise invalid("invalid_locale", lazy_gettext("must look like pt or pt-BR"))
     return normal
 
 
@@ -124,9 +125,11 @@ def _headers(headers: dict[str, str]) -> dict[str, str]:
         try:
             custom_header(name, value)
         except InvalidHeader as error:
-            raise invalid("invalid_header", f"are not valid: {str(error).removesuffix('.')}") from error
+            raise invalid(
+                "invalid_header", lazy_gettext("are not valid: {error}", error=str(error).removesuffix("."))
+            ) from error
     if len({name.lower() for name in headers}) < len(headers):
-        raise invalid("invalid_header", "contains the same header twice")
+        raise invalid("invalid_header", lazy_gettext("contains the same header twice"))
     return headers
 
 
@@ -134,13 +137,16 @@ def _message_id(text: str) -> str:
     try:
         return own_message_id(text)
     except InvalidHeader as error:
-        raise invalid("invalid_header", "must look like <id@example.com>") from error
+        raise invalid("invalid_header", lazy_gettext("must look like <id@example.com>")) from error
 
 
 def _content(text: str) -> str:
     # A character has at most four bytes: most content is short enough to need no counting.
     if len(text) * 4 > MAX_CONTENT_BYTES and len(text.encode()) > MAX_CONTENT_BYTES:
-        raise invalid("too_large", f"is larger than {MAX_CONTENT_BYTES // 1024} KB")
+        raise invalid(
+            "too_large",
+            lazy_gettext("is larger than {max_content_bytes} KB", max_content_bytes=MAX_CONTENT_BYTES // 1024),
+        )
     return text
 
 
@@ -148,25 +154,25 @@ def _base64(text: str) -> str:
     try:
         binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise invalid("invalid_base64", "must be base64 (RFC 4648, no line breaks)") from error
+        raise invalid("invalid_base64", lazy_gettext("must be base64 (RFC 4648, no line breaks)")) from error
     return text
 
 
 def _instant(value: Any, info: ValidationInfo) -> Instant:
     """Parse a time. Without a time zone it is in the zone of the tenant, which the validation context contains."""
     if not isinstance(value, str):
-        raise invalid("invalid_time", "must be text, for example 2027-01-15T08:00:00Z")
+        raise invalid("invalid_time", lazy_gettext("must be text, for example 2027-01-15T08:00:00Z"))
     if not re.search("[Tt ]", value.strip()):
-        raise invalid("invalid_time", "must have a time of day, for example 2027-01-15T08:00:00Z")
+        raise invalid("invalid_time", lazy_gettext("must have a time of day, for example 2027-01-15T08:00:00Z"))
     zone = (info.context or {}).get("zone")
     if zone is None and not has_zone(value):
-        raise invalid("time_without_zone", "needs a time zone, for example 2027-01-15T08:00:00Z")
+        raise invalid("time_without_zone", lazy_gettext("needs a time zone, for example 2027-01-15T08:00:00Z"))
     try:
         instant = parse_time(value, zone or UTC)
     except (ValueError, OverflowError) as error:
-        raise invalid("invalid_time", "must look like 2027-01-15T08:00:00Z") from error
+        raise invalid("invalid_time", lazy_gettext("must look like 2027-01-15T08:00:00Z")) from error
     if not 0 <= instant < _YEAR_9999:
-        raise invalid("invalid_time", "must be between the years 1970 and 9999")
+        raise invalid("invalid_time", lazy_gettext("must be between the years 1970 and 9999"))
     return instant
 
 
@@ -185,9 +191,9 @@ def _metadata(data: dict[str, Any]) -> dict[str, Any]:
 def _free_json(data: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """Limit depth and size of the caller's own JSON, so that it can be stored and returned."""
     if is_deeper_than(data, MAX_DEPTH):
-        raise invalid("too_deep", f"is nested more than {MAX_DEPTH} levels deep")
+        raise invalid("too_deep", lazy_gettext("is nested more than {max_depth} levels deep", max_depth=MAX_DEPTH))
     if len(orjson.dumps(data)) > max_bytes:
-        raise invalid("too_large", f"is larger than {max_bytes // 1024} KB")
+        raise invalid("too_large", lazy_gettext("is larger than {max_bytes} KB", max_bytes=max_bytes // 1024))
     return data
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.domain.validation_text import validation_sentence
 
 
@@ -27,7 +28,10 @@ class RequestInvalid(InvalidInput):
     """The request is invalid."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors[:3]), field=errors[0].field)
+        super().__init__(
+            lazy_text(lambda: "; ".join(f"{error.field}: {error.message}" for error in errors[:3])),
+            field=errors[0].field,
+        )
         self.errors = tuple(errors)
 
 
@@ -91,7 +95,10 @@ def _with_suggestion(error: FieldError, known: Collection[str]) -> FieldError:
         meant = "html or text"
     elif similar := difflib.get_close_matches(_plain(error.field), by_plain_name, n=1, cutoff=0.75):
         meant = by_plain_name[similar[0]]
-    return error if meant is None else replace(error, message=f"{error.message}; did you mean {meant}?")
+    if meant is None:
+        return error
+    message = lazy_gettext("{reason}; did you mean {field}?", reason=error.message, field=meant)
+    return replace(error, message=message)
 
 
 def _plain(name: str) -> str:

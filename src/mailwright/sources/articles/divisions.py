@@ -33,7 +33,12 @@ class MalformedDivision(InvalidInput):
 
 def parse(text: str, *, field: str) -> str:
     if not is_division(text):
-        raise MalformedDivision(f"{text[:80]!r} is not an OCD division id, for example {EXAMPLE}", field=field)
+        raise MalformedDivision(
+            "{text} is not an OCD division id, for example {example}",
+            field=field,
+            text=repr(text[:80]),
+            example=EXAMPLE,
+        )
     return text
 
 

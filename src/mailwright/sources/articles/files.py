@@ -106,12 +106,19 @@ def as_markdown(slices: Iterable[Slice]) -> dict[str, str]:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidInput(f"{path.name} is larger than {MAX_FILE_BYTES // 1024**2} MB", field="path")
+            raise InvalidInput(
+                "{name} is larger than {max_file_bytes} MB",
+                field="path",
+                name=path.name,
+                max_file_bytes=MAX_FILE_BYTES // 1024**2,
+            )
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="path") from error
+        raise InvalidInput(
+            "{path} cannot be read: {strerror}", field="path", path=path, strerror=error.strerror
+        ) from error
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8", field="path") from error
+        raise InvalidInput("{path} is not UTF-8", field="path", path=path) from error
 
 
 Parts = Iterator[ParsedSlice | FileProblem]

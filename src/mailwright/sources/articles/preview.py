@@ -148,7 +148,11 @@ class ArticlePreviews:
         async with self._database.read() as tx:
             existing = await list_slices(tx, tenant_id, article_key)
         if not existing:
-            raise UnknownArticle(f"There is no article {article_key[:80]}: no slice has this key", field="article_key")
+            raise UnknownArticle(
+                "There is no article {article_key}: no slice has this key",
+                field="article_key",
+                article_key=article_key[:80],
+            )
         return SliceSet(existing).slices
 
 

@@ -101,14 +101,16 @@ async def resolve_audience(
     for name, value in sorted(given.items()):
         field = f"audience_filter.{name}"
         if not 1 <= len(value.strip()) <= MAX_VALUE_LENGTH or not value.isprintable():
-            raise InvalidInput(f"must have 1 to {MAX_VALUE_LENGTH} printable characters", field=field)
+            raise InvalidInput(
+                "must have 1 to {max_value_length} printable characters", field=field, max_value_length=MAX_VALUE_LENGTH
+            )
         if name == OCD_ID:
             divisions.parse(value, field=field)
         elif name != LIST and not _is_name(name):
             raise InvalidInput("must be an attribute or a type of division, for example state or county", field=field)
     existing = await lists.existing_keys(tx, tenant_id, [article_key, given.get(LIST, GENERAL)])
     if LIST in given and given[LIST] not in existing:
-        raise InvalidInput(f"There is no list {given[LIST]}", field=f"audience_filter.{LIST}")
+        raise InvalidInput("There is no list {given}", field=f"audience_filter.{LIST}", given=given[LIST])
     list_key = given.get(LIST) or (article_key if article_key in existing else GENERAL)
     return ArticleAudience(list_key, conditions_of(given))
 

@@ -66,8 +66,11 @@ class SenderRulesUnmet(InvalidInput):
     code = CODE
 
     def __init__(self, reason: str) -> None:
-        next_step = "After that, send the article again, or override the rules now."
-        super().__init__(f"{reason} {next_step}", field="override_sender_rules")
+        super().__init__(
+            "{reason} After that, send the article again, or override the rules now.",
+            reason=reason,
+            field="override_sender_rules",
+        )
 
 
 class SenderRefused(InvalidInput):
@@ -252,7 +255,9 @@ class ArticleRuns:
             composed = await compose(self._templates, tenant_id, assemble(published_slices))
             Template(subject=composed.subject, html=composed.html, text=None)
         except InvalidTemplate as error:
-            raise InvalidInput(f"the slices of this article cannot be sent: {error}", field="article_key") from error
+            raise InvalidInput(
+                "the slices of this article cannot be sent: {error}", field="article_key", error=error
+            ) from error
         return composed
 
     async def _insert(self, tx: Transaction, new: "_NewRun") -> ArticleRun:
@@ -349,11 +354,17 @@ async def open_runs(tx: Transaction) -> list[ArticleRun]:
 async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
     existing = await list_slices(tx, tenant_id, article_key)
     if not existing:
-        raise UnknownArticle(f"There is no article {article_key}: no slice has this key", field="article_key")
+        raise UnknownArticle(
+            "There is no article {article_key}: no slice has this key", field="article_key", article_key=article_key
+        )
     published_slices = published(existing, now)
     if not published_slices:
-        message = f"none of the {len(existing)} slices of {article_key} is currently published"
-        raise NothingPublished(message, field="article_key")
+        raise NothingPublished(
+            "none of the {count} slices of {article} is currently published",
+            count=len(existing),
+            article=article_key,
+            field="article_key",
+        )
     return published_slices
 
 

@@ -10,6 +10,7 @@ from mailwright.content import html as html_rules
 from mailwright.content.headers import find_unwritable
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext, lazy_number, lazy_text
 from mailwright.sources.articles import divisions
 from mailwright.sources.articles.assembly import PublishStatus, Slice
 from mailwright.sources.articles.placeholders import has_code
@@ -60,14 +61,20 @@ class SliceRefused(InvalidInput):
     code = "SLICE_REFUSED"
 
     def __init__(self, problems: Sequence[SliceProblem]) -> None:
-        super().__init__("; ".join(f"{each.field}: {each.message}" for each in problems), field=problems[0].field)
+        super().__init__(
+            lazy_text(lambda: "; ".join(f"{each.field}: {each.message}" for each in problems)), field=problems[0].field
+        )
         self.problems = tuple(problems)
 
 
 def parse_slice(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
     """Parse a slice, or raise all its problems at once. Numbers, booleans and times may be text, as in files."""
     problems = [
-        SliceProblem(str(name), "UNKNOWN_FIELD", f"is not a field of a slice; the fields are {', '.join(FIELDS)}")
+        SliceProblem(
+            str(name),
+            "UNKNOWN_FIELD",
+            lazy_gettext("is not a field of a slice; the fields are {fields}", fields=", ".join(FIELDS)),
+        )
         for name in given
         if name not in FIELDS
     ]
@@ -79,7 +86,7 @@ def parse_slice(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
         try:
             values[name] = read(value, name)
         except InvalidInput as error:
-            problems.append(SliceProblem(name, error.code, str(error)))
+            problems.append(SliceProblem(name, error.code, error.text))
     problems += _cross_field_problems(values, {each.field for each in problems})
     if problems:
         raise SliceRefused(problems)
@@ -89,22 +96,29 @@ def parse_slice(given: Mapping[str, Any], *, slice_id: str = "") -> Slice:
 def parse_key(value: Any, field: str) -> str:
     text = _text(value)
     if not _KEY.fullmatch(text) or len(text) > MAX_KEY_LENGTH:
-        message = f"must have 1 to {MAX_KEY_LENGTH} characters from a-z, 0-9 and -, for example spring-2027"
-        raise InvalidInput(message, field=field)
+        raise InvalidInput(
+            "must have 1 to {max_length} characters from a-z, 0-9 and -, for example spring-2027",
+            max_length=MAX_KEY_LENGTH,
+            field=field,
+        )
     return text
 
 
 def _cross_field_problems(values: Mapping[str, Any], reported: set[str]) -> list[SliceProblem]:
     problems = []
     if "article_key" not in values and "article_key" not in reported:
-        problems.append(SliceProblem("article_key", "MISSING", "is missing: set the key of the slice's article"))
+        problems.append(
+            SliceProblem("article_key", "MISSING", lazy_gettext("is missing: set the key of the slice's article"))
+        )
     if not values.keys() & {"title", "dek", "body_md"} and not reported & {"title", "dek", "body_md"}:
-        problems.append(SliceProblem("body_md", "MISSING", "is missing: a slice needs a title, a dek or a body"))
+        problems.append(
+            SliceProblem("body_md", "MISSING", lazy_gettext("is missing: a slice needs a title, a dek or a body"))
+        )
     if values.get("is_headline") and "title" not in values and "title" not in reported:
-        problems.append(SliceProblem("title", "MISSING", "is missing: a headline needs a title"))
+        problems.append(SliceProblem("title", "MISSING", lazy_gettext("is missing: a headline needs a title")))
     begins, ends = values.get("publish_at"), values.get("expires_at")
     if begins is not None and ends is not None and ends <= begins:
-        problems.append(SliceProblem("expires_at", "INVALID", "must be later than publish_at"))
+        problems.append(SliceProblem("expires_at", "INVALID", lazy_gettext("must be later than publish_at")))
     return problems
 
 
@@ -120,9 +134,9 @@ def _line(longest: int) -> Any:
     def read(value: Any, _: str) -> str:
         text = _without_code(_text(value))
         if what := find_unwritable(text):
-            raise InvalidInput(f"contains {what}")
+            raise InvalidInput("contains {what}", what=what)
         if len(text) > longest:
-            raise InvalidInput(f"is longer than {longest} characters")
+            raise InvalidInput("is longer than {longest} characters", longest=longest)
         return text
 
     return read
@@ -133,13 +147,17 @@ def _body(value: Any, _: str) -> str:
     if "\x00" in text:
         raise InvalidInput("contains a NUL character")
     if len(text.encode("utf-8", "replace")) > MAX_BODY_BYTES:
-        raise InvalidInput(f"is larger than {MAX_BODY_BYTES // 1024} KB")
+        raise InvalidInput("is larger than {max_body_bytes} KB", max_body_bytes=MAX_BODY_BYTES // 1024)
     return text
 
 
 def _without_code(text: str) -> str:
     if has_code(text):
-        raise InvalidInput("must not contain {{, {% or {#; write placeholders as [[name]] or [[name|friend]]")
+        raise InvalidInput(
+            "must not contain {marks}; write placeholders as {examples}",
+            marks="{{, {% or {#",
+            examples="[[name]] or [[name|friend]]",
+        )
     return text
 
 
@@ -154,7 +172,7 @@ def _number(value: Any, _: str) -> int:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -MAX_NUMBER <= value <= MAX_NUMBER:
-        raise InvalidInput(f"must be a whole number up to {MAX_NUMBER:,}")
+        raise InvalidInput("must be a whole number up to {max_number}", max_number=lazy_number(MAX_NUMBER))
     return value
 
 
@@ -177,7 +195,11 @@ def _tags(value: Any, _: str) -> tuple[str, ...]:
         raise InvalidInput("must be a list of text, or text separated by commas")
     tags = tuple(sorted({text.strip().lower() for text in texts if text.strip()}))
     if len(tags) > MAX_TAGS or any(len(tag) > MAX_KEY_LENGTH or not tag.isprintable() for tag in tags):
-        raise InvalidInput(f"must have at most {MAX_TAGS} tags of at most {MAX_KEY_LENGTH} characters")
+        raise InvalidInput(
+            "must have at most {max_tags} tags of at most {max_key_length} characters",
+            max_tags=MAX_TAGS,
+            max_key_length=MAX_KEY_LENGTH,
+        )
     return tags
 
 
@@ -185,7 +207,7 @@ def _status(value: Any, _: str) -> PublishStatus:
     try:
         return PublishStatus(str(value).strip().lower())
     except ValueError as error:
-        raise InvalidInput(f"must be one of {', '.join(PublishStatus)}") from error
+        raise InvalidInput("must be one of {publishstatus}", publishstatus=", ".join(PublishStatus)) from error
 
 
 def _time(value: Any, _: str) -> Instant:

@@ -14,6 +14,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid, uuid7
+from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.outbox import audit_log
 from mailwright.sources.articles.assembly import PublishStatus, Slice, assemble
 from mailwright.sources.articles.compose import compose
@@ -131,7 +132,8 @@ class SliceStore:
             composed = await compose(self._templates, tenant_id, assemble([piece]))
             Template(subject=composed.subject, html=composed.html, text=None)
         except InvalidTemplate as error:
-            message = str(error).replace("{{ ", "[[").replace(" }}", "]]")
+            text = error.text
+            message = lazy_text(lambda: text.replace("{{ ", "[[").replace(" }}", "]]"))
             raise SliceRefused([SliceProblem("body_md", error.code, message)]) from error
 
     async def _put_all(self, actor: str, tenant_id: int, wanted: Sequence[Slice]) -> tuple[list[Slice], SliceChanges]:
@@ -224,7 +226,9 @@ async def _check_count(tx: Transaction, tenant_id: int, article_key: str) -> Non
     mine = and_(slices.c.tenant_id == tenant_id, slices.c.article_key == article_key)
     rows = await tx.execute(select(func.count()).select_from(slices).where(mine))
     if rows[0][0] > MAX_SLICES:
-        message = f"the article {article_key} would have more than {MAX_SLICES} slices"
+        message = lazy_gettext(
+            "the article {article} would have more than {most} slices", article=article_key, most=MAX_SLICES
+        )
         raise SliceRefused([SliceProblem("article_key", "TOO_MANY_SLICES", message)])
 
 

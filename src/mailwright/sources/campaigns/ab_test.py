@@ -143,7 +143,9 @@ async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, act
     variant = next((each for each in entry.content.variants if each.name == name), None)
     if variant is None:
         names = ", ".join(each.name for each in entry.content.variants)
-        raise InvalidInput(f"There is no variant {name}; the variants are {names}", field="version")
+        raise InvalidInput(
+            "There is no variant {name}; the variants are {names}", field="version", name=name, names=names
+        )
     results = await variant_results(tx, entry, ab_test.winner_by)
     decision = AbTestDecision(name, actor, now, tuple(results))
     content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None, decision=decision)

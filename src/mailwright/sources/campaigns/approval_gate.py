@@ -16,6 +16,7 @@ from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.campaign import AWAITS_APPROVAL, INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import english_text, lazy_gettext, lazy_join, lazy_number
 from mailwright.outbox import audit_log, defer
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce_hold
 from mailwright.sources.campaigns.approval_records import ACTOR, COLUMNS, Approval, approval_of_row, newest_of, void
@@ -25,18 +26,16 @@ from mailwright.sources.campaigns.entries import QueueEntry
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_approvals, campaigns, lane_deferrals, queue_entries, tenants
 
-_RECIPIENTS = "number of recipients"
-
 
 class AwaitsApproval(NotPossibleNow):
     """A second person must approve the campaign first."""
 
     code = "AWAITS_APPROVAL"
 
-    def __init__(self, message: str, *, voided: int | None = None, reason: str = "") -> None:
-        super().__init__(message)
+    def __init__(self, message: str, /, *, voided: int | None = None, reason: str = "", **values: Any) -> None:
+        super().__init__(message, **values)
         self.voided = voided  # the ID of the approval that is void now
-        self.reason = reason
+        self.reason = english_text(reason)  # It is stored.
 
 
 class KeyWithoutOwner(AwaitsApproval):
@@ -62,7 +61,7 @@ class ApprovalGate:
         try:
             self.require(digests, recipients)
         except AwaitsApproval as refused:
-            return str(refused)
+            return refused.text
         return None
 
     def require(self, digests: str, recipients: int) -> None:
@@ -73,32 +72,47 @@ class ApprovalGate:
                 if self.over == 0:
                     raise AwaitsApproval("A second person must approve every campaign. Request approval.")
                 raise AwaitsApproval(
-                    f"The campaign has {recipients:,} recipients, and a second person must approve campaigns with more "
-                    f"than {self.over:,}. Request approval."
+                    "The campaign has {recipients} recipients, and a second person must approve campaigns with more "
+                    "than {over}. Request approval.",
+                    recipients=lazy_number(recipients),
+                    over=lazy_number(self.over),
                 )
             return
         match approval.status:
             case ApprovalStatus.APPROVED:
                 self._require_same(approval, digests, recipients)
             case ApprovalStatus.REJECTED:
-                why = f": {approval.comment.rstrip('.')}" if approval.comment else ""
+                if not approval.comment:
+                    raise AwaitsApproval(
+                        "The user {decided_by} rejected the campaign. Change it, and request approval again.",
+                        decided_by=approval.decided_by,
+                    )
                 raise AwaitsApproval(
-                    f"The user {approval.decided_by} rejected the campaign{why}. Change it, and request approval again."
+                    "The user {decided_by} rejected the campaign: {comment}. Change it, and request approval again.",
+                    decided_by=approval.decided_by,
+                    comment=approval.comment.rstrip("."),
                 )
             case ApprovalStatus.VOID:
                 raise AwaitsApproval(_void_text(approval, approval.void_reason or ""))
             case _:
                 requester = audit_log.describe_actor(approval.requested_by)
                 raise AwaitsApproval(
-                    f"The campaign waits for the approval of a second person, which {requester} requested."
+                    "The campaign waits for the approval of a second person, which {requester} requested.",
+                    requester=requester,
                 )
 
     def _require_same(self, approval: Approval, digests: str, recipients: int) -> None:
         changed = changed_parts(approval.digests, digests)
         if recipients > max_recipients(approval.recipients):
-            changed.append(f"{_RECIPIENTS} ({approval.recipients:,} approved, now {recipients:,})")
+            changed.append(
+                lazy_gettext(
+                    "number of recipients ({approved} approved, now {recipients})",
+                    approved=lazy_number(approval.recipients),
+                    recipients=lazy_number(recipients),
+                )
+            )
         if changed:
-            reason = ", ".join(changed)
+            reason = lazy_join(", ", changed)
             raise AwaitsApproval(_void_text(approval, reason), voided=approval.id, reason=reason)
 
 
@@ -158,5 +172,13 @@ async def recording_void(database: Database, clock: Clock) -> AsyncIterator[None
 
 
 def _void_text(approval: Approval, changed: str) -> str:
-    given = f"The approval of {approval.decided_by}" if approval.decided_by else "The request for approval"
-    return f"{given} is void, because something was changed: {changed}. Request approval again."
+    if not approval.decided_by:
+        return lazy_gettext(
+            "The request for approval is void, because something was changed: {changed}. Request approval again.",
+            changed=changed,
+        )
+    return lazy_gettext(
+        "The approval of {decided_by} is void, because something was changed: {changed}. Request approval again.",
+        decided_by=approval.decided_by,
+        changed=changed,
+    )

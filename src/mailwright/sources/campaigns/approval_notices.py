@@ -4,6 +4,7 @@ A row remembers the status that emails were sent about, and changes in the trans
 change of a row is announced once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from mailwright.access.users import email_of
 from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.system_email import SystemEmail
+from mailwright.domain.translation import ENGLISH, gettext, lazy_gettext, lazy_join, lazy_number, lazy_text, using
+from mailwright.ops.catalogues import load_catalogue
 from mailwright.outbox.accept import accept
 from mailwright.outbox.audit_log import describe_actor
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX, RenderSystemEmail, write_system_email
@@ -43,12 +46,35 @@ _UNANNOUNCED: Final = {
 }
 
 
+_SUBJECTS: Final = {
+    "campaign": lazy_gettext("Approve a campaign: {name}"),
+    "article": lazy_gettext("Approve an article: {name}"),
+    "mailout": lazy_gettext("Approve a mailout: {name}"),
+    "sequence": lazy_gettext("Approve a sequence: {name}"),
+    "enrolment": lazy_gettext("Approve an enrolment: {name}"),
+}
+_NAMES: Final = {
+    "campaign": lazy_gettext("the campaign “{name}”"),
+    "article": lazy_gettext("the article “{name}”"),
+    "mailout": lazy_gettext("the mailout “{name}”"),
+    "sequence": lazy_gettext("the sequence “{name}”"),
+    "enrolment": lazy_gettext("the enrolment “{name}”"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    to: str
+    language: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class _Notice:
-    to: str
+    """Texts that are translated for each reader."""
+
+    readers: Sequence[_Reader]
     subject: str
     body: str
-    note: str = "You get this email because your tenant uses approvals."
 
 
 class ApprovalNotices:
@@ -72,20 +98,27 @@ class ApprovalNotices:
     async def _announce(self, tx: Transaction, row: Any, announced: "_Announced") -> None:
         now = self._clock.now()
         link = f"{self._public_url}{announced.path}"
-        messages = [
-            await write_system_email(
-                tx,
-                self._render,
-                SystemEmail(notice.body, "Open the plan", link, notice.note),
-                tenant_id=row.tenant_id,
-                to=notice.to,
-                subject=notice.subject,
-                prefix=ACCOUNT_PREFIX,
-                now=now,
-                expires_at=now + MAX_AGE,
+        notice, messages = await _notice(tx, row, announced), []
+        for reader in notice.readers:
+            with using(load_catalogue(reader.language or ENGLISH.language)):
+                subject, body = str(notice.subject), str(notice.body)
+                button, note = (
+                    gettext("Open the plan"),
+                    gettext("You get this email because your tenant uses approvals."),
+                )
+            messages.append(
+                await write_system_email(
+                    tx,
+                    self._render,
+                    SystemEmail(f"{body[:1].upper()}{body[1:]}", button, link, note),
+                    tenant_id=row.tenant_id,
+                    to=reader.to,
+                    subject=subject,
+                    prefix=ACCOUNT_PREFIX,
+                    now=now,
+                    expires_at=now + MAX_AGE,
+                )
             )
-            for notice in await _notices(tx, row, announced)
-        ]
         if messages:
             await accept(tx, messages, now)
 
@@ -108,43 +141,55 @@ async def _announced(tx: Transaction, row: Any) -> _Announced:
     return _Announced("campaign", campaign.name, path, campaign.changed_by)
 
 
-async def _notices(tx: Transaction, row: Any, announced: _Announced) -> list[_Notice]:
-    what = f"the {announced.kind} “{announced.name}”"
+async def _notice(tx: Transaction, row: Any, announced: _Announced) -> _Notice:
+    name, decided_by = announced.name, row.decided_by
+    what = lazy_text(lambda: _NAMES[announced.kind].format(name=name))
     if row.status == ApprovalStatus.WAITING:
         described = describe_actor(row.requested_by)
-        requester = f"the user {described}" if described == row.requested_by else described
-        body = f"{requester} asks you to approve {what}. Recipients: {row.recipients:,}."
-        article = "an" if announced.kind[0] in "ae" else "a"
-        subject = f"Approve {article} {announced.kind}: {announced.name}"
-        approvers = await _approvers(tx, row, announced.changed_by)
-        return [_Notice(to, subject, f"{body[:1].upper()}{body[1:]}") for to in approvers]
-    to = await _requester(tx, row)
-    if to is None:
-        return []
-    comment = f" Comment: {row.comment}" if row.comment else ""
-    texts = {
-        ApprovalStatus.APPROVED: ("Approved", f"The user {row.decided_by} approved {what}.{comment}"),
-        ApprovalStatus.REJECTED: ("Rejected", f"The user {row.decided_by} rejected {what}.{comment}"),
-    }
-    if row.status == ApprovalStatus.VOID:
-        reason = f"The approval of {what} is void, because something was changed: {row.void_reason}."
-        texts[ApprovalStatus.VOID] = ("No longer approved", f"{reason} Request approval again.")
-    title, body = texts[ApprovalStatus(row.status)]
-    return [_Notice(to, f"{title}: {announced.name}", body)]
+        is_user = described == row.requested_by
+        body = lazy_gettext(
+            "{requester} asks you to approve {what}. Recipients: {recipients}.",
+            requester=lazy_gettext("the user {login}", login=described) if is_user else described,
+            what=what,
+            recipients=lazy_number(row.recipients),
+        )
+        subject = lazy_text(lambda: _SUBJECTS[announced.kind].format(name=name))
+        return _Notice(await _approvers(tx, row, announced.changed_by), subject, body)
+    if row.status == ApprovalStatus.APPROVED:
+        subject = lazy_gettext("Approved: {name}", name=name)
+        body = lazy_gettext("The user {decided_by} approved {what}.", decided_by=decided_by, what=what)
+    elif row.status == ApprovalStatus.REJECTED:
+        subject = lazy_gettext("Rejected: {name}", name=name)
+        body = lazy_gettext("The user {decided_by} rejected {what}.", decided_by=decided_by, what=what)
+    else:
+        subject = lazy_gettext("No longer approved: {name}", name=name)
+        body = lazy_gettext(
+            "The approval of {what} is void, because something was changed: {changed}. Request approval again.",
+            what=what,
+            changed=row.void_reason,
+        )
+    if row.comment and row.status != ApprovalStatus.VOID:
+        body = lazy_join(" ", [body, lazy_gettext("Comment: {comment}", comment=row.comment)])
+    return _Notice(await _requester(tx, row), subject, body)
 
 
-async def _approvers(tx: Transaction, row: Any, changed_by: str | None) -> list[str]:
-    """Return the addresses of everyone who can approve, each once."""
+async def _approvers(tx: Transaction, row: Any, changed_by: str | None) -> list[_Reader]:
+    """Return everyone who can approve, each address once."""
     own = await people_behind(tx, row.tenant_id, row.requested_by)
     if changed_by is not None:
         own |= await people_behind(tx, row.tenant_id, changed_by)
     people = await possible_approvers(tx, row.tenant_id)
-    found = [email_of(login, email) for login, email in people if not own & names_of(login, email)]
-    return list(dict.fromkeys(to for to in found if to is not None))[:MAX_APPROVERS]
+    found = {
+        to: _Reader(to, each.language)
+        for each in people
+        if not own & names_of(each.login, each.email) and (to := email_of(each.login, each.email)) is not None
+    }
+    return list(found.values())[:MAX_APPROVERS]
 
 
-async def _requester(tx: Transaction, row: Any) -> str | None:
+async def _requester(tx: Transaction, row: Any) -> list[_Reader]:
+    """Return the user who requested the approval, or nobody if it was a key or the console."""
     u = users.c
-    query = select(u.login, u.email).where(u.login == row.requested_by, u.disabled_at.is_(None))
-    rows = await tx.execute(query)
-    return email_of(rows[0].login, rows[0].email) if rows else None
+    query = select(u.login, u.email, u.language).where(u.login == row.requested_by, u.disabled_at.is_(None))
+    found = [(email_of(each.login, each.email), each.language) for each in await tx.execute(query)]
+    return [_Reader(to, language) for to, language in found if to is not None]

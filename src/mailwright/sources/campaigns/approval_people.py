@@ -1,12 +1,13 @@
 """Find out who is behind a name in the audit log, because one person can have several accounts and API keys."""
 
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import or_, select
 
 from mailwright.access.roles import Role
 from mailwright.access.users import email_of
 from mailwright.domain.clock import Instant
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.audit_log import API
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import api_keys, audit_log, tenants, users
@@ -50,10 +51,11 @@ async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: In
     rows = await tx.execute(query.where(*ownerless, tenants.c.approval_over.is_not(None)))
     if not rows:
         return None
-    return (
-        f"The API key {key_name or rows[0].id} has no owner, so nobody can tell whether its holder also approves. Run "
-        f"`mailwright key edit {rows[0].id} --tenant {rows[0].name} --owner LOGIN`, or request the approval as a "
-        "signed-in user."
+    return lazy_gettext(
+        "The API key {key} has no owner, so nobody can tell whether its holder also approves. Run `{command}`, or "
+        "request the approval as a signed-in user.",
+        key=key_name or rows[0].id,
+        command=f"mailwright key edit {rows[0].id} --tenant {rows[0].name} --owner LOGIN",
     )
 
 
@@ -65,12 +67,12 @@ async def last_template_author(tx: Transaction, tenant_id: int, template_id: str
     return rows[0].actor if rows else None
 
 
-async def possible_approvers(tx: Transaction, tenant_id: int) -> list[tuple[str, str | None]]:
-    """Return the user names and addresses of everyone whose role may start campaigns of the tenant."""
+async def possible_approvers(tx: Transaction, tenant_id: int) -> list[Any]:
+    """Return the login, email and language of everyone whose role may start campaigns of the tenant."""
     u = users.c
     works_here = or_(u.tenant_id.is_(None), u.tenant_id == tenant_id)
-    query = select(u.login, u.email).where(works_here, u.role.in_(_APPROVERS), u.disabled_at.is_(None))
-    return [(row.login, row.email) for row in await tx.execute(query.order_by(u.login))]
+    query = select(u.login, u.email, u.language).where(works_here, u.role.in_(_APPROVERS), u.disabled_at.is_(None))
+    return list(await tx.execute(query.order_by(u.login)))
 
 
 def _mailbox(email: str) -> str:

@@ -12,6 +12,7 @@ from mailwright.domain.approval import ApprovalStatus, max_recipients
 from mailwright.domain.campaign import AWAITS_APPROVAL, CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
+from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number
 from mailwright.outbox import defer
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner, load_gate, recording_void
 from mailwright.sources.campaigns.approval_people import (
@@ -185,7 +186,7 @@ class CampaignApprovals:
         """
         said = reason.strip()
         if len(said) > MAX_COMMENT:
-            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="reason")
+            raise InvalidInput("has more than {max_comment} characters", field="reason", max_comment=MAX_COMMENT)
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.WITHDRAW_REQUEST)
             newest = await find_newest(tx, campaign.key)
@@ -194,8 +195,9 @@ class CampaignApprovals:
             rejections = await list_rejections(tx, campaign.key)
             if rejections and not (may_lift and said):
                 raise NotPossibleNow(
-                    f"The user {rejections[0].decided_by} rejected this campaign, so it needs an approval. Change it, "
-                    "and request again, or ask an administrator to lift the rejection with a reason."
+                    "The user {decided_by} rejected this campaign, so it needs an approval. Change it, and request "
+                    "again, or ask an administrator to lift the rejection with a reason.",
+                    decided_by=rejections[0].decided_by,
                 )
             for each in (newest, *rejections):
                 await change_status(tx, each.id, ApprovalStatus.WITHDRAWN)
@@ -258,7 +260,7 @@ class CampaignApprovals:
         comment: str,
     ) -> None:
         if len(comment) > MAX_COMMENT:
-            raise InvalidInput(f"has more than {MAX_COMMENT} characters", field="comment")
+            raise InvalidInput("has more than {max_comment} characters", field="comment", max_comment=MAX_COMMENT)
         status = ApprovalStatus.APPROVED if action is CampaignAction.APPROVE else ApprovalStatus.REJECTED
         said = comment.strip() or None
         await change_status(tx, waiting.id, status, decided_by=actor.name, decided_at=self._clock.now(), comment=said)
@@ -276,10 +278,11 @@ async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: Campa
     """Raise if somebody rejected exactly this plan, so that nobody asks until somebody approves it."""
     for rejected in await list_rejections(tx, campaign.key):
         if not changed_parts(rejected.digests, plan.digests):
-            why = (rejected.comment or "").rstrip(".")
             raise NotPossibleNow(
-                f"The user {rejected.decided_by} rejected exactly this: {why}. Change it, and request again, or ask "
-                "an administrator to lift the rejection."
+                "The user {decided_by} rejected exactly this: {comment}. Change it, and request again, or ask an "
+                "administrator to lift the rejection.",
+                decided_by=rejected.decided_by,
+                comment=(rejected.comment or "").rstrip("."),
             )
 
 
@@ -301,11 +304,20 @@ async def _newest(tx: Transaction, campaign: Campaign) -> Approval:
 def _require_unchanged(waiting: Approval, present: CampaignPlan) -> None:
     changed = changed_parts(waiting.digests, present.digests)
     if present.recipients > max_recipients(waiting.recipients):
-        changed.append(f"number of recipients ({waiting.recipients:,} requested, now {present.recipients:,})")
+        changed.append(
+            lazy_gettext(
+                "number of recipients ({requested} requested, now {recipients})",
+                requested=lazy_number(waiting.recipients),
+                recipients=lazy_number(present.recipients),
+            )
+        )
     if changed:
-        reason = ", ".join(changed)
-        text = f"Something was changed since the approval was requested: {reason}. It must be requested again."
-        raise AwaitsApproval(text, voided=waiting.id, reason=reason)
+        raise AwaitsApproval(
+            "Something was changed since the approval was requested: {changed}. It must be requested again.",
+            changed=lazy_join(", ", changed),
+            voided=waiting.id,
+            reason=", ".join(changed),
+        )
 
 
 async def _require_second_person(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> None:
@@ -317,18 +329,24 @@ async def _require_second_person(tx: Transaction, user: User, campaign: Campaign
 async def _conflict(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> str | None:
     """Return why a user cannot approve a campaign, or None."""
     if not user.role.allows(Role.EDITOR):
-        return f"Your role {user.role} cannot approve campaigns."
+        return lazy_gettext("Your role {role} cannot approve campaigns.", role=user.role.label)
     own, tenant_id = names_of(user.login, user.email), campaign.tenant_id
     if missing := await find_missing_owner(tx, tenant_id, waiting.requested_by, waiting.requested_at):
         return missing
     template_id = campaign.definition.content.template_id
     author = await last_template_author(tx, tenant_id, template_id) if template_id is not None else None
     actions = (
-        (waiting.requested_by, "requested the approval"),
-        (campaign.changed_by, "last changed the campaign"),
-        (author, "last changed its template"),
+        (
+            waiting.requested_by,
+            lazy_gettext("Another person must approve this campaign, because you requested the approval."),
+        ),
+        (
+            campaign.changed_by,
+            lazy_gettext("Another person must approve this campaign, because you last changed the campaign."),
+        ),
+        (author, lazy_gettext("Another person must approve this campaign, because you last changed its template.")),
     )
-    for actor, action in actions:
+    for actor, conflict in actions:
         if actor is not None and own & await people_behind(tx, tenant_id, actor):
-            return f"Another person must approve this campaign, because you {action}."
+            return conflict
     return None

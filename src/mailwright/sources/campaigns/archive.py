@@ -69,7 +69,8 @@ class Archive:
             await self.render(campaign, None, ArchiveLinks("", ""))
         except InvalidTemplate as error:
             raise NotPublishable(
-                f"The campaign cannot be published without recipient data: {error}. Give its variables default values."
+                "The campaign cannot be published without recipient data: {error}. Give its variables default values.",
+                error=error,
             ) from error
         if campaign.published_at is not None:
             return campaign

@@ -58,17 +58,22 @@ async def insert_attachments(
     """Store attachments, or raise if the campaign would have too many or too large ones."""
     present = await list_attachments(tx, campaign_key)
     if len(present) + len(added) > MAX_ATTACHMENTS:
-        raise InvalidInput(f"A campaign can have at most {MAX_ATTACHMENTS} attachments.", field="attachments")
+        raise InvalidInput(
+            "A campaign can have at most {max_attachments} attachments.",
+            field="attachments",
+            max_attachments=MAX_ATTACHMENTS,
+        )
     size = sum(each.size_bytes for each in present) + sum(len(each.content) for each in added)
     if size > MAX_ATTACHMENTS_BYTES:
         limit = size_text(MAX_ATTACHMENTS_BYTES)
         raise InvalidInput(
-            f"The attachments are larger than {limit} together. Remove one, or link to the file instead.",
+            "The attachments are larger than {limit} together. Remove one, or link to the file instead.",
             field="attachments",
+            limit=limit,
         )
     for each in added:
         if not each.content:
-            raise InvalidInput(f"The file {each.filename} is empty.", field="attachments")
+            raise InvalidInput("The file {filename} is empty.", field="attachments", filename=each.filename)
         await tx.execute(
             insert(campaign_attachments).values(
                 attachment_id=uuid7(now),

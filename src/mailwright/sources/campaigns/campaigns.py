@@ -33,6 +33,7 @@ from mailwright.domain.message import Accepted
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import EventType, Priority
+from mailwright.domain.translation import lazy_number
 from mailwright.outbox import defer
 from mailwright.outbox.accept import accept
 from mailwright.outbox.retention_rules import has_deleted_messages
@@ -72,7 +73,7 @@ from mailwright.sources.campaigns.resend import AlreadyResent, find_resent
 from mailwright.sources.campaigns.review import require_reviewed, review_extension, review_started
 from mailwright.sources.campaigns.snapshot import FrozenCampaign, freeze
 from mailwright.sources.campaigns.test_send import CampaignTestSend, build_test_messages
-from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
+from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.sources.own_drafts import require_own_draft
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
@@ -269,7 +270,7 @@ class Campaigns:
         """Change the send time of a campaign that has not begun to send. None means now."""
         now = self._clock.now()
         if scheduled_at is not None and is_past(scheduled_at, now):
-            raise InvalidInput(f"the send time is in the past; {SEND_NOW_ADVICE}", field="scheduledAt")
+            raise InvalidInput("the send time is in the past; {advice}", advice=SEND_NOW_ADVICE, field="scheduledAt")
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESCHEDULE)
             if reviewed is not None:
@@ -521,8 +522,14 @@ async def _require_approval(
     earlier = await add_unapproved(tx, now, send, over=gate.over, actor=actor.name)
     if earlier + recipients > gate.over:
         raise AwaitsApproval(
-            f"The campaign reaches {recipients:,}, and a second person must approve what reaches more than "
-            f"{gate.over:,}.{split_text(earlier)} Request approval."
+            "The campaign reaches {recipients}, and a second person must approve what reaches more than {over}. The "
+            "same person has reached {earlier} without an approval in the last 24 hours. Request approval."
+            if earlier
+            else "The campaign reaches {recipients}, and a second person must approve what reaches more than {over}. "
+            "Request approval.",
+            recipients=lazy_number(recipients),
+            over=lazy_number(gate.over),
+            earlier=lazy_number(earlier),
         )
 
 

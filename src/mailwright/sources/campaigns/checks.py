@@ -267,9 +267,9 @@ async def require_existing(database: Database, tenant_id: int, definition: Campa
             await build_drafts(tx, tenant_id, definition, {}, problems)
     for problem in problems:
         if problem.code in (UNKNOWN_LIST, UNKNOWN_CAMPAIGN, UNKNOWN_SEGMENT, UNKNOWN_TEMPLATE):
-            raise InvalidInput(f"{problem.message}. Create it first, or check the name.", field=problem.field)
+            raise InvalidInput("{text}. Create it first, or check the name.", field=problem.field, text=problem.message)
         if problem.code == ARCHIVED_LIST:
-            raise InvalidInput(f"{problem.message}.", field=problem.field)
+            raise InvalidInput("{text}.", field=problem.field, text=problem.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDe
     filter_ = await _load_filter(tx, tenant_id, definition, problems)
     await _check_references(tx, tenant_id, definition, problems)
     if problems:
-        raise InvalidInput(f"{problems[0].message}.", field=problems[0].field)
+        raise InvalidInput("{text}.", field=problems[0].field, text=problems[0].message)
     return _named(tenant_id, definition, filter_)
 
 
@@ -338,10 +338,10 @@ async def filter_with_segment(
     problems: list[CampaignProblem] = []
     exclusions = await _load_exclusions(tx, tenant_id, definition, problems)
     if problems:
-        raise InvalidInput(f"{problems[0].message}.", field=problems[0].field)
+        raise InvalidInput("{text}.", field=problems[0].field, text=problems[0].message)
     saved = await _load_segment(tx, tenant_id, segment)
     if saved is None:
-        raise InvalidInput(f"There is no segment {segment}", field="segment")
+        raise InvalidInput("There is no segment {segment}", field="segment", segment=segment)
     if filter_ is None or not definition.is_narrowed:
         raise InvalidInput(
             "the campaign has no filter, so everyone on its lists is already in its audience; "
@@ -471,7 +471,7 @@ async def _load_content_segments(
             try:
                 used = segments_used(text.subject, text.html, text.text)
             except InvalidTemplate as error:
-                problems.append(CampaignProblem(draft.body_field, error.code, str(error)))
+                problems.append(CampaignProblem(draft.body_field, error.code, error.text))
                 continue
             fields |= dict.fromkeys(used, draft.body_field)
     found = await load_filters(tx, tenant_id, fields.keys())

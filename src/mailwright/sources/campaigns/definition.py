@@ -12,13 +12,14 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.translation import gettext, lazy_gettext, ngettext
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.policies.hours import is_zone
 
 
 def _line(text: str) -> str:
     if what := find_unwritable(text):
-        raise ValueError(f"contains {what}")
+        raise ValueError(lazy_gettext("contains {what}", what=what))
     return text
 
 
@@ -27,7 +28,7 @@ def _mailbox(text: str) -> str:
     try:
         address.parse(address.split_mailbox(text)[1])
     except address.InvalidAddress as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error.args[0]) from error
     return _line(text)
 
 
@@ -35,13 +36,13 @@ def _hours(text: str) -> str:
     try:
         parse_working_hours(text)
     except ValueError as error:
-        raise ValueError(f"working hours are invalid: {error}") from error
+        raise ValueError(lazy_gettext("working hours are invalid: {error}", error=error)) from error
     return text
 
 
 def _zone(name: str) -> str:
     if not is_zone(name):
-        raise ValueError("is not an IANA time zone, for example Europe/Lisbon or UTC")
+        raise ValueError(lazy_gettext("is not an IANA time zone, for example Europe/Lisbon or UTC"))
     return name
 
 
@@ -75,7 +76,7 @@ class ContentDefinition(DefinitionPart):
     @model_validator(mode="after")
     def _one_of_both(self) -> "ContentDefinition":
         if self.body is not None and self.template_id is not None:
-            raise ValueError("give either a body or a templateId")
+            raise ValueError(lazy_gettext("give either a body or a templateId"))
         return self
 
     @property
@@ -126,15 +127,17 @@ class AbTest(DefinitionPart):
     def _fallback_is_a_variant(self) -> "AbTest":
         names = [variant.name for variant in self.variants]
         if self.if_undecided is not None and self.if_undecided not in names:
-            raise ValueError(f"ifUndecided must be the name of a variant: {', '.join(names)}")
+            raise ValueError(lazy_gettext("ifUndecided must be the name of a variant: {names}", names=", ".join(names)))
         if self.if_undecided is not None and self.winner_by == MANUAL:
-            raise ValueError("ifUndecided cannot be combined with winnerBy manual, because a user chooses the winner")
+            raise ValueError(
+                lazy_gettext("ifUndecided cannot be combined with winnerBy manual, because a user chooses the winner")
+            )
         return self
 
     @model_validator(mode="after")
     def _names_differ(self) -> "AbTest":
         if len({variant.name for variant in self.variants}) < len(self.variants):
-            raise ValueError("two variants have the same name, and the winner is chosen by name")
+            raise ValueError(lazy_gettext("two variants have the same name, and the winner is chosen by name"))
         return self
 
 
@@ -153,15 +156,15 @@ class Waves(DefinitionPart):
     @model_validator(mode="after")
     def _waves_grow(self) -> "Waves":
         if any(later <= earlier for earlier, later in pairwise(self.percents)):
-            raise ValueError("each wave must be larger than the one before, for example 1, 10")
+            raise ValueError(lazy_gettext("each wave must be larger than the one before, for example 1, 10"))
         return self
 
     @property
     def sentence(self) -> str:
         """Return `in waves of 1 %, 10 %, then everyone, 240 minutes apart`."""
         parts = ", ".join(f"{percent} %" for percent in self.percents)
-        minutes = "1 minute" if self.wait_minutes == 1 else f"{self.wait_minutes:,} minutes"
-        return f"in waves of {parts}, then everyone, {minutes} apart"
+        minutes = ngettext("{count} minute", "{count} minutes", self.wait_minutes)
+        return gettext("in waves of {percents}, then everyone, {minutes} apart", percents=parts, minutes=minutes)
 
 
 class UtmParameters(DefinitionPart):
@@ -208,6 +211,8 @@ class CampaignDefinition(DefinitionPart):
         ab_test = info.data.get("ab_test")
         if waves is not None and ab_test is not None and ab_test.test_percent < 100:
             raise ValueError(
-                "cannot be combined with an A/B test that begins with a part of the audience; remove one of the two"
+                lazy_gettext(
+                    "cannot be combined with an A/B test that begins with a part of the audience; remove one of the two"
+                )
             )
         return waves

@@ -6,15 +6,18 @@ from typing import Any, Final
 
 import orjson
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.campaigns.definition import CampaignDefinition
 
 # The parts of a campaign as an error names them. Fields that no other part names belong to the content.
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
-    "content": frozenset(),
-    "audience": frozenset({"lists", "segment", "exclude_lists", "exclude_segments", "filter", "resend_of"}),
-    "sender": frozenset({"sender", "reply_to"}),
-    "send time": frozenset({"scheduled_at"}),
-    "limits": frozenset({"limits", "waves"}),
+    lazy_gettext("content"): frozenset(),
+    lazy_gettext("audience"): frozenset(
+        {"lists", "segment", "exclude_lists", "exclude_segments", "filter", "resend_of"}
+    ),
+    lazy_gettext("sender"): frozenset({"sender", "reply_to"}),
+    lazy_gettext("send time"): frozenset({"scheduled_at"}),
+    lazy_gettext("limits"): frozenset({"limits", "waves"}),
 }
 # The parts that nobody can change after the start.
 _FROZEN: Final = frozenset({"content", "sender"})

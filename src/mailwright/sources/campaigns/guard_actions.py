@@ -60,7 +60,9 @@ class CampaignGuardActions:
             if entry.wave is None or entry.content.waves is None:
                 raise NotPossibleNow("The campaign has no further wave.")
             if wave is not None and wave != entry.wave:
-                raise NotPossibleNow(f"Wave {entry.wave} was opened meanwhile. Check its results, and confirm again.")
+                raise NotPossibleNow(
+                    "Wave {wave} was opened meanwhile. Check its results, and confirm again.", wave=entry.wave
+                )
             if entry.enqueue_ended_at is None:
                 raise NotPossibleNow("The messages of the open wave are still being created. Try again in a moment.")
             await accept_incidents(tx, entry, self._rails, now)

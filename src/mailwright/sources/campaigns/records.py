@@ -125,7 +125,11 @@ async def lock_campaign(tx: Transaction, actor: Actor, campaign_id: str, action:
 def check_status(campaign: Campaign, action: CampaignAction) -> None:
     if campaign.status not in ALLOWED_STATUSES[action]:
         allowed = ", ".join(sorted(ALLOWED_STATUSES[action]))
-        raise NotPossibleNow(f"The campaign is {campaign.status}. This is possible only in the status {allowed}.")
+        raise NotPossibleNow(
+            "The campaign is {status}. This is possible only in the status {allowed}.",
+            status=campaign.status,
+            allowed=allowed,
+        )
 
 
 async def find_campaign(

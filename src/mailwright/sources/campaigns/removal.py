@@ -76,8 +76,12 @@ class CampaignRemoval:
                 )
             uses = await find_sequence_uses(tx, campaign.tenant_id, CAMPAIGNS, campaign_id)
             if uses:
-                reason = f"{uses[0].sentence}. {uses[0].remedy}"
-                raise NotPossibleNow(f"The campaign {campaign.name} cannot be deleted because {reason}")
+                raise NotPossibleNow(
+                    "The campaign {name} cannot be deleted because {reason}. {remedy}",
+                    name=campaign.name,
+                    reason=uses[0].sentence,
+                    remedy=uses[0].remedy,
+                )
             # Without `resend_of`, the campaign that this one sends again can be sent again by another draft.
             await self._changes.change(tx, campaign, deleted_at=self._clock.now(), resend_of=None)
             await self._changes.record(tx, actor, CampaignAction.DELETE, campaign)

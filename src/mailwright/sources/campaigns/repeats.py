@@ -128,7 +128,7 @@ class CampaignRepeats:
         except FeedUnreachable as error:
             return (), str(error)
         except InvalidInput as error:
-            raise InvalidInput(str(error), field="feed") from error
+            raise InvalidInput(error.text, field="feed") from error
 
     async def _follow(
         self, tx: Transaction, campaign: Campaign, feed: str | None, items: Sequence[FeedItem] | None, error: str | None

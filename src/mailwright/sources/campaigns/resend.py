@@ -77,8 +77,9 @@ async def find_resent(tx: Transaction, tenant_id: int, definition: CampaignDefin
     possible_from = (original.finished_at or now) + TIME_TO_OPEN
     if now < possible_from:
         raise NotPossibleNow(
-            "The campaign was sent a short time ago, and its recipients need time to open it. "
-            f"It can be sent again from {isoformat(possible_from)}."
+            "The campaign was sent a short time ago, and its recipients need time to open it. It can be "
+            "sent again from {possible_from}.",
+            possible_from=isoformat(possible_from),
         )
     return original.key
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.translation import lazy_join
 from mailwright.sources.campaigns.attachments import CampaignAttachment
 from mailwright.sources.campaigns.checks import CampaignCheck, ReviewedContent, load_content
 from mailwright.sources.campaigns.definition import CampaignDefinition
@@ -20,8 +21,10 @@ class ChangedSinceReview(NotPossibleNow):
     code = "CHANGED_SINCE_REVIEW"
 
     def __init__(self, parts: Sequence[str]) -> None:
-        changed = ", ".join(parts)
-        super().__init__(f"The campaign was changed since you reviewed it: {changed}. Check it, and confirm again.")
+        super().__init__(
+            "The campaign was changed since you reviewed it: {changed}. Check it, and confirm again.",
+            changed=lazy_join(", ", parts),
+        )
 
 
 async def review_draft(database: Database, store: TemplateStore, campaign: Campaign, rules: SenderRules) -> str:

@@ -13,6 +13,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.content.variables import KNOWN_VARIABLES
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import gettext
 from mailwright.sources.campaigns.checks import named_audience
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.variants import VariantDraft, draft_variants
@@ -40,10 +41,10 @@ class SampleContact:
     @property
     def note(self) -> str:
         """Describe what is special about the contact: `No city, no plan. Language: pt.`."""
-        lacks = ", ".join(f"no {name.replace('_', ' ')}" for name in self.missing)
-        parts = [lacks[:1].upper() + lacks[1:] if lacks else "Has a value for every variable"]
+        lacks = ", ".join(gettext("no {name}", name=name.replace("_", " ")) for name in self.missing)
+        parts = [lacks[:1].upper() + lacks[1:] if lacks else gettext("Has a value for every variable")]
         if self.locale:
-            parts.append(f"Language: {self.locale}")
+            parts.append(gettext("Language: {locale}", locale=self.locale))
         return f"{'. '.join(parts)}."
 
 

@@ -50,7 +50,7 @@ async def build_test_messages(
     try:
         rendered = await render_variants(database, store, test)
     except InvalidTemplate as error:
-        raise CampaignNotStartable([CampaignProblem(error.field or "content.body", error.code, str(error))]) from error
+        raise CampaignNotStartable([CampaignProblem(error.field or "content.body", error.code, error.text)]) from error
     return [_message(test, each, to, now) for each in rendered.values() for to in addresses]
 
 
@@ -66,7 +66,7 @@ async def render_variants(database: Database, store: TemplateStore, test: Campai
 def _addresses(given: Sequence[str]) -> list[str]:
     addresses = list(dict.fromkeys(_address(each) for each in given))
     if not 1 <= len(addresses) <= MAX_ADDRESSES:
-        raise InvalidInput(f"give 1 to {MAX_ADDRESSES} test addresses", field="addresses")
+        raise InvalidInput("give 1 to {max_addresses} test addresses", field="addresses", max_addresses=MAX_ADDRESSES)
     return addresses
 
 
@@ -74,7 +74,9 @@ def _address(text: str) -> str:
     try:
         return address.normal(text)
     except address.InvalidAddress as error:
-        raise InvalidInput(f"{text!r} is not a valid address: {error}", field="addresses") from error
+        raise InvalidInput(
+            "{text} is not a valid address: {error}", field="addresses", text=repr(text), error=error
+        ) from error
 
 
 def _segments(drafts: Sequence[VariantDraft]) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import Select, func, select
 
 from mailwright.domain.tracking import TrackingMode, parse_mode, strictest
+from mailwright.domain.translation import gettext, lazy_gettext, ngettext
 from mailwright.sources.campaigns.definition import MANUAL, CampaignDefinition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
@@ -24,10 +25,14 @@ class TrackingLevel(StrEnum):
 
 
 _OFF_BECAUSE: Final = {
-    TrackingLevel.INSTALLATION: "tracking is off for this installation",
-    TrackingLevel.TENANT: "tracking is off for this tenant",
-    TrackingLevel.CAMPAIGN: "tracking is off in this campaign",
-    TrackingLevel.LISTS: "tracking is off for the chosen lists",
+    TrackingLevel.INSTALLATION: lazy_gettext(
+        "Opens and clicks are not tracked, because tracking is off for this installation."
+    ),
+    TrackingLevel.TENANT: lazy_gettext("Opens and clicks are not tracked, because tracking is off for this tenant."),
+    TrackingLevel.CAMPAIGN: lazy_gettext("Opens and clicks are not tracked, because tracking is off in this campaign."),
+    TrackingLevel.LISTS: lazy_gettext(
+        "Opens and clicks are not tracked, because tracking is off for the chosen lists."
+    ),
 }
 
 
@@ -47,31 +52,38 @@ class TrackingPlan:
     def sentence(self) -> str:
         match self.mode:
             case TrackingMode.OFF:
-                reason = f", because {_OFF_BECAUSE[self.off_by]}" if self.off_by is not None else ""
-                return f"Opens and clicks are not tracked{reason}."
-            case TrackingMode.ANONYMOUS:
                 return (
+                    gettext("Opens and clicks are not tracked.") if self.off_by is None else _OFF_BECAUSE[self.off_by]
+                )
+            case TrackingMode.ANONYMOUS:
+                return gettext(
                     "Opens and clicks are counted anonymously: links do not identify recipients. "
                     "Links that contain values of a recipient are not tracked."
                 )
         if not self.consenting:
-            return "No recipient has consented, so nothing is tracked."
-        people = "recipient" if self.consenting == 1 else "recipients"
-        who = f"{self.consenting:,} {people} who consented"
-        return f"Opens and clicks of {who} are tracked. Emails to everyone else are not tracked."
+            return gettext("No recipient has consented, so nothing is tracked.")
+        return ngettext(
+            "Opens and clicks of {count} recipient who consented are tracked. Emails to everyone else are not tracked.",
+            "Opens and clicks of {count} recipients who consented are tracked. Emails to everyone else are not "
+            "tracked.",
+            self.consenting,
+        )
 
     @property
     def result_sentence(self) -> str:
         """The sentence of the report, in which `consenting` counts the recipients of sent messages."""
         match self.mode:
             case TrackingMode.OFF:
-                return "Opens and clicks of this campaign were not tracked."
+                return gettext("Opens and clicks of this campaign were not tracked.")
             case TrackingMode.ANONYMOUS:
-                return "Opens and clicks of this campaign are counted without names."
+                return gettext("Opens and clicks of this campaign are counted without names.")
         if not self.consenting:
-            return "No recipient had consented, so opens and clicks were not tracked."
-        who = "recipient" if self.consenting == 1 else "recipients"
-        return f"Opens and clicks are those of the {self.consenting:,} {who} who consented."
+            return gettext("No recipient had consented, so opens and clicks were not tracked.")
+        return ngettext(
+            "Opens and clicks are those of the {count} recipient who consented.",
+            "Opens and clicks are those of the {count} recipients who consented.",
+            self.consenting,
+        )
 
 
 NOT_TRACKED: Final = TrackingPlan(TrackingMode.OFF)
@@ -132,12 +144,14 @@ def check_metric(
     if ab_test is None or ab_test.test_percent == 100 or is_measured or planned == 0 or ab_test.winner_by == MANUAL:
         return []
     reason = (
-        "no recipient consented to tracking"
+        lazy_gettext("no recipient consented to tracking")
         if plan.mode is TrackingMode.INDIVIDUAL
-        else f"the tracking of this campaign is {plan.mode}"
+        else lazy_gettext("the tracking of this campaign is {mode}", mode=plan.mode)
     )
-    message = (
-        f"{ab_test.winner_by} cannot be measured, because {reason}; choose individual tracking and ask for consent, "
-        "choose the winner yourself, or let the variants share the whole audience (a test group of 100 %)"
+    message = lazy_gettext(
+        "{metric} cannot be measured, because {reason}; choose individual tracking and ask for consent, choose the "
+        "winner yourself, or let the variants share the whole audience (a test group of 100 %)",
+        metric=ab_test.winner_by,
+        reason=reason,
     )
     return [CampaignProblem("experiment.winnerBy", "METRIC_NOT_MEASURED", message)]

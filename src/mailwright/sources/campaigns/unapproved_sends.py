@@ -7,6 +7,7 @@ import orjson
 from sqlalchemy import and_, delete, insert, select
 
 from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.translation import lazy_gettext, lazy_number
 from mailwright.sources.campaigns.approval_people import people_behind
 from mailwright.sources.campaigns.repeat_records import SCHEDULE_ACTOR
 from mailwright.storage.database import Transaction
@@ -53,5 +54,7 @@ async def add_unapproved(tx: Transaction, now: Instant, send: UnapprovedSend, *,
 
 
 def split_text(earlier: int) -> str:
-    """Say that earlier sends count too; empty if there are none."""
-    return f" The same person has reached {earlier:,} without an approval in the last 24 hours." if earlier else ""
+    """Say that earlier sends count too."""
+    return lazy_gettext(
+        "The same person has reached {earlier} without an approval in the last 24 hours.", earlier=lazy_number(earlier)
+    )

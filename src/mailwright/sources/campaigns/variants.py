@@ -9,7 +9,7 @@ from mailwright.content.template import InvalidSubject, InvalidTemplate
 from mailwright.content.template_store import TemplateStore, latest_by_locale
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.locales import DEFAULT_LOCALE
-from mailwright.domain.translation import lazy_gettext
+from mailwright.domain.translation import lazy_gettext, lazy_text
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.storage.database import Database, Transaction
 
@@ -31,8 +31,10 @@ class CampaignNotStartable(MailwrightError):
     code = "CAMPAIGN_REFUSED"
 
     def __init__(self, problems: list[CampaignProblem]) -> None:
-        text = "; ".join(f"{problem.field}: {problem.message}" for problem in problems)
-        super().__init__(text, field=problems[0].field)
+        super().__init__(
+            lazy_text(lambda: "; ".join(f"{problem.field}: {problem.message}" for problem in problems)),
+            field=problems[0].field,
+        )
         self.problems = tuple(problems)
 
 
@@ -87,7 +89,7 @@ async def compile_bodies(
         try:
             compiled[field] = await store.compiled(tenant_id, body, content.format, title=subject or "")
         except InvalidTemplate as error:
-            problems.append(CampaignProblem(field, error.code, str(error)))
+            problems.append(CampaignProblem(field, error.code, error.text))
             compiled[field] = None
     return compiled
 

@@ -11,6 +11,7 @@ from mailwright.content.presend_checks import IssueLevel, PresendContext, Presen
 from mailwright.content.template_store import StoredTemplate, latest_by_locale
 from mailwright.content.template_syntax import InvalidSubject, InvalidTemplate
 from mailwright.content.variables import KNOWN_VARIABLES
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import Definition, InvalidSequence, SequenceStep, StepKind
 from mailwright.sources.sequences.emails import notify_template
@@ -76,7 +77,10 @@ async def _unknown_variables(tx: Transaction, tenant_id: int, required: frozense
         has_value = exists().where(is_known(tenant_id), json_text(contacts.c.attributes, name).is_not(None))
         [row] = await tx.execute(select(has_value.label("is_known")))
         if not row.is_known:
-            sentence = f"{{{{ {name} }}}} is used, but no contact has this attribute. The step fails without it."
+            sentence = lazy_gettext(
+                "{variable} is used, but no contact has this attribute. The step fails without it.",
+                variable=f"{{{{ {name} }}}}",
+            )
             found.append(replace(presend_issue("UNKNOWN_VARIABLE", sentence, "html"), level=IssueLevel.WARNING))
     return found
 
@@ -90,6 +94,7 @@ def notify_problem(where: str, error: InvalidTemplate) -> FieldError:
 def _problem(step: SequenceStep, stored: StoredTemplate, issue: PresendIssue) -> FieldError:
     is_own = issue.where == "subject" and step.body.subject is not None
     field = f"{step.where}.send.{'subject' if is_own else 'template'}"
-    locale = f" ({stored.locale})" if stored.locale else ""
-    named = "" if is_own else f"template {step.body.template}{locale}: "
-    return FieldError(field, issue.code, f"{named}{issue.sentence}")
+    if is_own:
+        return FieldError(field, issue.code, issue.sentence)
+    name = f"{step.body.template} ({stored.locale})" if stored.locale else step.body.template
+    return FieldError(field, issue.code, lazy_gettext("template {name}: {problem}", name=name, problem=issue.sentence))

@@ -17,6 +17,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.recurrence import WEEKDAYS, Recurrence
+from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.validation_text import validation_sentence
 from mailwright.sources.api.contact_events import MAX_NAME_LENGTH
 from mailwright.sources.api.fields import is_deeper_than
@@ -75,7 +76,7 @@ class TriggerKind(StrEnum):
 
 def _key(text: str) -> str:
     if not _KEY.fullmatch(text):
-        raise ValueError("must be a key such as product-news")
+        raise ValueError(lazy_gettext("must be a key such as product-news"))
     return text
 
 
@@ -83,33 +84,33 @@ def _tag(text: str) -> str:
     try:
         return normalize_tag(text)
     except InvalidContact as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error.text) from error
 
 
 def _attribute(text: str) -> str:
     try:
         return check_attribute_name(text)
     except InvalidContact as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(error.text) from error
 
 
 def _email(text: str) -> str:
     try:
         local, domain = address.parse(text)
     except address.InvalidAddress as error:
-        raise ValueError(f"must be an email address: {error}") from error
+        raise ValueError(lazy_gettext("must be an email address: {error}", error=error)) from error
     return f"{local}@{domain}"
 
 
 def _one_line(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("must be one line of printable text")
+        raise ValueError(lazy_gettext("must be one line of printable text"))
     return text
 
 
 def _webhook_id(text: str) -> str:
     if not is_uuid(text):
-        raise ValueError("must be the ID of a webhook of the tenant")
+        raise ValueError(lazy_gettext("must be the ID of a webhook of the tenant"))
     return text
 
 
@@ -148,7 +149,7 @@ class Duration(_Body):
     @model_validator(mode="after")
     def _require_some(self) -> "Duration":
         if not self.milliseconds:
-            raise ValueError("needs days, hours or minutes")
+            raise ValueError(lazy_gettext("needs days, hours or minutes"))
         return self
 
     @property
@@ -174,9 +175,9 @@ class WaitForBody(_Body):
     @model_validator(mode="after")
     def _require_one(self) -> "WaitForBody":
         if (self.filter is None) == (self.event is None):
-            raise ValueError("needs exactly one of filter and event")
+            raise ValueError(lazy_gettext("needs exactly one of filter and event"))
         if self.where is not None and self.event is None:
-            raise ValueError("has where without event; a filter has its own conditions")
+            raise ValueError(lazy_gettext("has where without event; a filter has its own conditions"))
         return self
 
 
@@ -190,11 +191,15 @@ class ChangeBody(_Body):
     @model_validator(mode="after")
     def _require_some(self) -> "ChangeBody":
         if not any((self.add_tags, self.remove_tags, self.attributes, self.subscribe, self.unsubscribe)):
-            raise ValueError("needs addTags, removeTags, attributes, subscribe or unsubscribe")
+            raise ValueError(lazy_gettext("needs addTags, removeTags, attributes, subscribe or unsubscribe"))
         if both := set(self.add_tags) & set(self.remove_tags) or set(self.subscribe) & set(self.unsubscribe):
-            raise ValueError(f"adds and removes {sorted(both)[0]}")
+            raise ValueError(lazy_gettext("adds and removes {both}", both=sorted(both)[0]))
         if GENERAL in self.subscribe:
-            raise ValueError(f"subscribes to {GENERAL}, which only people themselves can do; name a list")
+            raise ValueError(
+                lazy_gettext(
+                    "subscribes to {general}, which only people themselves can do; name a list", general=GENERAL
+                )
+            )
         return self
 
 
@@ -213,7 +218,12 @@ class WebhookBody(_Body):
     @model_validator(mode="after")
     def _limit_data(self) -> "WebhookBody":
         if len(orjson.dumps(self.data)) > MAX_WEBHOOK_DATA_BYTES:
-            raise ValueError(f"has more than {MAX_WEBHOOK_DATA_BYTES // 1024} KB of data")
+            raise ValueError(
+                lazy_gettext(
+                    "has more than {max_webhook_data_bytes} KB of data",
+                    max_webhook_data_bytes=MAX_WEBHOOK_DATA_BYTES // 1024,
+                )
+            )
         return self
 
 
@@ -247,7 +257,7 @@ class DateAttribute(_Body):
     @model_validator(mode="after")
     def _require_one_offset(self) -> "DateAttribute":
         if self.days_before is not None and self.days_after is not None:
-            raise ValueError("has daysBefore and daysAfter; keep one of them")
+            raise ValueError(lazy_gettext("has daysBefore and daysAfter; keep one of them"))
         return self
 
     @property
@@ -281,7 +291,7 @@ class _Group(_Body):
     @model_validator(mode="after")
     def _require_one_group(self) -> Self:
         if (self.list is None) == (self.segment is None):
-            raise ValueError("needs exactly one of list and segment: who enters")
+            raise ValueError(lazy_gettext("needs exactly one of list and segment: who enters"))
         return self
 
 
@@ -396,11 +406,11 @@ def _repeats(trigger: Trigger) -> str | None:
     """Return why a trigger starts the sequence for the same person again; None if it does not."""
     match trigger.kind:
         case TriggerKind.DATE_ATTRIBUTE if trigger.body.yearly:
-            return "a yearly date starts the sequence every year"
+            return lazy_gettext("a yearly date starts the sequence every year")
         case TriggerKind.SCHEDULE:
-            return "a schedule starts the sequence for the same people again and again"
+            return lazy_gettext("a schedule starts the sequence for the same people again and again")
         case TriggerKind.RSS:
-            return "each new item starts the sequence for the same people"
+            return lazy_gettext("each new item starts the sequence for the same people")
         case _:
             return None
 
@@ -408,7 +418,15 @@ def _repeats(trigger: Trigger) -> str | None:
 def parse_definition(document: Any) -> Definition:
     """Parse a document, or raise InvalidSequence with every problem and its path."""
     if is_deeper_than(document, MAX_JSON_DEPTH):
-        raise InvalidSequence([FieldError("document", "TOO_DEEP", f"is nested deeper than {MAX_JSON_DEPTH} levels")])
+        raise InvalidSequence(
+            [
+                FieldError(
+                    "document",
+                    "TOO_DEEP",
+                    lazy_gettext("is nested deeper than {max_json_depth} levels", max_json_depth=MAX_JSON_DEPTH),
+                )
+            ]
+        )
     reader = _Reader()
     definition = reader.read(document)
     if reader.problems or definition is None:
@@ -426,16 +444,18 @@ class _Reader:
 
     def read(self, document: Any) -> Definition | None:
         if not isinstance(document, dict):
-            self._add("document", "must be a JSON object")
+            self._add("document", lazy_gettext("must be a JSON object"))
             return None
         known = {"format", "name", "trigger", "entry", "reentry", "list", "exits", "goal", "goalDays", "steps"}
         for name in sorted(document.keys() - known):
-            self._add(str(name), "is not a known field", "UNKNOWN_FIELD")
+            self._add(str(name), lazy_gettext("is not a known field"), "UNKNOWN_FIELD")
         if document.get("format", 1) != 1:
-            self._add("format", "must be 1")
+            self._add("format", lazy_gettext("must be 1"))
         list_key = document.get("list")
         if list_key is not None and not (isinstance(list_key, str) and _KEY.fullmatch(list_key)):
-            self._add("list", "must be the key of a list such as product-news, or null for all bulk email")
+            self._add(
+                "list", lazy_gettext("must be the key of a list such as product-news, or null for all bulk email")
+            )
         trigger = self._trigger(document.get("trigger"))
         definition = Definition(
             name=self._name(document.get("name")),
@@ -450,7 +470,7 @@ class _Reader:
         )
         self._check_targets()
         if trigger is not None and definition.reentry is None and (reason := _repeats(trigger)):
-            self._add("reentry", f'must be "each" or afterDays, because {reason}')
+            self._add("reentry", lazy_gettext('must be "each" or afterDays, because {reason}', reason=reason))
         return definition
 
     def _add(self, path: str, message: str, code: str = "INVALID") -> None:
@@ -458,14 +478,17 @@ class _Reader:
 
     def _name(self, given: Any) -> str:
         if not isinstance(given, str) or not 1 <= len(given) <= 200 or not given.isprintable():
-            self._add("name", "must be text of 1 to 200 printable characters")
+            self._add("name", lazy_gettext("must be text of 1 to 200 printable characters"))
             return ""
         return given
 
     def _goal_days(self, given: Any) -> int:
         if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MAX_GOAL_DAYS:
             return given
-        self._add("goalDays", f"must be a whole number of days from 0 to {MAX_GOAL_DAYS}")
+        self._add(
+            "goalDays",
+            lazy_gettext("must be a whole number of days from 0 to {max_goal_days}", max_goal_days=MAX_GOAL_DAYS),
+        )
         return 0
 
     def _reentry(self, given: Any) -> int | None:
@@ -476,12 +499,14 @@ class _Reader:
         if isinstance(given, dict):
             body = self._model(AfterDays, given, "reentry")
             return body.after_days if body is not None else None
-        self._add("reentry", 'must be "never", "each" or {"afterDays": N}')
+        self._add("reentry", lazy_gettext('must be "never", "each" or {"afterDays": N}'))
         return None
 
     def _exits(self, given: Any) -> tuple[StopCondition, ...]:
         if not isinstance(given, list) or len(given) > MAX_EXITS:
-            self._add("exits", f"must be a list of at most {MAX_EXITS} filters or events")
+            self._add(
+                "exits", lazy_gettext("must be a list of at most {max_exits} filters or events", max_exits=MAX_EXITS)
+            )
             return ()
         found = [self._stop(each, f"exits[{number}]") for number, each in enumerate(given)]
         return tuple(each for each in found if each is not None)
@@ -500,33 +525,33 @@ class _Reader:
         try:
             filters.parse(given)
         except filters.InvalidFilter as error:
-            self._add(path, str(error), "FILTER_INVALID")
+            self._add(path, error.text, "FILTER_INVALID")
             return None
         return dict(given)
 
     def _trigger(self, given: Any) -> Trigger | None:
         kinds = ", ".join(TriggerKind)
         if not isinstance(given, dict):
-            self._add("trigger", f"must be an object with one of {kinds}")
+            self._add("trigger", lazy_gettext("must be an object with one of {kinds}", kinds=kinds))
             return None
         named = [kind for kind in TriggerKind if kind.value in given]
         if len(named) != 1:
-            self._add("trigger", f"needs exactly one of {kinds}")
+            self._add("trigger", lazy_gettext("needs exactly one of {kinds}", kinds=kinds))
             return None
         body = self._model(_TRIGGERS[named[0]], given, "trigger")
         return None if body is None else Trigger(named[0], body)
 
     def _steps(self, given: Any, path: str, depth: int) -> tuple[SequenceStep, ...]:
         if not isinstance(given, list):
-            self._add(path, "must be a list of steps")
+            self._add(path, lazy_gettext("must be a list of steps"))
             return ()
         if depth > MAX_DEPTH:
-            self._add(path, f"is nested deeper than {MAX_DEPTH} levels")
+            self._add(path, lazy_gettext("is nested deeper than {max_depth} levels", max_depth=MAX_DEPTH))
             return ()
         if depth == 1 and not given:
-            self._add(path, "needs at least one step")
+            self._add(path, lazy_gettext("needs at least one step"))
         if len(self._ids) + len(given) > MAX_STEPS:
-            self._add(path, f"a sequence has at most {MAX_STEPS} steps")
+            self._add(path, lazy_gettext("a sequence has at most {max_steps} steps", max_steps=MAX_STEPS))
             return ()
         found = [self._step(each, f"{path}[{number}]", depth) for number, each in enumerate(given)]
         return tuple(each for each in found if each is not None)
@@ -534,25 +559,30 @@ class _Reader:
     def _step(self, given: Any, path: str, depth: int) -> SequenceStep | None:
         kinds = ", ".join(StepKind)
         if not isinstance(given, dict):
-            self._add(path, f"must be an object with an id and one of {kinds}")
+            self._add(path, lazy_gettext("must be an object with an id and one of {kinds}", kinds=kinds))
             return None
         named = [kind for kind in StepKind if kind.value in given]
         if len(named) != 1:
-            self._add(path, f"needs exactly one of {kinds}")
+            self._add(path, lazy_gettext("needs exactly one of {kinds}", kinds=kinds))
             return None
         kind = named[0]
         step_id = self._step_id(given.get("id"), path)
         for name in sorted(given.keys() - {"id", kind.value, *_NESTED.get(kind, ())}):
-            self._add(f"{path}.{name}", "is not a known field of this step", "UNKNOWN_FIELD")
+            self._add(f"{path}.{name}", lazy_gettext("is not a known field of this step"), "UNKNOWN_FIELD")
         body, paths = self._content(kind, given, path, depth)
         return SequenceStep(step_id, kind, body, paths, path)
 
     def _step_id(self, given: Any, path: str) -> str:
         if not isinstance(given, str) or not _STEP_ID.fullmatch(given):
-            self._add(f"{path}.id", "must have 1 to 63 characters: a-z, 0-9, - and _, for example first-email")
+            self._add(
+                f"{path}.id", lazy_gettext("must have 1 to 63 characters: a-z, 0-9, - and _, for example first-email")
+            )
             return ""
         if given in self._ids:
-            self._add(f"{path}.id", f"is used twice: {self._ids[given]} has the id {given} too")
+            self._add(
+                f"{path}.id",
+                lazy_gettext("is used twice: {ids} has the id {given} too", ids=self._ids[given], given=given),
+            )
         self._ids[given] = path
         return given
 
@@ -570,7 +600,7 @@ class _Reader:
                 return str(value), ()
             case StepKind.END:
                 if value is not True:
-                    self._add(inside, "must be true")
+                    self._add(inside, lazy_gettext("must be true"))
                 return None, ()
             case _:
                 return self._model(_BODIES[kind], value, inside), ()
@@ -592,7 +622,7 @@ class _Reader:
         for number, case in enumerate(cases):
             inside = f"{path}.branch[{number}]"
             if not isinstance(case, dict) or case.keys() != {"if", "steps"}:
-                self._add(inside, 'must be {"if": filter, "steps": […]}')
+                self._add(inside, lazy_gettext('must be {"if": filter, "steps": […]}'))
                 continue
             conditions.append(self._filter(case["if"], f"{inside}.if"))
             paths.append(self._steps(case["steps"], f"{inside}.steps", depth + 1))
@@ -607,16 +637,21 @@ class _Reader:
         for number, share in enumerate(shares):
             inside = f"{path}[{number}]"
             if not isinstance(share, dict) or share.keys() != {"percent", "steps"}:
-                self._add(inside, 'must be {"percent": N, "steps": […]}')
+                self._add(inside, lazy_gettext('must be {"percent": N, "steps": […]}'))
                 continue
             percent = share["percent"]
             if not isinstance(percent, int) or isinstance(percent, bool) or not 1 <= percent <= 99:
-                self._add(f"{inside}.percent", "must be a whole number from 1 to 99")
+                self._add(f"{inside}.percent", lazy_gettext("must be a whole number from 1 to 99"))
                 percent = 0
             percents.append(percent)
             paths.append(self._steps(share["steps"], f"{inside}.steps", depth + 1))
         if sum(percents) != 100:
-            self._add(path, f"the shares add up to {sum(percents)} percent; they must add up to 100")
+            self._add(
+                path,
+                lazy_gettext(
+                    "the shares add up to {percents} percent; they must add up to 100", percents=sum(percents)
+                ),
+            )
         return tuple(percents), tuple(paths)
 
     def _model(self, model: type[_Body], given: Any, path: str) -> Any:
@@ -627,13 +662,12 @@ class _Reader:
                 # The validator also names its own functions.
                 named = [part for part in detail["loc"] if not str(part).startswith("function-")]
                 location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
-                sentence = (
-                    str(detail["ctx"]["error"]) if detail["type"] == "value_error" else validation_sentence(detail)
-                )
+                raised = detail["ctx"]["error"] if detail["type"] == "value_error" else None
+                sentence = raised.args[0] if raised is not None else validation_sentence(detail)
                 self._add(f"{path}{location}", sentence)
             return None
 
     def _check_targets(self) -> None:
         for path, target in self._targets:
             if target not in self._ids:
-                self._add(path, f"there is no step with the id {target}")
+                self._add(path, lazy_gettext("there is no step with the id {target}", target=target))

@@ -175,7 +175,7 @@ def notify_template(subject: str, text: str) -> NotifyTemplate:
 def _notify_part(name: str, source: str) -> TemplatePart:
     part = TemplatePart(name, source)
     if unavailable := sorted(part.variables & (KNOWN_VARIABLES - NOTIFY_VARIABLES)):
-        raise InvalidTemplate(f"{unavailable[0]} is not available in emails to the team.")
+        raise InvalidTemplate("{unavailable} is not available in emails to the team.", unavailable=unavailable[0])
     return part
 
 

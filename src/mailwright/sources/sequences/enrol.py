@@ -79,7 +79,7 @@ class Enrolments:
         async with self._database.write() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
             if sequence.status not in OPEN_STATUSES:
-                raise NotPossibleNow(f"The sequence is {sequence.status.phrase}. Publish it first.")
+                raise NotPossibleNow("The sequence is {value}. Publish it first.", value=sequence.status.phrase)
             wanted, unknown = await wanted_people(tx, tenant_id, people, now)
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
             total = await count_contacts(tx, wanted)
@@ -207,11 +207,13 @@ async def wanted_people(
     if people.segment is not None:
         found = await load_filters(tx, tenant_id, [people.segment])
         if not found:
-            raise InvalidInput(f"There is no segment {people.segment}.", field="segment")
+            raise InvalidInput("There is no segment {segment}.", field="segment", segment=people.segment)
         return and_(known, filter_clause(found[people.segment], tenant_id, now)), 0
     emails = sorted({_address(number, email) for number, email in enumerate(people.emails)})
     if not 1 <= len(emails) <= MAX_EMAILS:
-        raise InvalidInput(f"Name 1 to {MAX_EMAILS} addresses, a list or a segment.", field="emails")
+        raise InvalidInput(
+            "Name 1 to {max_emails} addresses, a list or a segment.", field="emails", max_emails=MAX_EMAILS
+        )
     named = and_(known, contacts.c.email.in_(emails))
     return named, len(emails) - await count_contacts(tx, named)
 
@@ -220,7 +222,9 @@ def _address(number: int, email: str) -> str:
     try:
         return normalize_email(email)
     except InvalidContact as error:
-        raise InvalidContact(f"{email[:254]!r}: {error}", field=f"emails[{number}]") from error
+        raise InvalidContact(
+            "{email}: {error}", field=f"emails[{number}]", email=repr(email[:254]), error=error
+        ) from error
 
 
 def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tuple[int]]:

@@ -31,10 +31,14 @@ class OverdueUndecided(NotPossibleNow):
 
     code = "OVERDUE_UNDECIDED"
 
-    def __init__(self, people: int, what: str = "The next step") -> None:
+    def __init__(self, people: int, *, has_emails: bool = False) -> None:
         super().__init__(
-            f"{what} of {people} people is overdue. Choose overdue: send (now), skip (leave out the overdue "
+            "The next step or an unsent email of {people} people is overdue. Choose overdue: send (now), skip (leave "
+            "out the overdue email) or spread (over a number of hours)."
+            if has_emails
+            else "The next step of {people} people is overdue. Choose overdue: send (now), skip (leave out the overdue "
             "email) or spread (over a number of hours).",
+            people=people,
             field="overdue",
         )
 
@@ -46,7 +50,9 @@ class OverdueChoice:
 
     def __post_init__(self) -> None:
         if not 1 <= self.hours <= MAX_SPREAD_HOURS:
-            raise InvalidInput(f"must be between 1 and {MAX_SPREAD_HOURS}", field="hours")
+            raise InvalidInput(
+                "must be between 1 and {max_spread_hours}", field="hours", max_spread_hours=MAX_SPREAD_HOURS
+            )
 
     def due_at(self, enrolment_key: int, now: Instant) -> Instant:
         """Return when the overdue step of an enrolment happens."""

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from mailwright.audience.filters import EventActivity
 from mailwright.domain.clock import DAY, MINUTE, Instant
 from mailwright.domain.recurrence import Recurrence
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import (
     SHORTEST_CYCLE_WAIT,
@@ -384,7 +385,10 @@ def _refuse_short_cycles(program: Program) -> None:
             elif target in trail:
                 ids = [nodes[each].id for each in trail[trail.index(target) :]]
                 where = next(nodes[each].where for each in trail if nodes[each].kind is StepKind.GO_TO)
-                message = f"the steps {', '.join(ids)} repeat without a wait of at least one hour; add one between them"
+                message = lazy_gettext(
+                    "the steps {ids} repeat without a wait of at least one hour; add one between them",
+                    ids=", ".join(ids),
+                )
                 raise InvalidSequence([FieldError(where, "CYCLE", message)])
             else:
                 trail.append(target)

@@ -74,7 +74,10 @@ def find_ready(name: str) -> ReadySequence:
     found = next((each for each in list_ready() if each.name == name), None)
     if found is None:
         raise NotFound(
-            f"There is no ready-made sequence {name[:80]!r}. Choose one of {', '.join(READY_NAMES)}.", field="ready"
+            "There is no ready-made sequence {name}. Choose one of {ready_names}.",
+            field="ready",
+            name=repr(name[:80]),
+            ready_names=", ".join(READY_NAMES),
         )
     return found
 
@@ -92,7 +95,9 @@ class ReadySequences:
         """Store a ready-made sequence as a draft, with the templates and segments that the tenant does not have."""
         ready = find_ready(name)
         if ready.needs_list and list_key is None:
-            raise InvalidInput(f"{ready.title} starts when people join a list. Choose the list.", field="list")
+            raise InvalidInput(
+                "{title} starts when people join a list. Choose the list.", field="list", title=ready.title
+            )
         if list_key is not None:
             async with self._database.read() as tx:
                 await lists.require(tx, tenant_id, list_key, field="list")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import ColumnElement, and_, select
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, select
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.lanes import sequence_lane
+from mailwright.domain.translation import lazy_pgettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequences
 
@@ -23,7 +24,15 @@ class SequenceStatus(StrEnum):
     @property
     def phrase(self) -> str:
         """What a sequence with this status is, in a sentence."""
-        return "a draft" if self is SequenceStatus.DRAFT else self.value
+        return _PHRASES[self]
+
+
+_PHRASES: Final = {
+    SequenceStatus.DRAFT: lazy_pgettext("sequence", "a draft"),
+    SequenceStatus.RUNNING: lazy_pgettext("sequence", "running"),
+    SequenceStatus.PAUSED: lazy_pgettext("sequence", "paused"),
+    SequenceStatus.ARCHIVED: lazy_pgettext("sequence", "archived"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from mailwright.audience import lists
 from mailwright.audience.filter_references import find_missing
 from mailwright.audience.segments import load_filters
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.definition import Definition, InvalidSequence, StepKind, Trigger, TriggerKind
 from mailwright.storage.database import Transaction
@@ -43,7 +44,11 @@ async def _templates(tx: Transaction, tenant_id: int, definition: Definition) ->
     known = (t.tenant_id == tenant_id, t.template_id.in_(sorted(set(wanted.values()))), t.deleted_at.is_(None))
     found = {row.template_id for row in await tx.execute(select(t.template_id).where(*known).distinct())}
     return [
-        FieldError(f"{where}.send.template", "UNKNOWN_TEMPLATE", f"there is no template {template}")
+        FieldError(
+            f"{where}.send.template",
+            "UNKNOWN_TEMPLATE",
+            lazy_gettext("there is no template {template}", template=template),
+        )
         for where, template in wanted.items()
         if template not in found
     ]
@@ -53,7 +58,9 @@ async def _lists(tx: Transaction, tenant_id: int, definition: Definition) -> lis
     named = dict(_named_lists(definition))
     found = await lists.existing_keys(tx, tenant_id, named.values())
     return [
-        FieldError(path, "UNKNOWN_LIST", f"there is no list {key}") for path, key in named.items() if key not in found
+        FieldError(path, "UNKNOWN_LIST", lazy_gettext("there is no list {key}", key=key))
+        for path, key in named.items()
+        if key not in found
     ]
 
 
@@ -76,11 +83,11 @@ async def _trigger(tx: Transaction, tenant_id: int, definition: Definition) -> l
     key, path = str(trigger.value), f"trigger.{trigger.kind.value}"
     if (segment := named_segment(trigger)) is not None and not await load_filters(tx, tenant_id, [segment]):
         field = path if trigger.kind in _SEGMENT_TRIGGERS else "trigger.segment"
-        return [FieldError(field, "UNKNOWN_SEGMENT", f"there is no segment {segment}")]
+        return [FieldError(field, "UNKNOWN_SEGMENT", lazy_gettext("there is no segment {segment}", segment=segment))]
     if trigger.kind in _CAMPAIGN_TRIGGERS:
         mine = (campaigns.c.tenant_id == tenant_id, campaigns.c.campaign_id == key)
         if not await tx.execute(select(campaigns.c.id).where(*mine)):
-            return [FieldError(path, "UNKNOWN_CAMPAIGN", f"there is no campaign {key}")]
+            return [FieldError(path, "UNKNOWN_CAMPAIGN", lazy_gettext("there is no campaign {key}", key=key))]
     return []
 
 
@@ -100,7 +107,11 @@ async def _webhooks(tx: Transaction, tenant_id: int, definition: Definition) -> 
     known = (w.tenant_id == tenant_id, w.webhook_id.in_(sorted(wanted.values())))
     found = {row.webhook_id for row in await tx.execute(select(w.webhook_id).where(*known))} if wanted else set()
     return [
-        FieldError(f"{where}.webhook.to", "UNKNOWN_WEBHOOK", f"there is no webhook {webhook_id}")
+        FieldError(
+            f"{where}.webhook.to",
+            "UNKNOWN_WEBHOOK",
+            lazy_gettext("there is no webhook {webhook_id}", webhook_id=webhook_id),
+        )
         for where, webhook_id in wanted.items()
         if webhook_id not in found
     ]

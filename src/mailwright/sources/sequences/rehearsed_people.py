@@ -188,7 +188,7 @@ async def load_required(tx: Transaction, tenant_id: int, program: Program) -> di
             try:
                 own = required_by_subject(node.body.subject)
             except InvalidTemplate as error:
-                problem = FieldError(f"{node.where}.send.subject", "TEMPLATE_INVALID", str(error))
+                problem = FieldError(f"{node.where}.send.subject", "TEMPLATE_INVALID", error.text)
                 raise InvalidSequence([problem]) from error
             versions = await latest_by_locale(tx, tenant_id, node.body.template)
             given = KNOWN_VARIABLES | node.body.variables.keys()

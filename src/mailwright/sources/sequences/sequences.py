@@ -64,8 +64,9 @@ class SequenceChanged(NotPossibleNow):
 
     def __init__(self, revision: int) -> None:
         super().__init__(
-            f"Somebody else changed the sequence (revision {revision}). Load it again and repeat your change.",
+            "Somebody else changed the sequence (revision {revision}). Load it again and repeat your change.",
             field="revision",
+            revision=revision,
         )
 
 
@@ -161,7 +162,9 @@ class Sequences:
             raise NotFound("There is no such sequence.")
         rows = [row for row in found if row.status != SequenceStatus.ARCHIVED] or found
         if len(rows) > 1:
-            raise InvalidInput(f"Several sequences are named {reference}. Use the ID.", field="SEQUENCE")
+            raise InvalidInput(
+                "Several sequences are named {reference}. Use the ID.", field="SEQUENCE", reference=reference
+            )
         return str(rows[0].sequence_id)
 
     async def list_all(self, tenant_id: int) -> list[StoredSequence]:
@@ -294,7 +297,7 @@ class Sequences:
             late = _is_overdue(sequence.id, now)
             people = await _count_overdue(tx, sequence, now)
             if people and overdue is None:
-                raise OverdueUndecided(people, "The next step or an unsent email")
+                raise OverdueUndecided(people, has_emails=True)
             if overdue is not None:
                 await apply_choice(tx, overdue, late, now)
             await release_emails(tx, overdue, sequence.lane, now)
@@ -345,7 +348,9 @@ class Sequences:
     ) -> StoredSequence:
         sequence = await find_sequence(tx, tenant_id, sequence_id, for_update=True)
         if sequence.status is not status:
-            raise NotPossibleNow(f"The sequence is {sequence.status.phrase}, not {status.phrase}.")
+            raise NotPossibleNow(
+                "The sequence is {status}, not {wanted}.", status=sequence.status.phrase, wanted=status.phrase
+            )
         return sequence
 
     async def _change(self, tx: Transaction, sequence: StoredSequence, **values: Any) -> None:
@@ -377,7 +382,9 @@ def _checked(document: Any) -> Definition:
     """Parse a document and check its cycles and its size."""
     definition = published_from(document).definition
     if len(orjson.dumps(document)) > MAX_DOCUMENT_BYTES:
-        raise InvalidInput(f"The document is larger than {MAX_DOCUMENT_BYTES // 1024} KB.", field="document")
+        raise InvalidInput(
+            "The document is larger than {kilobytes} KB.", field="document", kilobytes=MAX_DOCUMENT_BYTES // 1024
+        )
     return definition
 
 

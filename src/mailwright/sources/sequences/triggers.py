@@ -44,7 +44,7 @@ async def check_feed(fetch: Fetch, url: str) -> str | None:
     except FeedUnreachable as error:
         return str(error)
     except InvalidInput as error:
-        raise InvalidSequence([FieldError("trigger.rss", "FEED_INVALID", str(error))]) from error
+        raise InvalidSequence([FieldError("trigger.rss", "FEED_INVALID", error.text)]) from error
     return None
 
 

@@ -258,7 +258,7 @@ def filter_errors(error: InvalidInput) -> Errors:
     name, _, word = (error.field or "").partition(".")
     if name != "audience_filter":
         return field_errors(error)
-    return Errors(filter=f"{word}: {error}" if word else str(error))
+    return Errors(filter=f"{word}: {error.text}" if word else error.text)
 
 
 def state_of(each: Slice, now: Instant) -> str:

@@ -176,12 +176,12 @@ def _errors_for(error: MailwrightError) -> Errors:
         case InvalidInput():
             return field_errors(error)
         case _:
-            return Errors({FORM: str(error)})
+            return Errors({FORM: error.text})
 
 
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, SliceRefused):
         return " ".join(sentence(each.message) for each in error.problems)
     if isinstance(error, InvalidTemplate):
-        return str(error).replace("{{ ", "[[").replace(" }}", "]]")
-    return str(error)
+        return error.text.replace("{{ ", "[[").replace(" }}", "]]")
+    return error.text

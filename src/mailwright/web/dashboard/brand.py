@@ -152,7 +152,7 @@ async def _upload_logo(form: FormData, engine: Engine, visitor: Visitor) -> str 
             visitor.tenant_id, file.filename, content, alt=gettext("Logo"), actor=visitor.actor
         )
     except InvalidInput as error:
-        raise InvalidInput(str(error), field="logo") from error
+        raise InvalidInput(error.text, field="logo") from error
     return engine.images.url(image, engine.public_url)
 
 

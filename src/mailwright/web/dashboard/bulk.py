@@ -32,7 +32,7 @@ async def change_contacts(request: Request, engine: EngineDep, visitor: EditorDe
     try:
         work, done = await _contact_work(engine, visitor, form)
     except MailwrightError as error:
-        return redirect(request, _back(form, "/contacts"), str(error), tone="bad")
+        return redirect(request, _back(form, "/contacts"), error.text, tone="bad")
     return await _run(request, form, "/contacts", work, ("contact", done))
 
 
@@ -119,7 +119,7 @@ async def _run(request: Request, form: Fields, home: str, work: Work, words: tup
         try:
             await work(each)
         except MailwrightError as error:
-            failures.append(str(error))
+            failures.append(error.text)
     done = f"{count_text(len(selected) - len(failures), noun)} {result}."
     if not failures:
         return redirect(request, _back(form, home), done)

@@ -323,7 +323,7 @@ async def show_mail(
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
-        return email_frame(previews.notice(str(error)))
+        return email_frame(previews.notice(error.text))
     found = versions.get(version) or next(iter(versions.values()))
     return email_frame(previews.preview_html(found, is_dark=scheme == "dark"))
 
@@ -477,7 +477,7 @@ async def retry_failed(request: Request, engine: EngineDep, visitor: EditorDep, 
     try:
         _, found = await engine.campaign_failures.retry_failed(_acting(visitor), campaign_id)
     except NotPossibleNow as error:
-        return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}", error.text, tone="bad")
     return redirect(request, f"/campaigns/{campaign_id}", retry_text(found))
 
 
@@ -533,7 +533,7 @@ async def confirm_extension(
             engine.database, engine.clock, _acting(visitor), campaign_id, segment or None
         )
     except (NotPossibleNow, InvalidInput) as error:
-        values["problem"] = sentence(str(error))
+        values["problem"] = sentence(error.text)
     return fragment(request, visitor, "campaigns/new_recipients.html", **values)
 
 
@@ -598,7 +598,7 @@ async def _act(
     try:
         await action
     except (NotPossibleNow, InvalidInput) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, words)
 
 
@@ -691,7 +691,7 @@ async def _mail_values(engine: Engine, campaign: Campaign, version: str, contact
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
-        return {**values, "problem": str(error), "versions": []}
+        return {**values, "problem": error.text, "versions": []}
     found = versions.get(version) or next(iter(versions.values()))
     has_dark = previews.has_dark_style(found.html or "")
     return {**values, "email": found, "versions": list(versions), "has_dark": has_dark}

@@ -75,7 +75,7 @@ async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, a
     except InvalidInput as error:
         return await _send_page(request, engine, visitor, approval_id, error=error, comment=form["comment"])
     except (NotPossibleNow, SecondPersonRequired) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("Approved. It can be sent now.") if approves else gettext("Rejected."))
 
 
@@ -89,7 +89,7 @@ async def withdraw_send(request: Request, engine: EngineDep, visitor: EditorDep,
             visitor.actor, visitor.tenant_id, approval_id, reason=reason, may_lift=may_lift
         )
     except (NotPossibleNow, InvalidInput) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("Rejection lifted.") if reason else gettext("Request withdrawn."))
 
 
@@ -105,7 +105,7 @@ async def request_approval(request: Request, engine: EngineDep, visitor: EditorD
     try:
         await engine.campaign_approvals.request(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (NotPossibleNow, CampaignNotStartable) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("Approval requested. People who can approve it get an email."))
 
 
@@ -118,7 +118,7 @@ async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, camp
         actor = Actor(visitor.actor, visitor.tenant_id)
         await engine.campaign_approvals.withdraw(actor, campaign_id, reason=reason, may_lift=may_lift)
     except (NotPossibleNow, InvalidInput) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("Rejection lifted.") if reason else gettext("Request withdrawn."))
 
 
@@ -133,7 +133,7 @@ async def decide(request: Request, engine: EngineDep, visitor: EditorDep, campai
     except InvalidInput as error:
         return await _page(request, engine, visitor, campaign_id, error=error, comment=form["comment"])
     except (NotPossibleNow, SecondPersonRequired) as error:
-        return redirect(request, f"/campaigns/{campaign_id}/approval", str(error), tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}/approval", error.text, tone="bad")
     words = gettext("Campaign approved. It can start now.") if approves else gettext("Campaign rejected.")
     return redirect(request, f"/campaigns/{campaign_id}/approval", words)
 

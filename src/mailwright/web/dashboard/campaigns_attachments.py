@@ -35,7 +35,7 @@ async def attach(request: Request, engine: EngineDep, visitor: EditorDep, campai
         words = " ".join(sentence(f"{each.field} {each.message}") for each in error.errors)
         return redirect(request, to, words, tone="bad")
     except (InvalidInput, NotPossibleNow) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(
         request,
         to,
@@ -51,7 +51,7 @@ async def detach(
     try:
         await engine.campaigns.detach(_acting(visitor), campaign_id, attachment_id)
     except NotPossibleNow as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("File removed."))
 
 

@@ -367,4 +367,4 @@ def _sentence(error: MailwrightError) -> str:
         case RequestInvalid():
             return " ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
         case _:
-            return sentence(str(error))
+            return sentence(error.text)

@@ -20,7 +20,7 @@ async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, camp
     try:
         await engine.campaign_removal.withdraw(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("Withdrawn. The campaign is a draft again, and nothing is sent."))
 
 
@@ -29,7 +29,7 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, campa
     try:
         archived = await engine.campaign_removal.archive(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
-        return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}", error.text, tone="bad")
     return redirect(
         request, "/campaigns", gettext("Archived {name}.", name=archived.name), undo=f"/campaigns/{campaign_id}/restore"
     )
@@ -41,7 +41,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, campai
     try:
         deleted = await engine.campaign_removal.delete(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except NotPossibleNow as error:
-        return redirect(request, f"/campaigns/{campaign_id}", str(error), tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}", error.text, tone="bad")
     return redirect(
         request, "/campaigns", gettext("Deleted {name}.", name=deleted.name), undo=f"/campaigns/{campaign_id}/restore"
     )
@@ -53,5 +53,5 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, campa
     try:
         await engine.campaign_removal.restore(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (InvalidInput, NotPossibleNow) as error:
-        return redirect(request, "/campaigns?show=deleted", str(error), tone="bad")
+        return redirect(request, "/campaigns?show=deleted", error.text, tone="bad")
     return redirect(request, f"/campaigns/{campaign_id}", gettext("Campaign restored."))

@@ -71,7 +71,7 @@ async def stop_repeat(request: Request, engine: EngineDep, visitor: EditorDep, c
     try:
         await make_campaign_repeats(engine).stop(Actor(visitor.actor, visitor.tenant_id), campaign_id)
     except (NotFound, NotPossibleNow) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, gettext("The campaign no longer repeats."))
 
 

@@ -115,7 +115,7 @@ async def show_click_map(
     try:
         versions = await render_variants(engine.database, engine.templates, trial)
     except MailwrightError as error:
-        return email_frame(previews.notice(str(error)))
+        return email_frame(previews.notice(error.text))
     rendered = versions.get(version) or next(iter(versions.values()))
     if rendered.html is None:
         return email_frame(previews.notice(gettext("This email has no HTML, so its links are not tracked.")))
@@ -156,7 +156,7 @@ async def make_segment(request: Request, engine: EngineDep, visitor: EditorDep, 
         wanted = parse(CampaignSegmentRequest, {name: form[name] for name in names if form[name]})
         made = await create_segment(engine.database, engine.clock, campaign, wanted.bar, actor=visitor.actor)
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
-        return redirect(request, f"/campaigns/{campaign_id}/report", str(error), tone="bad")
+        return redirect(request, f"/campaigns/{campaign_id}/report", error.text, tone="bad")
     return redirect(
         request, f"/segments/{made.segment_key}", gettext("Segment created. It always contains the contacts who match.")
     )
@@ -190,7 +190,7 @@ async def _opens(
         "found": found,
         "form": form or Fields(),
         "errors": field_errors(error) if error is not None else Errors(),
-        "problem": str(error) if isinstance(error, NotPossibleNow) else None,
+        "problem": error.text if isinstance(error, NotPossibleNow) else None,
         "may_resend": campaign.status in ALLOWED_STATUSES[CampaignAction.RESEND]
         and campaign.definition.resend_of is None,
     }

@@ -106,7 +106,7 @@ async def show_frame(request: Request, engine: EngineDep, visitor: EditorDep) ->
     except orjson.JSONDecodeError:
         return email_frame(previews.notice(gettext("The document is not valid JSON.")))
     except (MailwrightError, InvalidTemplate) as error:
-        return email_frame(previews.notice(sentence(str(error))))
+        return email_frame(previews.notice(sentence(error.text)))
     return email_frame(previews.preview_html(made.email, is_dark=form["scheme"] == "dark"))
 
 

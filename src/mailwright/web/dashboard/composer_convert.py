@@ -70,5 +70,5 @@ async def _blocks(engine: Engine, tenant_id: int, asked: ConvertRequest) -> list
             try:
                 html = await engine.mailouts.read_page(tenant_id, asked.page.strip())
             except (NotionError, MailoutRefused) as error:
-                raise RequestInvalid([FieldError("page", error.code, str(error))]) from error
+                raise RequestInvalid([FieldError("page", error.code, error.text)]) from error
             return await run_in_thread(from_foreign_html, html)

@@ -248,7 +248,7 @@ async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: 
     except MailwrightError as error:
         if isinstance(error, NotFound):
             raise
-        return await _page(request, engine, visitor, email, errors=Errors({"address": str(error)}))
+        return await _page(request, engine, visitor, email, errors=Errors({"address": error.text}))
     return redirect(
         request,
         "/contacts",

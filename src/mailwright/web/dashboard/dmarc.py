@@ -53,7 +53,7 @@ async def import_file(request: Request, engine: EngineDep, visitor: AdminDep, na
     try:
         file = await read_upload(request, MAX_FILE_BYTES)
     except MailwrightError as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     imported = await engine.dmarc.import_file(visitor.tenant_id, file.content, file.name)
     refused = next((each for each in imported if each.outcome is ImportOutcome.REFUSED), None)
     if refused is not None:

@@ -73,7 +73,7 @@ def field_errors(error: MailwrightError, names: Mapping[str, str] | None = None)
     if isinstance(error, RequestInvalid):
         return Errors({names.get(each.field, each.field): field_sentence(each) for each in error.errors})
     name = error.field if error.field is not None else FORM
-    return Errors({names.get(name, name): sentence(str(error))})
+    return Errors({names.get(name, name): sentence(error.text)})
 
 
 def field_sentence(error: FieldError) -> str:

@@ -74,8 +74,8 @@ async def upload(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         image = await _add(request, engine, visitor)
     except _REFUSED as error:
         if _is_page_form(request):
-            return redirect(request, "/images", str(error), tone="bad")
-        return problem(_status(error), error.code, str(error))
+            return redirect(request, "/images", error.text, tone="bad")
+        return problem(_status(error), error.code, error.text)
     if _is_page_form(request):
         return redirect(
             request,
@@ -91,7 +91,7 @@ async def change_alt(request: Request, engine: EngineDep, visitor: EditorDep, na
     try:
         image = await engine.images.change_alt(visitor.tenant_id, name, form["alt"], actor=visitor.actor)
     except InvalidInput as error:
-        return redirect(request, "/images", str(error), tone="bad")
+        return redirect(request, "/images", error.text, tone="bad")
     if _is_page_form(request):
         return redirect(request, "/images", gettext("Alt text of {name} saved.", name=name))
     return json_response(_described(engine, image))

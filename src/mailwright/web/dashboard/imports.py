@@ -90,7 +90,7 @@ async def _stage(request: Request, engine: Engine, visitor: Visitor, form: Field
     try:
         staged = await engine.import_uploads.stage(visitor.tenant_id, chunks_of(uploaded))
     except InvalidInput as error:
-        raise InvalidInput(str(error), field="upload") from error
+        raise InvalidInput(error.text, field="upload") from error
     finally:
         await uploaded.close()
     await _read_titles(engine, visitor, staged.token)
@@ -103,7 +103,7 @@ async def _read_titles(engine: Engine, visitor: Visitor, token: str) -> None:
     try:
         await engine.import_uploads.staged_titles(visitor.tenant_id, token)
     except (InvalidInput, NotFound) as error:
-        raise InvalidInput(str(error), field="upload") from error
+        raise InvalidInput(error.text, field="upload") from error
 
 
 @router.get("/preview")
@@ -242,7 +242,7 @@ async def _preview(
         "delimiter": DELIMITER_NAMES[seen.plan.file_format.delimiter] if seen else "",
         "asks_agreement": not purpose.is_confirmed and await _requires_confirmation(engine, visitor, purpose.list_key),
         "starts_sequence": await _starts_sequence(engine, visitor, purpose.list_key),
-        "error": str(error) if error is not None else "",
+        "error": error.text if error is not None else "",
     }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "audience/import_preview.html", status=status, **values)

@@ -10,8 +10,9 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from mailwright.content.blocks.document import InvalidDocument
+from mailwright.domain.errors import MailwrightError
 from mailwright.domain.translation import gettext
-from mailwright.web.errors import MEDIA_TYPE, problem
+from mailwright.web.errors import MEDIA_TYPE, known_problem, problem
 from mailwright.web.languages import translated
 from mailwright.web.session import SecondFactorRequired, SignInRequired
 
@@ -31,7 +32,9 @@ class JsonRoute(APIRoute):
                         HTTPStatus.UNAUTHORIZED, error.code, gettext("Your session has ended. Sign in again.")
                     )
                 except InvalidDocument as error:
-                    content = {"detail": str(error), "code": error.code, "blockId": error.block_id}
+                    content = {"detail": str(error.text), "code": error.code, "blockId": error.block_id}
                     return Response(orjson.dumps(content), HTTPStatus.UNPROCESSABLE_ENTITY, media_type=MEDIA_TYPE)
+                except MailwrightError as error:
+                    return await known_problem(request, error)
 
         return handle_with_problems

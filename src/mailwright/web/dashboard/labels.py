@@ -167,7 +167,7 @@ def browser_name(agent: str | None) -> str:
 def known_browser(agent: str) -> str | None:
     browser = next((name for token, name in _BROWSERS if f"{token}/" in agent), None)
     system = next((name for token, name in _SYSTEMS if token in agent), None)
-    return gettext("{browser} on {system}", browser=browser, system=system) if browser and system else None
+    return lazy_gettext("{browser} on {system}", browser=browser, system=system) if browser and system else None
 
 
 def format_clock(instant: Instant, now: Instant, zone: tzinfo, *, with_seconds: bool = False) -> str:

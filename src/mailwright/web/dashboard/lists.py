@@ -136,7 +136,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_k
     try:
         await engine.list_removal.delete(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListInUse as error:
-        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
+        return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
     return redirect(request, "/lists", gettext("Deleted {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
@@ -146,7 +146,7 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_
     try:
         await engine.list_removal.archive(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListInUse as error:
-        return await _show(request, engine, visitor, found, Fields(), Errors({"form": str(error)}), uses=error.uses)
+        return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
     return redirect(request, "/lists", gettext("Archived {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
@@ -156,7 +156,7 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, list_
     try:
         await engine.list_removal.restore(visitor.tenant_id, list_key, actor=visitor.actor)
     except ListExists as error:
-        return redirect(request, "/lists?show=deleted", str(error), tone="bad")
+        return redirect(request, "/lists?show=deleted", error.text, tone="bad")
     return redirect(request, f"/lists/{list_key}", gettext("List restored."))
 
 

@@ -92,7 +92,7 @@ async def show_mail(
         mailouts = await _open_mailouts(engine, visitor)
         written = await mailouts.read_content(asked)
     except _NOT_SENT as error:
-        return email_frame(previews.notice(str(error)))
+        return email_frame(previews.notice(error.text))
     return email_frame(previews.preview_html(mailouts.preview(written), is_dark=scheme == "dark"))
 
 
@@ -129,7 +129,7 @@ async def override_sender_rules(request: Request, engine: EngineDep, visitor: Ed
         mailouts = await _open_mailouts(engine, visitor)
         run = await mailouts.send(refused.page_id, actor=visitor.actor, overrides_rules=True)
     except _NOT_SENT as error:
-        return redirect(request, here, str(error), tone="bad")
+        return redirect(request, here, error.text, tone="bad")
     to = f"/mailouts/{run.mailout_id}"
     if run.status is MailoutRunStatus.REFUSED:
         return redirect(request, to, gettext("Nothing was sent. See the errors below."), tone="bad")

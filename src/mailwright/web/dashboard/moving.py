@@ -55,7 +55,7 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
         await uploads.preview(visitor.tenant_id, token)
     except InvalidInput as error:
         field = error.field if error.field in ("vendor", "list", "newList") else "upload"
-        return await _form(request, engine, visitor, fields, Errors({field: str(error)}))
+        return await _form(request, engine, visitor, fields, Errors({field: error.text}))
     finally:
         for file, _ in given:
             await file.close()
@@ -68,7 +68,7 @@ async def show(request: Request, engine: EngineDep, visitor: EditorDep, token: s
     try:
         values = await _values(request, engine, visitor, token)
     except NotFound as error:
-        return await _form(request, engine, visitor, Fields(), Errors({"upload": str(error)}))
+        return await _form(request, engine, visitor, Fields(), Errors({"upload": error.text}))
     return await page(request, visitor, "audience/move_result.html", **values)
 
 
@@ -106,7 +106,7 @@ def _options(fields: Fields, statuses: list[MemberStatus | None]) -> MoveOptions
     if not statuses:
         raise InvalidInput("Choose the files of the export.", field="upload")
     if len(statuses) > MAX_FILES:
-        raise InvalidInput(f"Choose at most {MAX_FILES} files, or one zip archive.", field="upload")
+        raise InvalidInput("Choose at most {max_files} files, or one zip archive.", field="upload", max_files=MAX_FILES)
     if format_.lists_column is not None:
         return MoveOptions(vendor, is_confirmed=bool(fields["confirmed"]))
     if not chosen:
@@ -120,9 +120,11 @@ def _options(fields: Fields, statuses: list[MemberStatus | None]) -> MoveOptions
         raise InvalidInput(reason, field="newList")
     if format_.hides_unsubscribed and MemberStatus.UNSUBSCRIBED not in statuses and not fields["filtered"]:
         raise InvalidInput(
-            f"{_VENDORS[vendor]} exports contacts who left a list as subscribers. Export them separately and choose "
-            "that file under contacts who unsubscribed, or say that the export contains none of them.",
+            "{vendors} exports contacts who left a list as subscribers. Export them separately and "
+            "choose that file under contacts who unsubscribed, or say that the export contains none of "
+            "them.",
             field="upload",
+            vendors=_VENDORS[vendor],
         )
     return MoveOptions(
         vendor,

@@ -142,7 +142,7 @@ async def delete(request: Request, engine: EngineDep, visitor: AdminDep, name: s
     try:
         await engine.providers.delete(name, actor=visitor.actor)
     except MailwrightError as error:
-        return redirect(request, f"{HOME}/{name}", str(error), tone="bad")
+        return redirect(request, f"{HOME}/{name}", error.text, tone="bad")
     engine.settings_saved.set()
     return redirect(request, HOME, gettext("Provider deleted."))
 

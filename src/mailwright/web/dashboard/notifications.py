@@ -153,7 +153,7 @@ async def _open_queue(engine: Engine, visitor: Visitor) -> AsyncIterator[Notific
                 raise _QueueUnavailable("other")
             yield service
     except ConfigurationInvalid as error:
-        raise _QueueUnavailable("broken", str(error)) from error
+        raise _QueueUnavailable("broken", error.text) from error
 
 
 @asynccontextmanager

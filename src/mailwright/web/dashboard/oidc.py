@@ -115,4 +115,4 @@ async def _failed(request: Request, engine: Engine, error: MailwrightError) -> R
     is_unavailable = isinstance(error, ProviderUnavailable)
     status = HTTPStatus.BAD_GATEWAY if is_unavailable else HTTPStatus.FORBIDDEN
     advice = (" " + gettext("Administrators can sign in with their password.")) if is_unavailable else ""
-    return await sign_in_page(request, engine, error=f"{error}{advice}", status=status)
+    return await sign_in_page(request, engine, error=f"{error.text}{advice}", status=status)

@@ -169,7 +169,7 @@ async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Res
         due = DueMessages((await read_fields(request))["due"])
         doubted, paused = await release_sending(engine.database, engine.clock, actor=visitor.actor, due=due)
     except (ValueError, NotPossibleNow) as error:
-        return redirect(request, "/", str(error), tone="bad")
+        return redirect(request, "/", error.text if isinstance(error, NotPossibleNow) else str(error), tone="bad")
     return redirect(
         request,
         "/",

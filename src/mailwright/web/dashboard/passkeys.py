@@ -63,7 +63,7 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
     except (PasskeyRefused, ChallengeInvalid, NotPossibleNow) as error:
         await engine.failed_sign_ins.record(SignInMethod.PASSKEY, host_of(request), str(error))
         status = HTTPStatus.FORBIDDEN
-        return await sign_in_page(request, engine, error=str(error), status=status, next_path=form["next"])
+        return await sign_in_page(request, engine, error=error.text, status=status, next_path=form["next"])
     if requires_oidc(engine, user.role):
         return await sign_in_page(request, engine, error=oidc_required_text(engine), status=HTTPStatus.FORBIDDEN)
     is_new_network = await engine.users.is_new_network(user.login, host_of(request))
@@ -100,7 +100,7 @@ async def verify_second_factor(request: Request, engine: EngineDep) -> Response:
         sealed = read_cookie(request, _COOKIE)
         await engine.passkeys.verify_second_factor(visitor.user, sealed, form["credential"])
     except (PasskeyRefused, ChallengeInvalid, NotPossibleNow) as error:
-        errors = Errors({FORM: str(error)})
+        errors = Errors({FORM: error.text})
         return await code_page(request, visitor, form["next"], errors, status=HTTPStatus.FORBIDDEN)
     return await complete_sign_in(request, engine, visitor, form["next"], SignInMethod.PASSKEY)
 

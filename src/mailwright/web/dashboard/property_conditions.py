@@ -35,9 +35,14 @@ def conditions_of(text: str, field: str = "where") -> dict[str, Any]:
         name = line[: place.start()].strip() if place else ""
         if place is None or not name:
             help_ = "Write, for example, total >= 100, currency = EUR, plan contains pro, or coupon exists."
-            raise InvalidInput(f"Line {number} is not a condition. {help_}", field=field)
+            raise InvalidInput("Line {number} is not a condition. {help}", field=field, number=number, help=help_)
         if name in found:
-            raise InvalidInput(f"Line {number} names {name} again. Write one condition for each property.", field=field)
+            raise InvalidInput(
+                "Line {number} names {name} again. Write one condition for each property.",
+                field=field,
+                number=number,
+                name=name,
+            )
         found[name] = _comparison(place[1] or place[2], line[place.end() :].strip())
     return found
 

@@ -100,7 +100,7 @@ async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) 
             emails = [each.email for each in people]
             values |= {"people": people, "suppressed": await suppressed_among(tx, visitor.tenant_id, emails, GENERAL)}
     except InvalidInput as error:
-        values["error"] = str(error)
+        values["error"] = error.text
     return fragment(request, visitor, "audience/segment_summary.html", lacking="", **values)
 
 
@@ -182,7 +182,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, segmen
     try:
         await delete_segment(engine.database, engine.clock, visitor.tenant_id, segment_key, actor=visitor.actor)
     except SegmentInUse as error:
-        values: dict[str, Any] = {"title": gettext("Segment in use"), "text": str(error), "uses": error.uses}
+        values: dict[str, Any] = {"title": gettext("Segment in use"), "text": error.text, "uses": error.uses}
         back = (f"/segments/{segment_key}", segment_key)
         return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
     return redirect(request, "/segments", gettext("Segment deleted."))

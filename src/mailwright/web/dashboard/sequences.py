@@ -408,7 +408,7 @@ async def _resume_page(
     values: dict[str, Any] = {
         **await header_values(engine, sequence),
         "overdue": await engine.sequences.count_overdue(visitor.tenant_id, sequence_id),
-        "problems": [str(error)] if error is not None else [],
+        "problems": [error.text] if error is not None else [],
         "form": form,
         "choices": _OVERDUE_CHOICES,
     }
@@ -489,7 +489,7 @@ async def _act(
     try:
         await action
     except (NotPossibleNow, InvalidInput, NotFound) as error:
-        return redirect(request, to, str(error), tone="bad")
+        return redirect(request, to, error.text, tone="bad")
     return redirect(request, to, words)
 
 

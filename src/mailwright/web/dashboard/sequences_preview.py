@@ -56,7 +56,7 @@ async def show_mail(
     try:
         rendered = await _render(engine, visitor, sequence, step_id, as_contact)
     except MailwrightError as error:
-        return email_frame(previews.notice(str(error)))
+        return email_frame(previews.notice(error.text))
     return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
 
 
@@ -104,7 +104,7 @@ async def _page(
         values["email"] = email = await _render(engine, visitor, sequence, step_id, form["as_contact"])
         values["has_dark"] = previews.has_dark_style(email.html or "")
     except MailwrightError as failure:
-        values["problem"] = str(failure)
+        values["problem"] = failure.text
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "sequences/preview.html", status=status, **values)
 
@@ -115,7 +115,7 @@ async def _render(engine: Engine, visitor: Visitor, sequence: StoredSequence, st
     try:
         newest = await engine.templates.latest(visitor.tenant_id, body["template"])
     except NotFound as error:
-        raise InvalidInput(f"The template {body['template']} does not exist. Create it first.") from error
+        raise InvalidInput("The template {body} does not exist. Create it first.", body=body["template"]) from error
     stored = replace(newest, subject=body.get("subject") or newest.subject)
     values = await preview_values(engine, visitor.tenant_id, stored, email)
     return stored.render({**values, **_start_values(stored), **body.get("variables", {})}, engine.templates.standard)

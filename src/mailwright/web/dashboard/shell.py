@@ -1,5 +1,6 @@
 """Render pages: layout, navigation, security headers, flash messages and error pages."""
 
+import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -28,6 +29,7 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, 
 from mailwright.domain.explanation import CampaignExplanation, MessageExplanation
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import ENGLISH, current_catalogue, gettext, number_text, plural_message
+from mailwright.ops.catalogues import LANGUAGES, load_catalogue
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.schemas import explanation_text
@@ -37,7 +39,6 @@ from mailwright.schemas.explanation_text import ExplanationText
 from mailwright.schemas.time_text import count_text, distance, weekday_text
 from mailwright.sources.campaigns.approval_records import count_waiting_for
 from mailwright.sources.mailouts.progress import shown_status
-from mailwright.web.catalogues import LANGUAGES, load_catalogue
 from mailwright.web.dashboard import labels
 from mailwright.web.dashboard.assets import asset
 from mailwright.web.dashboard.explanation_links import action_links
@@ -157,7 +158,7 @@ class PageRoute(APIRoute):
                 except SecondFactorRequired:
                     return _redirect_to_sign_in(request, "/sign-in/code")
                 except SecondFactorMissing as error:
-                    return redirect(request, "/account#second-factor", str(error), tone="bad")
+                    return redirect(request, "/account#second-factor", error.text, tone="bad")
                 except MailwrightError as error:
                     return await _error_page(request, error)
                 except RequestValidationError:
@@ -191,10 +192,10 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
         raise error
-    detail = str(error)
+    detail = str(error.text)
     if isinstance(error, NotDurable):
         # The database is unavailable, so the visitor cannot be looked up. Only the log contains its error message.
-        log.warning("not_durable", path=request.url.path, reason=detail)
+        log.warning("not_durable", path=request.url.path, reason=str(error))
         return await page(
             request,
             None,
@@ -215,7 +216,7 @@ async def _error_page(request: Request, error: MailwrightError) -> Response:
     headers = {"Retry-After": str(error.retry_after_seconds)} if isinstance(error, TooManyFailedSignIns) else {}
     if is_htmx(request):
         # shell.js shows the message; the page itself stays as it is.
-        headers["HX-Trigger"] = orjson.dumps({"showError": detail}).decode()
+        headers["HX-Trigger"] = json.dumps({"showError": detail})  # A header is ASCII.
         return Response(status_code=status, headers=headers)
     visitor = await find_visitor(request)
     if visitor is not None and visitor.session.awaits_code:

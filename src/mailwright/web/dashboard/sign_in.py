@@ -17,7 +17,7 @@ from mailwright.access.sign_in_log import SignInMethod
 from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import InvalidInput, NotFound
-from mailwright.domain.translation import gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_text
 from mailwright.ops.logs import logger
 from mailwright.schemas.time_text import duration
 from mailwright.web.dashboard import labels
@@ -90,10 +90,10 @@ async def _notify(engine: Engine, user: User, origin: RequestOrigin) -> None:
 def origin_of(request: Request, engine: Engine) -> RequestOrigin:
     """Return where a request comes from, for notices about accounts."""
     now, origin = engine.clock.now(), _session_origin(request)
-    time = labels.format_full(now, now, ZoneInfo(engine.defaults.limits.timezone))
+    zone = ZoneInfo(engine.defaults.limits.timezone)
     # Never show an unknown user agent: it is a text that a stranger chose.
-    browser = labels.known_browser(origin["agent"]) or gettext("an unknown browser")
-    return RequestOrigin(origin["address"], browser, time)
+    browser = labels.known_browser(origin["agent"]) or lazy_gettext("an unknown browser")
+    return RequestOrigin(origin["address"], browser, lazy_text(lambda: labels.format_full(now, now, zone)))
 
 
 @router.get("/sign-in/link")

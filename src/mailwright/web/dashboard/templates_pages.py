@@ -130,7 +130,7 @@ async def show_mail(
         values = await preview_values(engine, visitor.tenant_id, stored, "")
         rendered = stored.render(values, engine.templates.standard)
     except MailwrightError as error:
-        return email_frame(previews.notice(str(error)))
+        return email_frame(previews.notice(error.text))
     return email_frame(previews.preview_html(rendered, is_dark=scheme == "dark"))
 
 
@@ -338,7 +338,7 @@ async def _page(
         samples = await preview_values(engine, visitor.tenant_id, stored, "")
         values["email"] = stored.render(samples, engine.templates.standard)
     except MailwrightError as failure:
-        values["problem"] = str(failure)
+        values["problem"] = failure.text
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, "templates/show.html", status=status, **values)
 
@@ -395,7 +395,7 @@ def _require_own(template_id: str) -> None:
 def _sentence(error: MailwrightError) -> str:
     if isinstance(error, RequestInvalid):
         return " ".join(dict.fromkeys(field_sentence(each) for each in error.errors))
-    return sentence(str(error))
+    return sentence(error.text)
 
 
 def _diff_lines(text: str) -> Iterator[tuple[str, str]]:

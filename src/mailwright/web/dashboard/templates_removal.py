@@ -35,9 +35,9 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, templa
             visitor.tenant_id, template_id, actor=visitor.actor, keeps_locked=not visitor.may(Role.ADMIN)
         )
     except TemplateLocked as error:
-        return redirect(request, f"/templates/{template_id}", str(error), tone="bad")
+        return redirect(request, f"/templates/{template_id}", error.text, tone="bad")
     except TemplateInUse as error:
-        values: dict[str, Any] = {"title": gettext("Template in use"), "text": str(error), "uses": error.uses}
+        values: dict[str, Any] = {"title": gettext("Template in use"), "text": error.text, "uses": error.uses}
         back = (f"/templates/{template_id}", template_id)
         return await page(request, visitor, "refused.html", status=HTTPStatus.CONFLICT, back=back, **values)
     return redirect(
@@ -54,5 +54,5 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, templ
     try:
         await engine.template_removal.restore(visitor.tenant_id, template_id, actor=visitor.actor)
     except NotPossibleNow as error:
-        return redirect(request, "/templates?show=deleted", str(error), tone="bad")
+        return redirect(request, "/templates?show=deleted", error.text, tone="bad")
     return redirect(request, f"/templates/{template_id}", gettext("Template restored."))

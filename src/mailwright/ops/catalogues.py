@@ -11,7 +11,7 @@ from typing import Final
 from mailwright.domain.translation import ENGLISH, Catalogue, message_key
 
 LANGUAGES: Final = {"en": "English", "ru": "Русский", "pt": "Português"}
-LOCALE: Final = files("mailwright.web.dashboard") / "locale"
+LOCALE: Final = files("mailwright") / "web/dashboard/locale"
 _LINE: Final = re.compile(r'(?:(?P<word>msgctxt|msgid_plural|msgid|msgstr)(?:\[(?P<form>\d)\])? +)?(?P<text>".*")')
 
 
