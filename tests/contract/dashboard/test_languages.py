@@ -125,7 +125,6 @@ FORMS: list[tuple[str, dict[str, str]]] = [
     ("/contacts/new", {"email": "ada@example.com", "locale": "Klingon"}),
     ("/contacts/new", {"email": "ada@example.com", "timezone": "Mars"}),
     ("/segments", {"segmentKey": "Big!", "name": "Big"}),
-    ("/forms", {"name": ""}),
     ("/campaigns/new", {"name": ""}),
     ("/templates/~new", {"templateId": "a:b", "subject": "{{", "body": "x"}),
     ("/settings/limits", {"workingHours": "always", "timezone": "Mars"}),
