@@ -124,10 +124,8 @@ from mailwright.sources.mailouts.verify import verify_mailouts
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.sources.send_approvals import SendApprovals
-from mailwright.sources.sequences.events import SequenceEvents
-from mailwright.sources.sequences.runner import SequenceRunner
+from mailwright.sources.sequences.duties import SequenceDuties
 from mailwright.sources.sequences.sequences import Sequences
-from mailwright.sources.sequences.watch import SequenceWatch
 from mailwright.storage.database import Database, is_missing, parse_url
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.gate import Gate
@@ -597,9 +595,7 @@ async def make_worker(
             RepeatWorker(database, clock, engine.campaigns, engine.templates, zone=settings.timezone),
             _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
-            SequenceWatch(database, clock, settings.timezone),
-            SequenceEvents(database, clock),
-            SequenceRunner(database, clock, engine.templates, settings.timezone),
+            SequenceDuties(database, clock, engine.templates, settings.timezone),
         ),
         wake=engine.wake if named is None else engine.wake.branch(),
         pacing=Pacing(clock, engine.ledger),

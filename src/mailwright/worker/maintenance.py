@@ -50,8 +50,10 @@ class Maintenance:
         self.has_decided = False  # Set when messages in doubt were resolved, because resends are due at once.
         self.renewed: dict[int, Instant] = {}  # When the renewed leases end, by message.
 
-    async def tick(self, leased: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence]) -> None:
-        """Run each maintenance task that is due."""
+    async def tick(
+        self, leased: Callable[[], Iterable[Claimed]], presence: Sequence[WorkerPresence], *, tidies: bool = True
+    ) -> None:
+        """Run each maintenance task that is due. `tidies`: also delete old data."""
         if self._is_time("renew", self._renew_every):
             await self._renew([*leased()])
         state = [each.state for each in presence]
@@ -59,7 +61,7 @@ class Maintenance:
             self._reported = state
             await self.services.registry.report(*presence)
         await self.recover_lost_work()
-        if self._is_time("tidy", TIDY_EVERY):
+        if tidies and self._is_time("tidy", TIDY_EVERY):
             await self.services.ledger.forget_expired()
             await self.services.registry.delete_lost()
             await self._forget_reports()

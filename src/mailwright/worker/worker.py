@@ -30,6 +30,9 @@ from mailwright.worker.queues import Queues
 from mailwright.worker.sender import Sender
 from mailwright.worker.settler import ResultSettler
 
+# How long a worker that ends waits for its maintenance and its source duties.
+SECONDS_TO_FINISH = 1.0
+
 
 class Worker:
     def __init__(self, parts: WorkerParts, settings: WorkerSettings) -> None:
@@ -41,6 +44,7 @@ class Worker:
         self._builder = Builder(parts, settings.window, self.queues, self._settler)
         self._sender = Sender(parts, settings, self.queues, self._settler)
         self._reported_rate = 0
+        self._is_done = asyncio.Event()  # Set when nothing is left to send.
 
     async def run(self, *, drain: bool = False) -> None:
         """Work until `stop` is called; with `drain`, until nothing is due."""
@@ -55,6 +59,9 @@ class Worker:
                     work.create_task(self._feeder.run(), name="feeder")
                     work.create_task(self._builder.run(), name="builder")
                     work.create_task(self._sender.run(), name="sender")
+                # A cancelled query costs its connection, so both finish what they are doing unless it takes long.
+                self._is_done.set()
+                await asyncio.wait([maintenance, duties], timeout=SECONDS_TO_FINISH)
                 maintenance.cancel()
                 duties.cancel()
         finally:
@@ -74,9 +81,11 @@ class Worker:
         async def maintain() -> None:
             # Update metrics before the tick, so that they never lag behind the provider state in the database.
             self._update_metrics()
-            await self.parts.maintenance.tick(self.queues.leased, self._presence())
+            tidies = self.settings.runs_source_duties
+            await self.parts.maintenance.tick(self.queues.leased, self._presence(), tidies=tidies)
 
-        await run_periodically("maintenance", maintain, seconds=self.settings.maintenance_seconds, logs_expected=False)
+        seconds = self.settings.maintenance_seconds
+        await run_periodically("maintenance", maintain, seconds=seconds, logs_expected=False, stop=self._is_done)
 
     async def _run_source_duties(self) -> None:
         """Run source duties apart from maintenance, because enqueueing a large audience would delay lease renewal."""
@@ -89,9 +98,8 @@ class Worker:
             self.parts.wake.set()
             return 0.0
 
-        await run_periodically(
-            "source_duties", run_duties, seconds=self.settings.source_duty_seconds, logs_expected=False
-        )
+        seconds = self.settings.source_duty_seconds
+        await run_periodically("source_duties", run_duties, seconds=seconds, logs_expected=False, stop=self._is_done)
 
     def _presence(self) -> list[WorkerPresence]:
         now, sent, route = self.parts.clock.now(), self._settler.sent_by_provider, self.parts.route

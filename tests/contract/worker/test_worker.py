@@ -399,7 +399,7 @@ async def test_failed_maintenance_is_retried(bench: Bench, monkeypatch: pytest.M
     worker = await bench.worker(ScriptedProvider())
     rounds = 0
 
-    async def breaks(*_arguments: object) -> None:
+    async def breaks(*_arguments: object, **_options: object) -> None:
         nonlocal rounds
         rounds += 1
         raise RuntimeError("a mistake of ours")
