@@ -1,6 +1,7 @@
 """Fixtures that run every storage, queue and policy test on SQLite and on a real PostgreSQL."""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -8,8 +9,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -20,7 +23,9 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 from mailwright.access import passwords
 from mailwright.content import dkim_key
 from mailwright.domain.clock import ManualClock
+from mailwright.storage import database as database_
 from mailwright.storage.database import Database
+from mailwright.storage.postgresql import PostgresqlDialect
 from mailwright.storage.secret_box import SecretBox
 from tests import examples  # noqa: F401 - registers the profiles
 from tests.builders import SECRET_KEY, Bench, a_bench
@@ -57,6 +62,35 @@ def pytest_xdist_auto_num_workers() -> int:
     return processors + max(2, processors // 2)
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let each worker import its share of the test modules first.
+
+    All workers collect the same modules in the same order. In a new checkout each of them would rewrite the assertions
+    of every module, because none finds what another is only about to write.
+    """
+    if not hasattr(session.config, "workerinput"):
+        return
+    number, workers = (os.environ[f"PYTEST_XDIST_WORKER{what}"] for what in ("", "_COUNT"))
+    modules = sorted(Path(__file__).parent.rglob("test_*.py"))
+    wanted = [Path(argument.partition("::")[0]).resolve() for argument in session.config.args]
+    for file in modules[int(number.removeprefix("gw")) :: int(workers)]:
+        if any(file.is_relative_to(path) for path in wanted):
+            # The collection reports what cannot be imported.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(file.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run workers with Valkey on PostgreSQL only. The ledger with Valkey grants the same permits on SQLite, as its own
+    tests show."""
+    items[:] = [item for item in items if item.path.name == "test_ledger.py" or not _is_valkey_on_sqlite(item)]
+
+
+def _is_valkey_on_sqlite(item: pytest.Item) -> bool:
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return parameters.get("engine") == "sqlite" and "valkey" in parameters.values()
+
+
 def pytest_collection_finish() -> None:
     """Exclude modules and tests from garbage collection, and collect less often: it took a tenth of the time."""
     gc.freeze()
@@ -75,6 +109,33 @@ def quick_passwords() -> Iterator[None]:
     """Hash passwords quickly. A test of the cost itself uses the fixture `production_hashing`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "password_hasher", lambda: QUICK_HASHER)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_commits() -> Iterator[None]:
+    """Let SQLite not wait for the disk. Only a power failure needs that; a killed process loses nothing without it."""
+    pragmas = ["synchronous = OFF" if each.startswith("synchronous") else each for each in database_.SQLITE_PRAGMAS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database_, "SQLITE_PRAGMAS", pragmas)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_postgresql() -> Iterator[None]:
+    """Ask for the version and the defaults of PostgreSQL once, not in each test: all servers of the tests are alike."""
+    initialize = PostgresqlDialect.initialize
+    answers: dict[str, Any] = {}
+
+    def initialize_once(dialect: PostgresqlDialect, connection: Any) -> None:
+        if not answers:
+            before = dict(vars(dialect))
+            initialize(dialect, connection)
+            answers.update({name: value for name, value in vars(dialect).items() if before.get(name) != value})
+        vars(dialect).update(answers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresqlDialect, "initialize", initialize_once)
         yield
 
 

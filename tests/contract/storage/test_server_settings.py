@@ -1,8 +1,12 @@
-"""Durability settings of PostgreSQL that are off."""
+"""Durability settings: those of PostgreSQL that are off, and those that Mailwright sets itself."""
+
+from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from mailwright.storage.database import Database
+from mailwright.storage import database as database_
+from mailwright.storage.database import SQLITE_PRAGMAS, Database
 from mailwright.storage.server_settings import find_unsafe_settings, unsafe_settings
 from tests.engines import PostgresServer
 
@@ -21,3 +25,13 @@ async def test_own_connections_commit_synchronously(postgres_server: PostgresSer
     assert list(await find_unsafe_settings(database)) == ["fsync", "full_page_writes"]
     await database.close()
     await postgres_server.drop(url)
+
+
+async def test_commits_of_sqlite_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The databases of the other tests do not."""
+    monkeypatch.setattr(database_, "SQLITE_PRAGMAS", SQLITE_PRAGMAS)
+    database = Database(f"sqlite:///{tmp_path / 'mailwright.db'}")
+    async with database.write() as tx:
+        [full] = await tx.execute(text("PRAGMA synchronous"))
+    await database.close()
+    assert full.synchronous == 2
