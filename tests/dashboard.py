@@ -178,6 +178,15 @@ class Dashboard:
         some = self.do(lambda: self.engine.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100))
         return next(each.campaign_id for each in some if each.name == name)
 
+    def open_page(self, context: BrowserContext, login: str = "ada") -> Page:
+        """Return an empty page of a signed-in user, without the two pages of the sign-in."""
+
+        async def open_session() -> str:
+            return await self.engine.sessions.open(await self.engine.users.find(login), address="127.0.0.1", agent="")
+
+        context.add_cookies([{"name": "mailwright", "value": self.do(open_session), "url": self.address}])
+        return context.new_page()
+
     def sign_in(self, context: BrowserContext, login: str = "ada", password: str = PASSWORD) -> Page:
         page = context.new_page()
         page.goto(f"{self.address}/sign-in")
@@ -299,7 +308,11 @@ def show(page: Page, viewport: Any, scheme: Any) -> None:
     page.evaluate("new Promise(requestAnimationFrame)")
 
 
-def violations_of(page: Page, run: str = "axe.run({resultTypes: ['violations']})") -> list[tuple[str, list[str]]]:
+AXE_ALL: Final = "axe.run({resultTypes: ['violations']})"
+AXE_MAIN: Final = "axe.run('main', {resultTypes: ['violations'], iframes: false})"
+
+
+def violations_of(page: Page, run: str = AXE_ALL) -> list[tuple[str, list[str]]]:
     """Return what axe reports about the open page."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())  # The browser evaluates it despite the content security policy of the page.
@@ -314,7 +327,7 @@ def check_main(page: Page, looks: Sequence[tuple[Any, Any]]) -> None:
     """
     for viewport, scheme in looks:
         show(page, viewport, scheme)
-        found = violations_of(page, "axe.run('main', {resultTypes: ['violations'], iframes: false})")
+        found = violations_of(page, AXE_MAIN)
         assert found == [], (page.url, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], f"{page.url} is too wide"
 

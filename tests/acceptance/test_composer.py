@@ -46,7 +46,7 @@ def compose(dashboard: Dashboard, page: Page, template_id: str, query: str = "")
 
 @pytest.fixture
 def editor(dashboard: Dashboard, context: BrowserContext, template_id: str) -> Page:
-    return compose(dashboard, dashboard.sign_in(context), template_id)
+    return compose(dashboard, dashboard.open_page(context), template_id)
 
 
 def block(page: Page, block_id: str) -> Locator:
@@ -280,7 +280,7 @@ def test_pasted_page_becomes_blocks(editor: Page) -> None:
 
 
 def test_new_email_begins_with_a_starter(dashboard: Dashboard, context: BrowserContext) -> None:
-    page = dashboard.sign_in(context)
+    page = dashboard.open_page(context)
     page.goto(f"{dashboard.address}/templates")
     page.get_by_role("link", name="New template").click()
     page.get_by_label("Name").fill("Winter news!")
@@ -293,7 +293,7 @@ def test_new_email_begins_with_a_starter(dashboard: Dashboard, context: BrowserC
 
 
 def test_new_email_begins_with_pasted_markdown(dashboard: Dashboard, context: BrowserContext) -> None:
-    page = dashboard.sign_in(context)
+    page = dashboard.open_page(context)
     page.goto(f"{dashboard.address}/templates/~start")
     page.get_by_label("Name").fill("From Markdown")
     page.get_by_label("HTML or Markdown").check()
@@ -490,7 +490,7 @@ def test_lost_response_is_no_conflict_with_oneself(dashboard: Dashboard, editor:
 @pytest.fixture
 def other(dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=DESK, timezone_id="Europe/Lisbon")
-    yield dashboard.sign_in(context, "grace")
+    yield dashboard.open_page(context, "grace")
     context.close()
 
 
@@ -585,7 +585,7 @@ def test_locked_and_unknown_blocks_are_kept(dashboard: Dashboard, context: Brows
     ]
     document = {"version": 1, "blocks": [*guarded, *DOCUMENT["blocks"]]}
     dashboard.do(lambda: a_block_template(dashboard.engine, name, document))
-    page = compose(dashboard, dashboard.sign_in(context), name)
+    page = compose(dashboard, dashboard.open_page(context), name)
     expect(block(page, "new")).to_contain_text("is not known to this version. It is kept")
     block(page, "law").focus()
     page.keyboard.press("Delete")
@@ -604,7 +604,7 @@ def test_slots_show_only_their_fields(dashboard: Dashboard, context: BrowserCont
     )
     slot = {"id": "s1", "type": "slot", "name": "intro", "label": "Introduction", "kind": "text", "value": "Hello"}
     dashboard.do(lambda: a_block_template(dashboard.engine, name, {"version": 1, "mjml": mjml, "blocks": [slot]}))
-    page = compose(dashboard, dashboard.sign_in(context), name)
+    page = compose(dashboard, dashboard.open_page(context), name)
     expect(page.locator("[data-adds]")).to_have_count(0)
     block(page, "s1").click()
     page.get_by_label("Introduction", exact=True).fill("Good morning")
@@ -619,7 +619,7 @@ def test_slots_show_only_their_fields(dashboard: Dashboard, context: BrowserCont
 
 def test_email_is_composed_on_a_phone(dashboard: Dashboard, browser: Browser, template_id: str) -> None:
     context = browser.new_context(viewport=PHONE, has_touch=True, color_scheme="dark")
-    page = compose(dashboard, dashboard.sign_in(context), template_id)
+    page = compose(dashboard, dashboard.open_page(context), template_id)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     bar = page.get_by_role("navigation", name="Editor")
     bar.get_by_role("button", name="Add block").tap()
@@ -642,7 +642,7 @@ def test_composer_is_accessible_in_every_state(
     dashboard: Dashboard, browser: Browser, template_id: str, viewport: Any
 ) -> None:
     context = browser.new_context(viewport=viewport)
-    page = dashboard.sign_in(context)
+    page = dashboard.open_page(context)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -28,7 +28,7 @@ TRANSFER = """([kind, name, bytes]) => {
 @pytest.fixture(params=[DESK, PHONE], ids=["desk", "phone"])
 def page(request: pytest.FixtureRequest, dashboard: Dashboard, browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport=request.param)
-    yield dashboard.sign_in(context)
+    yield dashboard.open_page(context)
     context.close()
 
 

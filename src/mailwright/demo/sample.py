@@ -1,7 +1,7 @@
 """Load the sample data: a shop and a bakery with messages in every state."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,19 +131,21 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
 async def settle(engine: Engine, sample: Sample) -> list[MessageExplanation]:
     """Wait until every message is sent, failed, or deferred by a limit or a send time."""
     deadline = asyncio.get_running_loop().time() + _SETTLE_SECONDS
-    while True:
-        explanations = [
-            await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in sample.outbox_ids
-        ]
-        campaigns = await campaigns_of(engine, sample.shop)
-        is_settled = not any(explanation.state in _UNSETTLED for explanation in explanations) and all(
-            campaign.is_settled for campaign in campaigns
-        )
-        if is_settled or asyncio.get_running_loop().time() >= deadline:
-            await record_notifications(engine)
-            await report_outcomes(engine, sample.shop)
-            return explanations
+    unsettled = sample.outbox_ids
+    while asyncio.get_running_loop().time() < deadline:
+        explanations = await _explain_all(engine, unsettled)
+        unsettled = [each.outbox_id for each in explanations if each.state in _UNSETTLED]
+        if not unsettled and all(campaign.is_settled for campaign in await campaigns_of(engine, sample.shop)):
+            break
         await asyncio.sleep(0.05)
+    explanations = await _explain_all(engine, sample.outbox_ids)
+    await record_notifications(engine)
+    await report_outcomes(engine, sample.shop)
+    return explanations
+
+
+async def _explain_all(engine: Engine, outbox_ids: Sequence[str]) -> list[MessageExplanation]:
+    return [await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in outbox_ids]
 
 
 async def _known_messages(engine: Engine) -> list[str]:
