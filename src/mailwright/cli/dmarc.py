@@ -126,8 +126,9 @@ def show(
 
 def _print_report(report: DomainReport, refused: list[RefusedReportRecord]) -> None:
     totals, domain = report.totals, both_forms(report.totals.domain)
+    reports = "1 report" if totals.reports == 1 else f"{totals.reports:,} reports"
     out.print(
-        f"{domain}: {totals.messages:,} messages in {totals.reports:,} reports, {totals.aligned:,} aligned.",
+        f"{domain}: {totals.messages:,} messages in {reports}, {totals.aligned:,} aligned.",
         markup=False,
         highlight=False,
     )
