@@ -162,6 +162,15 @@ async def test_rejections_of_the_relay_reach_the_client(
     assert (found.accepted, found.rejected) == (1, int(command == "."))
 
 
+async def test_email_after_refused_data_has_its_own_recipients(shadow: Submission, relay: RecordingRelay) -> None:
+    relay.replies["DATA"] = "550 5.7.1 No"
+    async with a_dialogue(shadow) as client:
+        await client.say("MAIL FROM:<shop@example.com>", "RCPT TO:<ada@example.com>", "DATA")
+        relay.replies.clear()
+        assert (await pass_on(client, EMAIL, "bob@example.com")).startswith("250")
+    assert (await report(shadow)).passed == 1
+
+
 async def test_recipients_get_mixed_answers(shadow: Submission, relay: RecordingRelay) -> None:
     relay.replies |= {"RCPT TO:<bad@": "550 5.1.1 Unknown", "RCPT TO:<later@": "450 4.2.1 Later"}
     async with a_dialogue(shadow) as client:

@@ -142,8 +142,8 @@ class ShadowSession(SubmissionSession):
     async def _begin(self, line: str) -> Step:
         self._caller = await self._submitter.find_caller(Client(self._sign_in.key or "", self._request_id))
         answer = await self._upstream.begin(self._hostname, line.encode())
-        if answer.startswith(b"2"):
-            self.draft.sender = _path(line)
+        if answer.startswith(b"2"):  # A new email, even if the relay refused the content of the previous one.
+            self.draft = Draft(sender=_path(line))
         return Step(answer)
 
     async def _exchange(self, phase: SmtpPhase, data: bytes, end: bytes = b"\r\n") -> Step:
