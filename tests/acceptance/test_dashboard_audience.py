@@ -228,7 +228,7 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     ada.get_by_role("button", name="Start import").click()
     expect(ada.locator("#import .status")).to_have_text("Completed")
     assert re.search(r"/imports/[0-9a-f-]{36}$", ada.url)
-    expect(ada.get_by_role("region", name="Rejected rows").locator("tbody tr")).to_have_text(
+    expect(ada.get_by_role("region", name="Refused rows").locator("tbody tr")).to_have_text(
         re.compile("3.*nobody.*not an email")
     )
     expect(ada.get_by_role("main").get_by_role("link", name="Shop news")).to_have_attribute("href", "/lists/news")
