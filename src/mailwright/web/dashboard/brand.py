@@ -101,8 +101,6 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
         brand = _brand(fields)
     except (InvalidInput, BodyTooLarge, ImagesUnavailable) as error:
         return await _page(request, visitor, fields, error)
-    finally:
-        await form.close()
     await engine.brands.save(visitor.tenant_id, brand, actor=visitor.actor)
     words = gettext(
         "Brand kit saved. New emails and your public pages use it. Publish templates again to use it in them."

@@ -66,11 +66,7 @@ async def _read_files(request: Request) -> list[EmailAttachment]:
     files = [file for file in (await request.form()).getlist("files") if isinstance(file, UploadFile) and file.filename]
     if not files:
         raise InvalidInput(gettext("Choose a file."), field="files")
-    try:
-        return [parse_file(file.filename or "", file.content_type, await file.read()) for file in files]
-    finally:
-        for file in files:
-            await file.close()
+    return [parse_file(file.filename or "", file.content_type, await file.read()) for file in files]
 
 
 def _acting(visitor: Visitor) -> Actor:

@@ -91,8 +91,6 @@ async def _stage(request: Request, engine: Engine, visitor: Visitor, form: Field
         staged = await engine.import_uploads.stage(visitor.tenant_id, chunks_of(uploaded))
     except InvalidInput as error:
         raise InvalidInput(error.text, field="upload") from error
-    finally:
-        await uploaded.close()
     await _read_titles(engine, visitor, staged.token)
     sheets = _BETWEEN_SHEETS.join(staged.other_sheets)
     return {"file": staged.token, "name": uploaded.filename[:255], "sheets": sheets}

@@ -18,7 +18,10 @@ from mailwright.web.session import SecondFactorRequired, SignInRequired
 
 
 class JsonRoute(APIRoute):
-    """`APIRouter(route_class=JsonRoute, include_in_schema=False)`. A visitor without a session gets the status 401."""
+    """`APIRouter(route_class=JsonRoute, include_in_schema=False)`. A visitor without a session gets the status 401.
+
+    It closes the temporary files of uploads, as `PageRoute` does.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -36,5 +39,7 @@ class JsonRoute(APIRoute):
                     return Response(orjson.dumps(content), HTTPStatus.UNPROCESSABLE_ENTITY, media_type=MEDIA_TYPE)
                 except MailwrightError as error:
                     return await known_problem(request, error)
+                finally:
+                    await request.close()
 
         return handle_with_problems

@@ -56,9 +56,6 @@ async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Respo
     except InvalidInput as error:
         field = error.field if error.field in ("vendor", "list", "newList") else "upload"
         return await _form(request, engine, visitor, fields, Errors({field: error.text}))
-    finally:
-        for file, _ in given:
-            await file.close()
     return redirect(request, f"/imports/~move/{token}")
 
 

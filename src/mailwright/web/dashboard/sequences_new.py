@@ -81,11 +81,10 @@ async def _create(engine: Engine, visitor: Visitor, form: Fields) -> StoredSeque
 
 
 async def _uploaded(request: Request) -> Any:
-    async with request.form() as form:
-        given = form.get("file")
-        if not isinstance(given, UploadFile) or not given.filename:
-            raise InvalidInput(gettext("Choose a file."), field="file")
-        data = await given.read(MAX_DOCUMENT_BYTES + 1)
+    given = (await request.form()).get("file")
+    if not isinstance(given, UploadFile) or not given.filename:
+        raise InvalidInput(gettext("Choose a file."), field="file")
+    data = await given.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise InvalidInput(
             gettext("The file is larger than {max_document_bytes} KB.", max_document_bytes=MAX_DOCUMENT_BYTES // 1024),

@@ -144,7 +144,10 @@ def local_path(text: str | None) -> str:
 
 
 class PageRoute(APIRoute):
-    """A route that renders errors as pages: `APIRouter(route_class=PageRoute, include_in_schema=False)`."""
+    """A route that renders errors as pages: `APIRouter(route_class=PageRoute, include_in_schema=False)`.
+
+    It closes the temporary files of uploads, whatever the request ends with.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -164,6 +167,8 @@ class PageRoute(APIRoute):
                 except RequestValidationError:
                     # Our own links and forms match their routes, so a user typed this address. Report it as not found.
                     return await _error_page(request, NotFound(gettext("This page does not exist.")))
+                finally:
+                    await request.close()
 
         return handle_with_error_pages
 
