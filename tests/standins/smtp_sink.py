@@ -550,7 +550,7 @@ class Certificate:
 
 
 @cache
-def a_certificate(*names: str) -> Certificate:
+def a_certificate(*names: str, days: int = 30) -> Certificate:
     """Create a certificate for localhost and 127.0.0.1, or for the given names."""
     directory = Path(tempfile.mkdtemp(prefix="smtp-sink-"))
     key = ec.generate_private_key(ec.SECP256R1())
@@ -565,8 +565,8 @@ def a_certificate(*names: str) -> Certificate:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=30))
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

@@ -13,7 +13,22 @@ import yaml
 from mailwright.ops.metrics import REGISTRY
 
 FILE = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
-WORDS = {"and", "on", "by", "max", "sum", "increase", "delta", "time", "job", "state", "provider", "verdict", "up"}
+WORDS = {
+    "and",
+    "on",
+    "by",
+    "max",
+    "sum",
+    "increase",
+    "delta",
+    "time",
+    "job",
+    "state",
+    "provider",
+    "verdict",
+    "host",
+    "up",
+}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -71,6 +86,7 @@ HEALTHY = {
     "mailwright_database_growth_bytes_per_day": "100000000",
     "mailwright_clock_skew_seconds": "0.1",
     "mailwright_certificate_expiry_timestamp_seconds": "7776000",
+    'mailwright_https_certificate_expiry_timestamp_seconds{host="mail.example.com"}': "7776000",
     "mailwright_last_backup_timestamp_seconds": "172000",
     'mailwright_last_report_timestamp_seconds{provider="ses"}': "172000",
     'mailwright_provider_sent_total{provider="ses"}': "0+100",
@@ -97,6 +113,12 @@ FAULTS = {
     "MailwrightDiskFullSoon": {"mailwright_database_growth_bytes_per_day": "2000000000"},
     "MailwrightClockSkew": {"mailwright_clock_skew_seconds": "3"},
     "MailwrightCertificateExpires": {"mailwright_certificate_expiry_timestamp_seconds": "500000"},
+    "MailwrightHttpsCertificateExpires": {
+        'mailwright_https_certificate_expiry_timestamp_seconds{host="mail.example.com"}': "500000"
+    },
+    "MailwrightHttpsCertificateRefused": {
+        'mailwright_https_certificate_expiry_timestamp_seconds{host="mail.example.com"}': "0"
+    },
     "MailwrightBackupOld": {"mailwright_last_backup_timestamp_seconds": "1"},
     "MailwrightNoBackup": {"mailwright_last_backup_timestamp_seconds": "0"},
     "MailwrightNoProviderEvents": {'mailwright_provider_sent_total{provider="acme"}': "0+1"},

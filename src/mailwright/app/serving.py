@@ -18,6 +18,7 @@ from mailwright.app.app_switch import AppSwitch
 from mailwright.app.feed_reader import read_due_feeds, run_feed_reader
 from mailwright.app.generations import follow_settings
 from mailwright.app.http_protocol import TimedHttpProtocol
+from mailwright.app.https_certificates import run_certificate_checks
 from mailwright.app.images import run_image_purge
 from mailwright.app.inbound import poll_inbound_sources
 from mailwright.app.listening import address_of
@@ -231,6 +232,7 @@ async def _run_background_duties(engine: Engine) -> None:
             run_retention(settings, database, clock),
             run_image_purge(engine.images, database, clock),
             run_size_recorder(database, clock),
+            run_certificate_checks(settings, database, clock),
             run_outbox_table(engine),
             run_domain_checks(engine.sender_domains, database, clock),
             EventSchemaCounter(database).run(),

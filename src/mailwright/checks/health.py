@@ -1,22 +1,24 @@
 """Check the state of a running installation: what is wrong, how bad it is, since when, and what to do.
 
-Reads only the database and this machine, so it is quick and can run every minute.
+Reads only the database and this machine, so it is quick and can run every minute. The servers check certificates of
+public addresses in the background and record them there.
 """
 
 import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.https_certificates import list_https_hosts
 from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import providers_of, reports_events
 from mailwright.app.sending import list_running_campaigns
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
+from mailwright.checks.https import find_https_problems
 from mailwright.checks.providers import find_provider_problems
-from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_text
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_day_text, utc_text
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings
@@ -24,7 +26,13 @@ from mailwright.outbox.provider_activity import ProviderActivity, load_activity
 from mailwright.outbox.quarantine import count_quarantined
 from mailwright.outbox.queue_gauges import queue_state
 from mailwright.outbox.quotas import ProviderQuota, load_quotas
-from mailwright.outbox.recorded_facts import find_backup, growth_per_day, load_sizes
+from mailwright.outbox.recorded_facts import (
+    RecordedCertificate,
+    find_backup,
+    growth_per_day,
+    load_certificates,
+    load_sizes,
+)
 from mailwright.outbox.retention_rules import list_rules
 from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.sending_hold import SendingHold, find_hold
@@ -65,6 +73,7 @@ class HealthFacts:
     growth_per_day: int | None
     clock_skew: Instant | None  # the largest difference between a worker's and the server's clock
     certificate_ends: Instant | None
+    https: Mapping[str, RecordedCertificate]  # by the public host that visitors see
     oldest_due: Instant | None
     reporting: Mapping[str, ProviderActivity]  # of the providers that are set up to report events
     last_backup: Instant | None
@@ -94,6 +103,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_disk(facts, now),
         *_clocks(facts.workers),
         *_certificate(settings, facts, now),
+        *find_https_problems(facts.https, now),
         *_queue(facts, now),
         *_events(facts, now),
         *[each async for each in _rejections(database, now)],
@@ -124,6 +134,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         growth_per_day=growth_per_day(await load_sizes(database)),
         clock_skew=max(skews, default=None),
         certificate_ends=certificate_end(settings.smtp_certificate_file),
+        https=await _https(settings, database),
         oldest_due=queue.oldest_due,
         reporting=await load_activity(database, _reporting_providers(settings, effective.named), now),
         last_backup=None if backup is None else backup.at,
@@ -136,6 +147,11 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         outdated_workers=_outdated(effective, workers, now),
         named=effective.named,
     )
+
+
+async def _https(settings: Settings, database: Database) -> dict[str, RecordedCertificate]:
+    known = await load_certificates(database)
+    return {host: known[host] for host in await list_https_hosts(settings, database) if host in known}
 
 
 def _reporting_providers(settings: Settings, named: NamedProviders) -> Iterator[str]:
@@ -323,7 +339,7 @@ def _disk(facts: HealthFacts, now: Instant) -> Iterator[Finding]:
     verdict = _worst(full_in, FULL_WITHIN, is_high_bad=False)
     if full_in < 10 * 365 * DAY:
         summary = lazy_gettext(
-            "{growth}; at this rate the disk is full on {day}", growth=summary, day=_day(now + full_in)
+            "{growth}; at this rate the disk is full on {day}", growth=summary, day=utc_day_text(now + full_in)
         )
     yield Finding("database size", verdict, summary, None if verdict is Verdict.OK else advice)
 
@@ -359,7 +375,7 @@ def _certificate(settings: Settings, facts: HealthFacts, now: Instant) -> Iterat
         yield problem("certificate", lazy_gettext("{file} cannot be read as a certificate", file=file), advice)
         return
     verdict = _worst(facts.certificate_ends - now, EXPIRES_WITHIN, is_high_bad=False)
-    day = _day(facts.certificate_ends)
+    day = utc_day_text(facts.certificate_ends)
     summary = (
         lazy_gettext("{name} expired on {day}", name=file.name, day=day)
         if facts.certificate_ends <= now
@@ -488,7 +504,3 @@ async def _recurring_campaigns(database: Database) -> AsyncIterator[Finding]:
     if len(failed) > MAX_LISTED:
         summary = lazy_gettext("{count} more are paused or were not sent", count=f"{len(failed) - MAX_LISTED:,}")
         yield problem("recurring campaigns", summary, lazy_gettext("look for `pause_repeat` in the audit log"))
-
-
-def _day(instant: Instant) -> str:
-    return f"{datetime.fromtimestamp(instant / 1000, UTC):%Y-%m-%d}"

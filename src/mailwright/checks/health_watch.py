@@ -1,6 +1,7 @@
 """Cache the findings about the installation, and export them as Prometheus metrics."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mailwright.app.findings import Finding, Verdict
@@ -8,6 +9,7 @@ from mailwright.checks.health import HealthFacts, find_problems, load_facts
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.ops import metrics
 from mailwright.ops.settings import Settings
+from mailwright.outbox.recorded_facts import HttpsProblem, RecordedCertificate
 from mailwright.storage.database import Database
 
 FRESH: Final[Instant] = 15 * SECOND
@@ -22,6 +24,7 @@ class HealthWatch:
         self._clock = clock
         self._read_at: Instant | None = None
         self._findings: list[Finding] = []
+        self._hosts: set[str] = set()
 
     async def findings(self) -> list[Finding]:
         """Return the findings, the worst first, and update the metrics."""
@@ -32,6 +35,8 @@ class HealthWatch:
             self._findings = await find_problems(self._settings, self._database, facts, now)
             self._read_at = now
             _export(facts, self._findings)
+            _export_https(facts.https, self._hosts - facts.https.keys())
+            self._hosts |= facts.https.keys()
         return self._findings
 
 
@@ -48,3 +53,12 @@ def _export(facts: HealthFacts, findings: Sequence[Finding]) -> None:
     metrics.SENDING_HELD.set(int(facts.hold is not None))
     for verdict in (Verdict.WARNING, Verdict.PROBLEM):
         metrics.HEALTH_FINDINGS.labels(verdict).set(sum(each.verdict is verdict for each in findings))
+
+
+def _export_https(certificates: Mapping[str, RecordedCertificate], removed: Iterable[str]) -> None:
+    for host, each in certificates.items():
+        # Every other problem needs an alert.
+        unknown = math.nan if each.problem is HttpsProblem.UNREACHABLE else 0
+        metrics.HTTPS_EXPIRY.labels(host).set(unknown if each.ends is None else each.ends / SECOND)
+    for host in removed:
+        metrics.HTTPS_EXPIRY.labels(host).set(math.nan)

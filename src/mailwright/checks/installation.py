@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mailwright.app.databases import open_database
 from mailwright.app.findings import Finding, Verdict, ok, problem, warning
+from mailwright.app.https_certificates import check_certificates
 from mailwright.app.inbound import open_bounce_mailbox
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.providers import make_route
@@ -112,6 +113,7 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
                 yield unknown
             async for unavailable in _unavailable_providers(database, clock):
                 yield unavailable
+            await check_certificates(settings, database, clock, is_forced=True)
             for finding in await check_health(settings, database, clock):
                 if finding.name != "settings" or finding.verdict is not Verdict.PROBLEM:  # These were reported above.
                     yield finding

@@ -25,7 +25,7 @@ def health(
 
     Checks disk space, the database's size and growth, clocks, certificates, workers, the oldest due message, inbound
     events, rejections, backups, retention and holds. Reads only the database and this machine; `mailwright check` also
-    tests providers and DNS. Exit code 1 if there is a problem.
+    tests providers, DNS and HTTPS. Exit code 1 if there is a problem.
     """
 
     async def work(at: Installation) -> list[Finding]:

@@ -59,6 +59,10 @@ def utc_text(instant: Instant) -> str:
     return f"{then.day} {then:%b %Y, %H:%M} UTC"
 
 
+def utc_day_text(instant: Instant) -> str:
+    return f"{datetime.fromtimestamp(instant / 1000, UTC):%Y-%m-%d}"
+
+
 def to_instant(value: datetime) -> Instant:
     """Convert an aware datetime. Input models reject naive ones, which would silently be taken as local time."""
     return round(value.timestamp() * 1000)

@@ -138,6 +138,13 @@ CERTIFICATE_EXPIRY = Gauge(
     registry=REGISTRY,
     multiprocess_mode="mostrecent",
 )
+HTTPS_EXPIRY = Gauge(
+    "mailwright_https_certificate_expiry_timestamp_seconds",
+    "When the certificate of each public host expires; 0 if browsers refuse it, NaN if the host is not reachable.",
+    ["host"],
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
 LAST_REPORT = Gauge(
     "mailwright_last_report_timestamp_seconds",
     "When the last event of each provider that is set up to report events arrived; 0 if none did.",

@@ -1,7 +1,8 @@
-"""Facts that the installation records about itself, for health checks: its size by day and its last backup."""
+"""Facts that the installation records about itself, for health checks: its size by day, its last backup and so on."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 import orjson
@@ -13,6 +14,7 @@ from mailwright.storage.tables import installation
 
 _SIZES: Final = "database_sizes"
 _LAST_BACKUP: Final = "last_backup"
+_CERTIFICATES: Final = "https_certificates"
 # A size is recorded about once a day, and kept for a month.
 SIZE_EVERY: Final = 20 * HOUR
 _KEPT_SIZES: Final = 30
@@ -31,6 +33,26 @@ class RecordedBackup:
 class RecordedSize:
     at: Instant
     size_bytes: int
+
+
+class HttpsProblem(StrEnum):
+    """Why visitors of a host get no page, or a warning of their browser."""
+
+    EXPIRED = "expired"
+    WRONG_NAME = "wrong_name"
+    UNTRUSTED = "untrusted"
+    NO_TLS = "no_tls"
+    UNREACHABLE = "unreachable"  # From this machine; visitors may reach it.
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCertificate:
+    """The certificate that a host had at a time: when it expires, or what is wrong with it."""
+
+    at: Instant
+    ends: Instant | None = None
+    problem: HttpsProblem | None = None
+    detail: str = ""
 
 
 async def record_backup(database: Database, backup: RecordedBackup) -> None:
@@ -57,6 +79,21 @@ async def record_size(database: Database, now: Instant, size_bytes: int) -> None
 async def load_sizes(database: Database) -> list[RecordedSize]:
     async with database.read() as tx:
         return [RecordedSize(*each) for each in await _load(tx, _SIZES) or []]
+
+
+async def record_certificates(database: Database, certificates: Mapping[str, RecordedCertificate]) -> None:
+    """Replace the certificates of all hosts."""
+    async with database.write() as tx:
+        await _store(tx, _CERTIFICATES, {host: asdict(each) for host, each in certificates.items()})
+
+
+async def load_certificates(database: Database) -> dict[str, RecordedCertificate]:
+    async with database.read() as tx:
+        found = await _load(tx, _CERTIFICATES) or {}
+    return {
+        host: RecordedCertificate(**{**each, "problem": each["problem"] and HttpsProblem(each["problem"])})
+        for host, each in found.items()
+    }
 
 
 def growth_per_day(sizes: Sequence[RecordedSize]) -> int | None:

@@ -124,6 +124,7 @@ _CHECKS: Final = {
     "disk": lazy_gettext("Disk"),
     "domains": lazy_gettext("Domains"),
     "events": lazy_gettext("Events"),
+    "https": "HTTPS",
     "quarantine": lazy_gettext("Quarantine"),
     "queue": lazy_gettext("Queue"),
     "recurring campaigns": lazy_gettext("Recurring campaigns"),
