@@ -1,10 +1,10 @@
 """Actions of users on a message. Each is one transaction that also writes its event."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, assert_never
 
 from mailwright.domain.campaign import INDEFINITELY
-from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.clock import Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event
@@ -22,11 +22,14 @@ DELETE_DEAD_LETTER = statement(__package__, "delete_dead_letter")
 CANCEL_LANE = statement(__package__, "cancel_lane")
 DISCARD_PROOFS = statement(__package__, "discard_proofs")
 EXPIRE = statement(__package__, "expire")
+LOCK_EMAIL = statement(__package__, "lock_email")
+RESCHEDULE_DELIVERIES = statement(__package__, "reschedule_deliveries")
+RESCHEDULE_MESSAGES = statement(__package__, "reschedule_messages")
 RESOLVE = statement(__package__, "resolve")
 
 
 class Operations:
-    """Cancels, retries and resolves messages.
+    """Cancels, reschedules, retries and resolves messages.
 
     If `tenant_id` is None, which is for operators only, messages of all tenants can be changed. Actions with an `actor`
     are recorded in the audit log.
@@ -48,6 +51,29 @@ class Operations:
                 raise NotPossibleNow
             await self._record(tx, row, actor, "message.cancel")
         return count_final_state(Status.CANCELLED)
+
+    async def cancel_email(self, outbox_id: str, *, tenant_id: int) -> None:
+        """Cancel the messages to all recipients of an email, if no worker has begun to send one of them."""
+        async with self._database.write() as tx:
+            waiting = await _waiting_email(tx, outbox_id, tenant_id, CLAIMABLE)
+            for row in waiting:
+                if not await cancel_waiting(tx, row.message_key, row.tenant_id, row.status, self._clock.now()):
+                    raise NotPossibleNow
+        count_final_state(Status.CANCELLED, len(waiting))
+
+    async def reschedule_email(self, outbox_id: str, due_at: Instant, *, tenant_id: int) -> None:
+        """Change the send time of the messages to all recipients of an email that no worker has begun to send."""
+        async with self._database.write() as tx:
+            waiting = await _waiting_email(tx, outbox_id, tenant_id, (Status.PENDING,))
+            if any(row.expires_at is not None and row.expires_at <= due_at for row in waiting):
+                raise NotPossibleNow("The message expires before that time.")
+            keys = [(row.message_key,) for row in waiting]
+            due_at = max(due_at, self._clock.now())
+            if len(await tx.run(RESCHEDULE_DELIVERIES, waiting=keys, due_at=due_at)) != len(keys):
+                raise NotPossibleNow
+            await tx.count(RESCHEDULE_MESSAGES, waiting=keys, due_at=due_at)
+            event = Event(EventType.REQUEUED, self._clock.now(), {"scheduledAt": isoformat(due_at)})
+            await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in waiting])
 
     async def requeue(self, outbox_id: str, *, tenant_id: int | None, actor: str | None = None) -> Status:
         """Retry a failed message from the beginning, and remove it from the dead letters."""
@@ -152,6 +178,18 @@ async def _locked(tx: Transaction, outbox_id: str, tenant_id: int | None) -> Any
     if not rows:
         raise NotFound
     return rows[0]
+
+
+async def _waiting_email(tx: Transaction, outbox_id: str, tenant_id: int, statuses: Collection[str]) -> list[Any]:
+    """Lock the messages of an email and return those that were not cancelled. All of these must wait."""
+    rows = await tx.run(LOCK_EMAIL, outbox_id=outbox_id, tenant_id=tenant_id) if is_uuid(outbox_id) else ()
+    if not rows:
+        raise NotFound
+    waiting = [row for row in rows if row.status != Status.CANCELLED]
+    other = next((row.status for row in waiting if row.status not in statuses), None if waiting else Status.CANCELLED)
+    if other is not None:
+        raise NotPossibleNow("The message is {status}. Only a waiting message can be changed.", status=other)
+    return waiting
 
 
 def outcome_of(resolution: Resolution) -> tuple[Status, EventType]:

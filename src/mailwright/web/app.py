@@ -52,6 +52,7 @@ from mailwright.web.api import (
     webhooks,
 )
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
+from mailwright.web.api.dropin.unknown_routes import with_formats_of_services
 from mailwright.web.api.openapi import describe_app
 from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
@@ -157,8 +158,8 @@ def create_app(engine: Engine) -> FastAPI:
     app.state.run_upkeep = run_upkeep
     _add_routes(app)
     handle_problems(app)
-    app.add_exception_handler(HTTPStatus.NOT_FOUND, page_not_found)
-    app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, nearest_page_handler(ROUTERS))
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, with_formats_of_services(page_not_found))
+    app.add_exception_handler(HTTPStatus.METHOD_NOT_ALLOWED, with_formats_of_services(nearest_page_handler(ROUTERS)))
     app.add_middleware(InvalidateOnWrite, result_cache=result_cache)
     app.add_middleware(RejectNul)
     app.add_middleware(LimitBodies, import_bytes=engine.settings.import_bytes)

@@ -273,3 +273,13 @@ async def test_key_is_required_with_the_scope_to_send(drop_in: DropIn) -> None:
         answer = await asyncio.to_thread(requests.post, url, data=an_email(), headers=headers, timeout=30)
         assert (answer.status_code, answer.json()) == (401, {"message": "Invalid private key"})
     assert await drop_in.is_empty()
+
+
+async def test_unknown_route_has_the_error_format_of_mailgun(drop_in: DropIn) -> None:
+    def work() -> requests.Response:
+        with Client(auth=("api", drop_in.key), api_url=drop_in.url) as client:
+            return client.events.get(domain="example.com")
+
+    answer = await asyncio.to_thread(work)
+    assert answer.status_code == 404
+    assert "does not support this route of Mailgun" in answer.json()["message"]

@@ -185,3 +185,9 @@ async def test_token_is_required_with_the_scope_to_send(drop_in: DropIn) -> None
         refused = await client.post("/email", content="{", headers={"X-Postmark-Server-Token": drop_in.key})
         assert (refused.status_code, refused.json()["ErrorCode"]) == (415, 409)
     assert await drop_in.is_empty()
+
+
+async def test_unknown_route_has_the_error_format_of_postmark(drop_in: DropIn) -> None:
+    async with client_of(drop_in) as client:
+        with pytest.raises(PostmarkException, match="does not support this route of Postmark"):
+            await client.bounces.get_delivery_stats()

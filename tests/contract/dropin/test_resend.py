@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from resend.exceptions import ResendError
 
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, isoformat
+from mailwright.outbox import tenants
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 
@@ -166,3 +168,79 @@ async def test_delay_is_a_send_time_of_one_email(drop_in: DropIn, clock: ManualC
         clock.advance(SECOND)
     found = [each.scheduled_at for each in await drop_in.stored()]
     assert found == [begin + number * SECOND + delay for number, delay in enumerate(delays.values())]
+
+
+async def test_scheduled_email_is_shown_moved_and_cancelled(drop_in: DropIn, clock: ManualClock) -> None:
+    email = an_email(to=["Ada <ada@example.com>", "bob@example.com"], cc="carol@example.com", bcc="secret@example.com")
+    email_id = (await call(resend.Emails.send, {**email, "scheduled_at": "in 1 hour"}))["id"]
+    shown = await call(resend.Emails.get, email_id)
+    assert (shown["to"], shown["cc"]) == (["Ada <ada@example.com>", "bob@example.com"], ["carol@example.com"])
+    assert (shown["subject"], shown["last_event"], shown["html"]) == ("Your order", "scheduled", None)
+    assert shown["scheduled_at"] == isoformat(clock.now() + HOUR)
+
+    change = {"id": email_id, "scheduled_at": isoformat(clock.now() + DAY)}
+    assert (await call(resend.Emails.update, change))["id"] == email_id
+    assert {each.scheduled_at for each in await drop_in.stored()} == {clock.now() + DAY}
+    clock.advance(2 * HOUR)
+    assert await drop_in.deliver(clock) == []
+
+    assert (await call(resend.Emails.cancel, email_id))["id"] == email_id
+    assert (await call(resend.Emails.get, email_id))["last_event"] == "canceled"
+    clock.advance(2 * DAY)
+    assert await drop_in.deliver(clock) == []
+    for change_again in (lambda: resend.Emails.cancel(email_id), lambda: resend.Emails.update(change)):
+        with pytest.raises(ResendError) as refused:
+            await call(change_again)
+        assert (refused.value.code, refused.value.error_type) == (422, "validation_error")
+
+
+async def test_rescheduled_email_leaves_once_at_its_new_time(drop_in: DropIn, clock: ManualClock) -> None:
+    email_id = (await call(resend.Emails.send, an_email(scheduled_at="in 3 days")))["id"]
+    await call(resend.Emails.update, {"id": email_id, "scheduled_at": "in 5 min"})
+    assert await drop_in.deliver(clock) == []
+    clock.advance(5 * MINUTE)
+    [sent] = await drop_in.deliver(clock)
+    assert sent["To"] == "Ada <ada@example.com>"
+    assert (await call(resend.Emails.get, email_id))["last_event"] == "sent"
+    with pytest.raises(ResendError, match="Only a waiting message"):
+        await call(resend.Emails.cancel, email_id)
+
+
+@pytest.mark.parametrize("wanted", ["tomorrow", "2020-01-01T08:00:00Z", "2090-01-01T08:00:00Z", "2027-01-15T08:00:00"])
+async def test_invalid_send_time_changes_nothing(drop_in: DropIn, clock: ManualClock, wanted: str) -> None:
+    email_id = (await call(resend.Emails.send, an_email(scheduled_at="in 1 hour")))["id"]
+    with pytest.raises(ResendError, match="`scheduled_at` field"):
+        await call(resend.Emails.update, {"id": email_id, "scheduled_at": wanted})
+    assert [each.scheduled_at for each in await drop_in.stored()] == [clock.now() + HOUR]
+
+
+async def test_email_belongs_to_its_tenant_and_needs_scopes(
+    drop_in: DropIn, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    email_id = (await call(resend.Emails.send, an_email(scheduled_at="in 1 hour")))["id"]
+    change = {"id": email_id, "scheduled_at": "in 2 hours"}
+    calls = {
+        Scope.READ: lambda: resend.Emails.get(email_id),
+        Scope.MANAGE: lambda: resend.Emails.update(change) and resend.Emails.cancel(email_id),
+    }
+    other = await tenants.create(drop_in.engine.database, clock, "other")
+    stranger = await drop_in.engine.keys.create(other.id)
+    for scope, made in calls.items():
+        others = await drop_in.key_with(*(each for each in Scope if not each.allows(scope)))
+        for key, code, name in ((stranger, 404, "not_found"), (others, 403, "restricted_api_key")):
+            monkeypatch.setattr(resend, "api_key", key)
+            with pytest.raises(ResendError) as refused:
+                await call(made)
+            assert (refused.value.code, refused.value.error_type) == (code, name)
+    monkeypatch.setattr(resend, "api_key", drop_in.key)
+    assert (await call(resend.Emails.get, email_id))["last_event"] == "scheduled"
+    with pytest.raises(ResendError):
+        await call(resend.Emails.get, "no-such-email")
+
+
+async def test_unknown_route_has_the_error_format_of_resend(drop_in: DropIn) -> None:
+    share = partial(resend.Emails.share, "1")
+    for function, error in ((resend.Emails.list, (405, "method_not_allowed")), (share, (404, "not_found"))):
+        with pytest.raises(ResendError, match="does not support this route of Resend") as refused:
+            await call(function)
+        assert (refused.value.code, refused.value.error_type) == error

@@ -5,7 +5,7 @@ import base64
 from typing import Any
 
 import pytest
-from python_http_client.exceptions import BadRequestsError, ForbiddenError, UnauthorizedError
+from python_http_client.exceptions import BadRequestsError, ForbiddenError, NotFoundError, UnauthorizedError
 from sendgrid import SendGridAPIClient
 from sendgrid.helpers.mail import (
     Asm,
@@ -322,3 +322,11 @@ async def test_body_beyond_every_limit_gets_the_error_format(drop_in: DropIn) ->
     writer.close()
     assert (answer[9:12], b'{"errors":[{' in answer) == (b"413", True)
     assert await drop_in.is_empty()
+
+
+async def test_unknown_route_has_the_error_format_of_sendgrid(drop_in: DropIn) -> None:
+    client = SendGridAPIClient(drop_in.key, host=drop_in.url)
+    with pytest.raises(NotFoundError) as refused:
+        await asyncio.to_thread(client.client.suppression.bounces.get)
+    [error] = refused.value.to_dict["errors"]
+    assert "does not support this route of SendGrid" in error["message"]

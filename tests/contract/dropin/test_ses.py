@@ -53,21 +53,21 @@ class Ses:
     clock: ShiftedClock
 
     async def send(self, pair: KeyPair | None = None, **email: Any) -> Any:
-        return await self._call("send_email", pair or self.pair, email)
+        return await self.call("send_email", pair or self.pair, email)
 
     async def send_bulk(self, **emails: Any) -> Any:
-        return await self._call("send_bulk_email", self.pair, emails)
+        return await self.call("send_bulk_email", self.pair, emails)
 
-    async def _call(self, operation: str, pair: KeyPair, given: Mapping[str, Any]) -> Any:
+    async def call(self, operation: str, pair: KeyPair, given: Mapping[str, Any], service: str = "sesv2") -> Any:
         def work() -> Any:
-            with closing(self.client(pair)) as client:
+            with closing(self.client(pair, service=service)) as client:
                 return getattr(client, operation)(**given)
 
         return await asyncio.to_thread(work)
 
-    def client(self, pair: KeyPair, attempts: int = 1) -> Any:
+    def client(self, pair: KeyPair, attempts: int = 1, service: str = "sesv2") -> Any:
         return SESSION.create_client(
-            "sesv2",
+            service,
             endpoint_url=self.drop_in.url,
             config=Config(region_name=REGION, retries={"total_max_attempts": attempts}),
             aws_access_key_id=pair.access_key_id,
@@ -495,3 +495,21 @@ async def test_encoded_words_in_names_are_decoded(ses: Ses) -> None:
     await ses.send(**an_email(FromEmailAddress=f"{name} <shop@example.com>", Destination=to))
     [stored] = await ses.drop_in.stored()
     assert (stored.payload["from"], stored.payload["toName"]) == ("Ада <shop@example.com>", "Ада")
+
+
+async def test_version_1_gets_its_xml_error(ses: Ses) -> None:
+    email = {
+        "Source": "shop@example.com",
+        "Destination": {"ToAddresses": ["ada@example.com"]},
+        "Message": {"Subject": {"Data": "Hi"}, "Body": {"Text": {"Data": "Hi"}}},
+    }
+    with pytest.raises(ClientError, match="Use the v2 API") as refused:
+        await ses.call("send_email", ses.pair, email, service="ses")
+    assert refused.value.response["Error"]["Code"] == "InvalidAction"
+    assert await ses.drop_in.is_empty()
+
+
+async def test_unknown_operation_has_the_error_format_of_ses(ses: Ses) -> None:
+    with pytest.raises(ClientError, match="does not support this route of Amazon SES") as refused:
+        await ses.call("get_account", ses.pair, {})
+    assert refused.value.response["Error"]["Code"] == "UnknownOperationException"

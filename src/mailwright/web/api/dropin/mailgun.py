@@ -139,7 +139,7 @@ class _Form:
         return found
 
 
-def _respond(error: ErrorResponse) -> Response:
+def respond(error: ErrorResponse) -> Response:
     status = _STATUSES.get(error.status, error.status)
     if status is HTTPStatus.UNAUTHORIZED:
         return json_response({"message": "Invalid private key"}, status)
@@ -149,7 +149,7 @@ def _respond(error: ErrorResponse) -> Response:
 
 
 @router.post("/{domain}/messages")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send(request: Request) -> Response:
     """Accept one email, or with `recipient-variables` one for each recipient in `to`."""
     context = await sending_context(request, _basic_key(request))
@@ -164,7 +164,7 @@ async def send(request: Request) -> Response:
 
 
 @router.post("/{domain}/messages.mime")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send_mime(request: Request) -> Response:
     """Accept a raw email, which is sent unchanged to the recipients in `to`."""
     context = await sending_context(request, _basic_key(request))

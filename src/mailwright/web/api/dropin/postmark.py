@@ -162,7 +162,7 @@ def _attachment(attachment: PostmarkAttachment) -> dict[str, Any]:
     return without_empty(fields)
 
 
-def _respond(error: ErrorResponse) -> Response:
+def respond(error: ErrorResponse) -> Response:
     status = _STATUSES.get(error.status, error.status)
     problems = renamed(error.errors, _NAMES)
     code = _CODES.get(error.code) or _CODES.get(problems[0].code if problems else "") or _STATUS_CODES.get(status)
@@ -176,7 +176,7 @@ def _respond(error: ErrorResponse) -> Response:
 
 @router.post("")
 @router.post("/withTemplate")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send(request: Request) -> Response:
     """Accept one email."""
     engine = engine_of(request)
@@ -188,7 +188,7 @@ async def send(request: Request) -> Response:
 
 @router.post("/batch")
 @router.post("/batchWithTemplates")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send_batch(request: Request) -> Response:
     """Accept up to 500 emails. An invalid one gets an error and does not stop the others."""
     engine = engine_of(request)

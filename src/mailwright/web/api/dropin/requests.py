@@ -163,10 +163,10 @@ def answer_errors(respond: Callable[[ErrorResponse], Response]) -> Callable[[Han
     return decorate
 
 
-async def sending_context(request: Request, key: str) -> RequestContext:
-    """Authenticate an API key, which needs the scope `send`, and read the ids of the request."""
+async def sending_context(request: Request, key: str, scope: Scope = Scope.SEND) -> RequestContext:
+    """Authenticate an API key, which needs the scope, and read the ids of the request."""
     caller = await engine_of(request).keys.authenticate_key(key)
-    caller.require(Scope.SEND)
+    caller.require(scope)
     return RequestContext(caller, request_id_of(request), idempotency_key_of(request))
 
 

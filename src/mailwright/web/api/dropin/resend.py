@@ -1,7 +1,8 @@
-"""Resend's API: `POST /emails` and `/emails/batch`."""
+"""Resend's API: `/emails`, `/emails/batch`, and show, reschedule and cancel an email by its id."""
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -9,10 +10,16 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
-from mailwright.domain.errors import Unauthorized
+from mailwright.access.roles import Scope
+from mailwright.content.raw import parse_raw
+from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant, isoformat
+from mailwright.domain.errors import NotPossibleNow, Unauthorized
+from mailwright.domain.states import EventType, MessageGroup, Status
+from mailwright.outbox.message_records import MessageRecord, find
+from mailwright.outbox.raw_contents import find_raw_content
 from mailwright.sources.api.emails import AcceptedEmail, AddressedEmail
-from mailwright.sources.api.messages import RejectedItem, RequestContext
+from mailwright.sources.api.fields import RequestTime
+from mailwright.sources.api.messages import RejectedItem, RequestContext, check_schedule
 from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.senders import SenderDomainNotVerified
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
@@ -27,11 +34,13 @@ from mailwright.web.api.dropin.requests import (
     answer_errors,
     bearer_key,
     boxes_of,
+    decode_name,
     headers_of,
     renamed,
     reply_fields,
     require_recipients,
     sending_context,
+    split_addresses,
     stated,
     without_empty,
 )
@@ -62,7 +71,25 @@ _NAMES: Final = {
 _ERRORS: Final = {
     HTTPStatus.FORBIDDEN: "restricted_api_key",
     HTTPStatus.CONFLICT: "invalid_idempotent_request",
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
     HTTPStatus.SERVICE_UNAVAILABLE: "internal_server_error",
+}
+
+# Resend's words for the last event, by the reports about a message, and by its state; others are queued.
+_REPORTED: Final = {
+    EventType.DELIVERED: "delivered",
+    EventType.OPENED: "opened",
+    EventType.CLICKED: "clicked",
+    EventType.COMPLAINED: "complained",
+    EventType.DEFERRED: "delivery_delayed",
+}
+_STATUSES: Final[Mapping[str, str]] = {
+    Status.RETRY_SCHEDULED: "delivery_delayed",
+    Status.FAILED: "failed",
+    Status.CANCELLED: "canceled",
+    MessageGroup.SUPPRESSED: "suppressed",
+    MessageGroup.BOUNCED: "bounced",
 }
 
 # Phrases that Resend takes as a send time.
@@ -145,6 +172,11 @@ class ResendEmail(ServiceModel):
         return require_recipients(email, MAX_RECIPIENTS, "to")
 
 
+class ResendChange(ServiceModel):
+    id: str | None = None  # Resend's SDKs repeat the id of the path.
+    scheduled_at: RequestTime
+
+
 def _delay(text: str) -> Instant | None:
     """Return the delay of a phrase such as `in 5 minutes`. Other texts must be times."""
     found = _DELAY.fullmatch(text)
@@ -164,20 +196,22 @@ def _attachment(attachment: ResendAttachment) -> dict[str, Any]:
 _NO_KEY: Final = "Missing API Key"
 
 
-async def _context(request: Request) -> RequestContext:
+async def _context(request: Request, scope: Scope = Scope.SEND) -> RequestContext:
     key = bearer_key(request)
     if not key:
         raise Unauthorized(_NO_KEY)
-    return await sending_context(request, key)
+    return await sending_context(request, key, scope)
 
 
-def _respond(error: ErrorResponse) -> Response:
+def respond(error: ErrorResponse) -> Response:
     if error.status is HTTPStatus.UNAUTHORIZED:
         if error.detail == _NO_KEY:
             return _error(HTTPStatus.UNAUTHORIZED, "missing_api_key", _NO_KEY)
         return _error(HTTPStatus.FORBIDDEN, "invalid_api_key", "API key is invalid")
     problems = renamed(error.errors, _NAMES)
     name, status, detail = _ERRORS.get(error.status, "validation_error"), error.status, error.detail
+    if error.code == NotPossibleNow.code:  # Resend has no other status for this.
+        name, status = "validation_error", HTTPStatus.UNPROCESSABLE_ENTITY
     if problems:
         detail = " ".join(_sentence(each) for each in problems[:3])
         if problems[0].code == "REQUIRED":
@@ -199,7 +233,7 @@ def _sentence(problem: FieldError) -> str:
 
 
 @router.post("")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send(request: Request) -> Response:
     """Accept one email."""
     context = await _context(request)
@@ -209,7 +243,7 @@ async def send(request: Request) -> Response:
 
 
 @router.post("/batch")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send_batch(request: Request) -> Response:
     """Accept up to 100 emails: all or none, or the valid ones if the request asks for permissive validation."""
     context, service = await _context(request), engine_of(request).api_emails
@@ -225,6 +259,81 @@ async def send_batch(request: Request) -> Response:
     ]
     accepted = [{"id": result.outbox_id} for result in results if isinstance(result, AcceptedEmail)]
     return json_response({"data": accepted, "errors": errors})
+
+
+@router.get("/{email_id}")
+@answer_errors(respond)
+async def show(request: Request) -> Response:
+    """Show an email without its content. What happened is that of the first recipient, whose message has the id."""
+    context, engine = await _context(request, Scope.READ), engine_of(request)
+    tenant_id, email_id = context.caller.tenant_id, request.path_params["email_id"]
+    record = await find(engine.database, email_id, tenant_id=tenant_id)
+    return json_response(_shown(record, await find_raw_content(engine.database, email_id, tenant_id=tenant_id)))
+
+
+@router.patch("/{email_id}")
+@answer_errors(respond)
+async def reschedule(request: Request) -> Response:
+    """Change the send time of an email to all its recipients."""
+    context, engine = await _context(request, Scope.MANAGE), engine_of(request)
+    email_id, now, body = request.path_params["email_id"], engine.clock.now(), await read_json(request)
+    if isinstance(body, dict) and (delay := _delay(str(body.get("scheduled_at", "")))) is not None:
+        body = {**body, "scheduled_at": isoformat(now + delay)}
+    wanted = parse(ResendChange, body).scheduled_at
+    check_schedule(wanted, now)
+    await engine.operations.reschedule_email(email_id, wanted, tenant_id=context.caller.tenant_id)
+    return _changed(email_id)
+
+
+@router.post("/{email_id}/cancel")
+@answer_errors(respond)
+async def cancel(request: Request) -> Response:
+    """Cancel an email to all its recipients."""
+    context, email_id = await _context(request, Scope.MANAGE), request.path_params["email_id"]
+    await engine_of(request).operations.cancel_email(email_id, tenant_id=context.caller.tenant_id)
+    return _changed(email_id)
+
+
+def _shown(record: MessageRecord, content: bytes | None) -> dict[str, Any]:
+    """Return an email. If it was written for several recipients, its own headers name them."""
+    summary, payload = record.summary, record.payload
+    written = {} if content is None else parse_raw(content).firsts
+    reply_to = payload.get("replyTo") or _boxes(written, "reply-to")
+    return {
+        "object": "email",
+        "id": summary.outbox_id,
+        "from": payload.get("from"),
+        "to": _boxes(written, "to") or [payload.get("to") or summary.to_email],
+        "cc": payload.get("cc") or _boxes(written, "cc"),
+        "bcc": payload.get("bcc", []),
+        "reply_to": reply_to if isinstance(reply_to, list) else [reply_to],
+        "subject": summary.subject,
+        "html": None,
+        "text": None,
+        "created_at": isoformat(summary.created_at),
+        "scheduled_at": None if summary.scheduled_at is None else isoformat(summary.scheduled_at),
+        "last_event": _last_event(record),
+        "tags": [{"name": name, "value": value} for name, value in payload.get("metadata", {}).items()],
+    }
+
+
+def _boxes(headers: Mapping[str, str], name: str) -> list[str]:
+    return [decode_name(text) for text in split_addresses(headers.get(name, ""))]
+
+
+def _last_event(record: MessageRecord) -> str:
+    """Return what happened last, in Resend's words. A report of the provider says more than the state."""
+    status = record.summary.shown_status
+    if status == Status.SENT:
+        reported = [_REPORTED[event.type] for event in record.events if event.type in _REPORTED]
+        return reported[-1] if reported else "sent"
+    if status == Status.PENDING and record.summary.scheduled_at is not None:
+        return "scheduled"
+    return _STATUSES.get(status, "queued")
+
+
+def _changed(email_id: str) -> Response:
+    return json_response({"object": "email", "id": email_id})
 
 
 def _items(body: Any) -> list[Any]:

@@ -198,7 +198,7 @@ class SendGridEmail(ServiceModel):
         return TrackingMode.OFF if any(each and each.enable is False for each in switches) else None
 
 
-def _respond(error: ErrorResponse) -> Response:
+def respond(error: ErrorResponse) -> Response:
     status = _STATUSES.get(error.status, error.status)
     detail = _DETAILS.get(status, error.detail)
     problems = renamed(error.errors, _NAMES) or [FieldError("", error.code, detail)]
@@ -214,7 +214,7 @@ def _respond(error: ErrorResponse) -> Response:
 
 
 @router.post("/send")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send(request: Request) -> Response:
     """Accept an email for each personalization, all or none."""
     context = await sending_context(request, bearer_key(request))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
+from xml.sax.saxutils import escape
 
 import orjson
 from fastapi import APIRouter, Request
@@ -58,6 +59,12 @@ INVOCATION_ID: Final = "amz-sdk-invocation-id"
 MAX_BYTES: Final = MAX_RAW_BYTES * 4 // 3 + 64 * 1024
 
 MAX_INVOCATION_ID: Final = 100
+
+_NAMESPACE_1: Final = "http://ses.amazonaws.com/doc/2010-12-01/"
+_VERSION_1: Final = (
+    "Mailwright does not support version 1 of the API of Amazon SES. Use the v2 API: the client sesv2 of the AWS SDK, "
+    "with the same key pair and endpoint."
+)
 
 _SIMPLE: Final = "Content.Simple"
 _NAMES: Final = {
@@ -342,7 +349,7 @@ def _json_object(text: str | None, field: str) -> dict[str, Any]:
     return found
 
 
-def _respond(error: ErrorResponse) -> Response:
+def respond(error: ErrorResponse) -> Response:
     status = error.status
     if status is HTTPStatus.UNAUTHORIZED:
         is_signature = error.code == SignatureInvalid.code
@@ -362,8 +369,21 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
     return json_response({"message": message}, status, {"x-amzn-ErrorType": name})
 
 
+def respond_to_unknown(error: ErrorResponse) -> Response:
+    """Respond to an operation of version 2 that Mailwright does not support."""
+    return _error(error.status, "UnknownOperationException", error.detail)
+
+
+def respond_to_version_1(request_id: str) -> Response:
+    """Respond to version 1, the Query API, whose errors are XML."""
+    error = f"<Type>Sender</Type><Code>InvalidAction</Code><Message>{_VERSION_1}</Message>"
+    content = f"<Error>{error}</Error><RequestId>{escape(request_id)}</RequestId>"
+    content = f'<ErrorResponse xmlns="{_NAMESPACE_1}">{content}</ErrorResponse>'
+    return Response(content, HTTPStatus.BAD_REQUEST, media_type="text/xml")
+
+
 @router.post("/outbound-emails")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send_email(request: Request) -> Response:
     """Accept one email. A signature is accepted once: a repeated request gets the response of the first."""
     context, body = await _authenticate(request)
@@ -380,7 +400,7 @@ async def send_email(request: Request) -> Response:
 
 
 @router.post("/outbound-bulk-emails")
-@answer_errors(_respond)
+@answer_errors(respond)
 async def send_bulk_email(request: Request) -> Response:
     """Accept up to 50 emails with one template. An invalid one gets its status and does not stop the others."""
     context, body = await _authenticate(request)
