@@ -32,7 +32,7 @@ class UnsubscribeTargets(NamedTuple):
 
 
 _OURS = """
-    apparently-to authentication-results bcc cc date delivered-to dkim-signature feedback-id from message-id
+    apparently-to authentication-results bcc cc date delivered-to dkim-signature from message-id
     mime-version received received-spf reply-to return-path sender subject to x-original-to
 """
 # Headers that senders cannot set: Mailwright writes them itself, or they would add a recipient, forge a trace header,
@@ -51,6 +51,9 @@ PROVIDER_OPTIONS = frozenset(_READ.split())
 RESERVED_PREFIXES = ("arc-", "content-", "resent-", "x-mailwright-", *PROVIDER_COMMANDS)
 # Headers of one-click unsubscribe. Senders can set them in email for which Mailwright does not write them.
 UNSUBSCRIBE_HEADERS = frozenset({"list-unsubscribe", "list-unsubscribe-post"})
+
+# Mailwright writes this one unless the sender set it.
+FEEDBACK_ID = "feedback-id"
 
 # RFC 5322 forbids longer lines. Lines are folded before column 78 where possible.
 MAX_LINE = 998
@@ -102,7 +105,8 @@ def custom_header(name: str, value: str, *, has_unsubscribe: bool = False) -> st
     if lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES) or (is_unsubscribe and has_unsubscribe):
         raise InvalidHeader("The header {name} is written by Mailwright and cannot be set.", field="headers", name=name)
     value = value.strip(" \t")
-    return opaque(name, value, field=field) if is_unsubscribe else unstructured(name, value, field=field)
+    is_opaque = is_unsubscribe or lowered == FEEDBACK_ID
+    return opaque(name, value, field=field) if is_opaque else unstructured(name, value, field=field)
 
 
 def unstructured(name: str, text: str, *, field: str) -> str:

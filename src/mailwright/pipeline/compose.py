@@ -11,6 +11,7 @@ from typing import Any, Final
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.attachments import EnclosureCache
 from mailwright.content.headers import (
+    FEEDBACK_ID,
     InvalidHeader,
     Mailbox,
     UnsubscribeTargets,
@@ -433,8 +434,8 @@ def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url
         yield f"{list_unsubscribe(UnsubscribeTargets(url))}\r\n".encode()
     if "list-id" not in given:
         yield f"List-Id: {_headers(claimed, sender)['List-Id']}\r\n".encode()
-    if "feedback-id" not in given:
-        yield f"{opaque('Feedback-ID', _feedback_id(claimed), field='feedback_id')}\r\n".encode()
+    if FEEDBACK_ID not in given and (feedback_id := _feedback_id(claimed)):
+        yield f"{opaque('Feedback-ID', feedback_id, field='feedback_id')}\r\n".encode()
 
 
 def web_view_link(public_url: str, tokens: WebViewTokens | None, outbox_id: str) -> str:
@@ -514,6 +515,11 @@ def _headers(claimed: Claimed, sender: Mailbox) -> Mapping[str, str]:
     return {**own, "List-Id": list_id(name, sender.address, _other_tenant(claimed))}
 
 
-def _feedback_id(claimed: Claimed) -> str:
-    """Return the Feedback-ID under which mailbox providers group complaints: campaign, tenant, source, sender."""
+def _feedback_id(claimed: Claimed) -> str | None:
+    """Return the Feedback-ID under which mailbox providers group complaints: campaign, tenant, source, sender.
+
+    Return None if the sender set one.
+    """
+    if any(name.lower() == FEEDBACK_ID for name in claimed.payload.get("headers", ())):
+        return None
     return f"{claimed.payload.get('campaign', claimed.source)}:{claimed.tenant_id}:{claimed.source}:mailwright"

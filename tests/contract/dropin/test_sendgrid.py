@@ -244,6 +244,7 @@ async def test_calendar_and_amp_are_alternatives_of_the_email(drop_in: DropIn, c
         ({"attachments": [{"content": "Nw==", "filename": "a", "type": "text/plain;\r\nX: y"}]}, "attachments.0.type"),
         ({"headers": {"Bcc": "eve@example.com"}}, "headers"),
         ({"headers": {"List-Unsubscribe-Post": "é"}}, "headers"),
+        ({"headers": {"Feedback-ID": "é"}}, "headers"),
         ({"categories": ["x" * 256]}, "categories.0"),
         ({"send_at": 5}, "send_at"),
         ({"send_at": 10**18}, "send_at"),

@@ -21,7 +21,7 @@ BODIES = st.text(max_size=400)
 OURS = """
     From to CC Bcc Subject Date Message-ID Sender Return-Path Received DKIM-Signature MIME-Version Content-Type
     content-anything X-Mailwright-Message Reply-To Resent-To X-SMTPAPI
-    X-SES-CONFIGURATION-SET Feedback-ID
+    X-SES-CONFIGURATION-SET
 """
 BREAKS = [
     "\r",
