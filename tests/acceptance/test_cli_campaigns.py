@@ -6,13 +6,16 @@ import io
 import json
 import re
 import signal
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from mailwright.outbox.audit_log import describe_actor
 from tests.acceptance.commands import Commands
 
 PEOPLE = "email,name,plan\nada@example.com,Ada,gold\nalan@example.com,Alan,basic\ngrace@example.com,Grace,gold\n"
@@ -79,10 +82,20 @@ async def test_approval_is_requested_shown_and_withdrawn(here: Commands) -> None
     assert "more than 2" in (await here.ok("campaign", "plan", campaign_id, COLUMNS="300")).out
     waiting = (await here.ok("campaign", "request-approval", campaign_id, "--json")).json
     assert (waiting["approval"]["status"], waiting["approval"]["requestedBy"]) == ("waiting", "console")
+    [listed] = (await here.ok("campaign", "list", "--approval", "waiting", "--json")).json
+    assert (listed["campaignId"], listed["approval"]["digest"]) == (campaign_id, waiting["approval"]["digest"])
+    assert describe_actor("console") in (await here.ok("campaign", "list", "--approval", "waiting")).out
+    rejected = ("campaign", "list", "--approval", "rejected")
+    assert "No campaign of the tenant default is rejected" in (await here.ok(*rejected)).out
     assert "waits for the approval" in (await here.run("campaign", "start", campaign_id)).err
     await here.ok("campaign", "withdraw-approval", campaign_id)
     assert (await here.ok("campaign", "plan", campaign_id, "--json")).json["approval"]["status"] == "withdrawn"
     assert "Nothing of the tenant default waits" in (await here.ok("approval", "list")).out
+    with closing(sqlite3.connect(here.folder / "mailwright.db")) as database, database:  # Only the dashboard rejects.
+        database.execute("UPDATE campaign_approvals SET status = 'rejected', decided_by = 'ada', comment = 'Too dear.'")
+    assert "ada: Too dear." in (await here.ok(*rejected)).out
+    [listed] = (await here.ok(*rejected, "--json")).json
+    assert (listed["campaignId"], listed["approval"]["comment"]) == (campaign_id, "Too dear.")
     await here.ok("template", "create", "welcome", "--subject", "Welcome", "--markdown", "news.md")
     (here.folder / "welcome.json").write_text(json.dumps({**SEQUENCE, "list": "news"}))
     created = (await here.ok("sequence", "create", "welcome.json", "--json")).json

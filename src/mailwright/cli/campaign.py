@@ -26,6 +26,7 @@ from mailwright.cli.campaign_options import (
     IfUndecided,
     IgnoreCap,
     Interval,
+    ListedApproval,
     Lists,
     MinConfidence,
     Name,
@@ -80,7 +81,7 @@ from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
-from mailwright.outbox.audit_log import CONSOLE
+from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
@@ -103,7 +104,7 @@ from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
-from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
+from mailwright.sources.campaigns.approvals import CampaignApproval, CampaignApprovals, PlanReport
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
@@ -210,9 +211,18 @@ def create(
 
 @app.command("list")
 def list_command(
-    state: State = RecordState.ACTIVE, tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False
+    state: State = RecordState.ACTIVE,
+    approval: Annotated[
+        ListedApproval | None, typer.Option(help="List those that wait for an approval, or that somebody rejected.")
+    ] = None,
+    tenant: Tenant = tenants.DEFAULT,
+    limit: Limit = 50,
+    as_json: Json = False,
 ) -> None:
     """List a tenant's campaigns and why they wait."""
+    if approval is not None:
+        _list_approvals(approval, tenant, limit, as_json=as_json)
+        return
 
     async def work(at: Installation) -> list[View]:
         owner = await find_tenant(at, tenant)
@@ -228,6 +238,31 @@ def list_command(
         return
     nothing = f"The tenant {tenant} has no campaigns. Create one with `mailwright campaign create`."
     print_rows(("Campaign and time ({zone})!", "Status and reason"), map(_row, views), nothing=nothing)
+
+
+def _list_approvals(wanted: ListedApproval, tenant: str, limit: int, *, as_json: bool) -> None:
+    from mailwright.schemas.approvals import campaign_approval_response  # noqa: PLC0415 - only these commands need it
+
+    async def work(at: Installation) -> list[CampaignApproval]:
+        owner, approvals = await find_tenant(at, tenant), _approvals(at)
+        is_rejected = wanted is ListedApproval.REJECTED
+        return (await (approvals.list_rejected(owner.id) if is_rejected else approvals.list_waiting(owner.id)))[:limit]
+
+    found = run(work)
+    if as_json:
+        print_json([campaign_approval_response(each).to_dict() for each in found])
+    elif wanted is ListedApproval.REJECTED:
+        rows = [(*_approval_row(each), f"{each.approval.decided_by}: {each.approval.comment or ''}") for each in found]
+        titles = ("Campaign!", "Recipients", "Rejected by, and reason")
+        print_rows(titles, rows, nothing=f"No campaign of the tenant {tenant} is rejected.")
+    else:
+        rows = [(*_approval_row(each), describe_actor(each.approval.requested_by)) for each in found]
+        titles = ("Campaign!", "Recipients", "Requested by")
+        print_rows(titles, rows, nothing=f"No campaign of the tenant {tenant} waits for an approval.")
+
+
+def _approval_row(found: CampaignApproval) -> tuple[Text, str]:
+    return two_lines(found.campaign_id, found.name), f"{found.approval.recipients:,}"
 
 
 @app.command()

@@ -1,10 +1,12 @@
 """The options of `mailwright campaign`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.tracking import TrackingMode
 
 # Panels of the help page. Each is a table of its own, so that long option names are not cut off.
@@ -12,6 +14,12 @@ _AUDIENCE: Final = "Audience"
 _LIMITS: Final = "Limits"
 _SAFETY: Final = "Waves, guard rails and frequency cap"
 _TEST: Final = "A/B test"
+
+
+class ListedApproval(StrEnum):
+    WAITING = ApprovalStatus.WAITING
+    REJECTED = ApprovalStatus.REJECTED
+
 
 Name = Annotated[str, typer.Option(metavar="NAME", help="The internal name.", show_default=False)]
 Subject = Annotated[
