@@ -9,15 +9,17 @@ from mailwright.access.roles import Role
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.network import is_loopback_address
 from mailwright.ops.settings import Settings
+from mailwright.outbox.tenants import DEFAULT
 
 CALLBACK_PATH: Final = "/sign-in/oidc/callback"
 _RULE: Final = re.compile(r"(?P<group>.+?)\s*=\s*(?P<role>[a-z]+)(@(?P<tenant>[^@=]+))?")
+_ALL: Final = "*"  # All tenants. It has to be said, because most groups need one.
 _REQUIRED: Final = ("MAILWRIGHT_OIDC_ISSUER", "MAILWRIGHT_OIDC_CLIENT_ID", "MAILWRIGHT_OIDC_CLIENT_SECRET")
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRule:
-    """People of a group get a role, in one tenant or in all of them."""
+    """People of a group get a role, in one tenant, or in all of them if `tenant` is None."""
 
     group: str
     role: Role
@@ -101,8 +103,12 @@ def _parse_rules(text: str) -> tuple[tuple[RoleRule, ...], list[str]]:
     for part in parts:
         match = _RULE.fullmatch(part)
         if match is None or match["role"] not in list(Role):
-            example = "`group=role` or `group=role@tenant` with a role of viewer, editor or admin"
+            example = f"`group=role@tenant` or `group=role@{_ALL}`, with a role of viewer, editor or admin"
             wrong.append(f"MAILWRIGHT_OIDC_ROLES: {part[:80]!r} is not {example}")
+        elif match["tenant"] is None:
+            fixes = f"`{part[:80]}@{DEFAULT}` for one, `{part[:80]}@{_ALL}` for all tenants"
+            wrong.append(f"MAILWRIGHT_OIDC_ROLES: {part[:80]!r} names no tenant; write {fixes}")
         else:
-            found.append(RoleRule(match["group"], Role(match["role"]), match["tenant"]))
+            tenant = None if match["tenant"] == _ALL else match["tenant"]
+            found.append(RoleRule(match["group"], Role(match["role"]), tenant))
     return tuple(found), wrong

@@ -226,8 +226,8 @@ class Settings(BaseSettings):
         str | None,
         Field(
             alias="MAILWRIGHT_OIDC_ROLES",
-            description="Role and tenant by group, the first match counts: `mail-admins=admin, shop=editor@acme`. "
-            "Without a tenant, the role applies to all tenants. Separate entries with `;` if groups contain commas.",
+            description="Role and tenant by group, the first match counts: `mail-admins=admin@*, shop=editor@acme`. "
+            "`@*` means all tenants. Separate entries with `;` if groups contain commas.",
         ),
     ] = None
     oidc_email_domains: Annotated[

@@ -83,7 +83,7 @@ async def a_site(database: Database, clock: ManualClock, issuer: IssuerStandIn, 
 async def site(database: Database, clock: ManualClock, issuer: IssuerStandIn) -> AsyncIterator[Site]:
     """A provider whose group `staff` edits in all tenants."""
     issuer.claims["groups"] = ["staff"]
-    async with a_site(database, clock, issuer, oidc_roles="staff=editor") as site:
+    async with a_site(database, clock, issuer, oidc_roles="staff=editor@*") as site:
         yield site
 
 
@@ -112,7 +112,7 @@ def a_real_provider(subject: str, **claims: Any) -> Iterator[str]:
 async def test_real_provider_signs_in_a_person(database: Database) -> None:
     with a_real_provider("ada-1", email=ADA, email_verified=True, groups=["staff"]) as issuer:
         own = {"oidc_issuer": issuer, "oidc_client_id": CLIENT, "oidc_client_secret": "secret"}
-        engine = an_engine(database, SystemClock(), base_url=HOME, **own, oidc_roles="staff=editor")
+        engine = an_engine(database, SystemClock(), base_url=HOME, **own, oidc_roles="staff=editor@*")
         transport = httpx.ASGITransport(create_app(engine))
         async with httpx.AsyncClient(transport=transport, base_url=HOME) as client, httpx.AsyncClient() as browser:
             sent = await client.get("/sign-in/oidc?next=/contacts")
@@ -391,7 +391,7 @@ async def test_existing_user_is_connected_only_if_allowed(
 async def test_groups_decide_on_role_and_tenant(database: Database, clock: ManualClock, issuer: IssuerStandIn) -> None:
     acme, rules = (
         await a_tenant(database, "acme"),
-        "cn=heads,o=x=admin@acme; staff=viewer@acme; root=admin; lost=admin@gone",
+        "cn=heads,o=x=admin@acme; staff=viewer@acme; root=admin@*; lost=admin@gone",
     )
     async with a_site(database, clock, issuer, oidc_roles=rules, oidc_role_claim="realm.roles") as site:
         async with site.client() as client, site.client() as older:
@@ -444,7 +444,7 @@ async def test_provider_replaces_second_factor_only_if_trusted(
     database: Database, clock: ManualClock, issuer: IssuerStandIn
 ) -> None:
     issuer.claims |= {"groups": ["staff"], "amr": ["pwd"], "acr": "low"}
-    settings = {"oidc_roles": "staff=editor", "oidc_second_factor": "mfa, high"}
+    settings = {"oidc_roles": "staff=editor@*", "oidc_second_factor": "mfa, high"}
     async with a_site(database, clock, issuer, **settings) as site, site.client() as client:
         assert (await site.sign_in(client)).status_code == 303
         await tenants.change(database, "default", requires_second_factor=True)
@@ -521,6 +521,7 @@ async def test_check_names_what_is_wrong_with_the_provider(
         ({"oidc_issuer": "https://user@login.example.com"}, "MAILWRIGHT_OIDC_ISSUER: must be an https"),
         ({"oidc_scopes": "email"}, "MAILWRIGHT_OIDC_SCOPES: must contain openid"),
         ({"oidc_roles": "staff=owner"}, "MAILWRIGHT_OIDC_ROLES: 'staff=owner' is not"),
+        ({"oidc_roles": "staff=editor"}, "'staff=editor' names no tenant; write `staff=editor@default` for one"),
         ({"oidc_new_user_tenant": "acme"}, "set MAILWRIGHT_OIDC_EMAIL_DOMAINS too"),
     ],
 )
