@@ -120,7 +120,15 @@ async def _remove(at: Installation, tenant: str, kind: RetentionKind) -> None:
 async def _count(at: Installation, tenant: str | None) -> Done:
     rules, names = await _rules(at, tenant)
     retention = make_retention(at.settings, at.database, at.clock)
-    return [(rule, await retention.preview(rule.tenant_id, rule.kind, rule.days)) for rule in rules], names, []
+    done = []
+    with aside.status("Counting …") as status:
+        for rule in rules:
+
+            def report(share: float, kind: RetentionKind = rule.kind) -> None:
+                status.update(f"Counting {kind}: {share:.0%}")
+
+            done.append((rule, await retention.count(rule.tenant_id, rule.kind, rule.days, report)))
+    return done, names, []
 
 
 async def _sweep(at: Installation, tenant: str | None) -> Done:
@@ -135,7 +143,8 @@ async def _sweep(at: Installation, tenant: str | None) -> Done:
 
 
 def _text(count: RetentionCount) -> str:
-    return f"{count.rows:,} {'row' if count.rows == 1 else 'rows'} ({size_text(count.bytes)})"
+    about = "about " if count.is_estimate else ""
+    return f"{about}{count.rows:,} {'row' if count.rows == 1 else 'rows'} ({size_text(count.bytes)})"
 
 
 def _as_json(rule: RetentionRule, names: dict[int, str]) -> dict[str, Any]:

@@ -72,9 +72,15 @@ class RetentionCount:
 
     rows: int = 0
     bytes: int = 0
+    is_estimate: bool = False
 
     def __add__(self, other: "RetentionCount") -> "RetentionCount":
         return RetentionCount(self.rows + other.rows, self.bytes + other.bytes)
+
+    def extrapolate(self, factor: float) -> "RetentionCount":
+        """Return the estimate of a total from this sample, rounded to three digits."""
+        rows, size = (int(float(f"{value * factor:.3g}")) for value in (self.rows, self.bytes))
+        return RetentionCount(rows, size, is_estimate=True)
 
 
 NOTHING: Final = RetentionCount()

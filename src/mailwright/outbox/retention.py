@@ -89,6 +89,10 @@ _FIND_CANDIDATES: Final = _without(CANDIDATES, "skip locked")
 _ALL: Final = 2**62
 # The most keys that are read at once, which takes a fraction of a second.
 _MAX_RANGE: Final = 20_000
+# A preview counts up to this many messages one by one, in a few seconds. Of more, it reads samples.
+EXACT_MESSAGES: Final = 100_000
+SAMPLES: Final = 40
+SAMPLE_MESSAGES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +128,57 @@ class Retention:
             require_parquet()
 
     async def preview(self, tenant_id: int, kind: RetentionKind, days: int) -> RetentionCount:
-        """Return what a rule would delete now. Nothing is changed."""
+        """Return what a rule would delete now, quickly: an estimate if the tenant has many messages."""
+        check_days(kind, days)
+        rule = RetentionRule(tenant_id, kind, days, exports=False)
+        estimate = await self._estimate(rule) if kind in OF_MESSAGES else None
+        return estimate or await self.count(tenant_id, kind, days)
+
+    async def count(
+        self, tenant_id: int, kind: RetentionKind, days: int, report: Callable[[float], None] = lambda share: None
+    ) -> RetentionCount:
+        """Count exactly what a rule would delete now. `report` gets the share of the messages that were counted."""
         check_days(kind, days)
         rule = RetentionRule(tenant_id, kind, days, exports=False)
         if kind in OF_MESSAGES:
-            return await self._preview_messages(rule)
+            return await self._count_messages(rule, report)
         async with self._database.read() as tx:
             rows = await tx.run(_COUNT_OLD[kind], **self._old_values(rule), limit=_ALL)
         return RetentionCount(int(rows[0].found), int(rows[0].bytes))
 
-    async def _preview_messages(self, rule: RetentionRule) -> RetentionCount:
+    async def _count_messages(self, rule: RetentionRule, report: Callable[[float], None]) -> RetentionCount:
         """Count range by range: one query over millions of messages would take longer than its timeout."""
         total, after = NOTHING, 0
         while True:
             async with self._database.read() as tx:
-                values = await self._message_values(tx, rule)
-                values["counted"] = _ALL  # A run counts all events first.
-                up_to = await key_before(tx, values["before"])
+                values, up_to = await self._old_messages(tx, rule)
                 first = await _next_key(tx, rule.tenant_id, after, up_to)
                 if first is None:
                     return total
                 after = min(first + _MAX_RANGE - 1, up_to)
-                [row] = await tx.run(_COUNT_CANDIDATES, **values, after=first - 1, up_to=after)
-            total += RetentionCount(int(row.found), int(row.bytes))
+                total += await _count_range(tx, values, first - 1, after)
+            report(after / up_to)
+
+    async def _estimate(self, rule: RetentionRule) -> RetentionCount | None:
+        """Estimate from samples that are spread over all messages, or return None if an exact count is quick."""
+        async with self._database.read() as tx:
+            values, up_to = await self._old_messages(tx, rule)
+            first = await _next_key(tx, rule.tenant_id, 0, up_to) or 0
+            messages_of_tenant = await _count_keys(tx, rule.tenant_id, 0, up_to)
+        if messages_of_tenant <= EXACT_MESSAGES:
+            return None
+        step = (up_to + 1 - first) // SAMPLES
+        width = step * SAMPLES * SAMPLE_MESSAGES // messages_of_tenant
+        found, sampled = NOTHING, 0
+        for after in range(first - 1 + (step - width) // 2, up_to - width, step):
+            async with self._database.read() as tx:
+                sampled += await _count_keys(tx, rule.tenant_id, after, after + width)
+                found += await _count_range(tx, values, after, after + width)
+        return found.extrapolate(messages_of_tenant / sampled) if sampled else None
+
+    async def _old_messages(self, tx: Transaction, rule: RetentionRule) -> tuple[dict[str, Any], int]:
+        values = await self._message_values(tx, rule)
+        return {**values, "counted": _ALL}, await key_before(tx, values["before"])  # A run counts all events first.
 
     async def run_batch(self, rule: RetentionRule, limit: int) -> RetentionRule:
         """Delete one batch and return the rule with its new position. `finished_at` changes at the end of a pass."""
@@ -300,6 +332,17 @@ async def _next_key(tx: Transaction, tenant_id: int, after: int, up_to: int) -> 
     query = select(func.min(m.id)).where(m.tenant_id == tenant_id, m.id > after, m.id <= up_to)
     found: int | None = (await tx.execute(query))[0][0]
     return found
+
+
+async def _count_keys(tx: Transaction, tenant_id: int, after: int, up_to: int) -> int:
+    m = messages.c
+    query = select(func.count()).where(m.tenant_id == tenant_id, m.id > after, m.id <= up_to)
+    return int((await tx.execute(query))[0][0])
+
+
+async def _count_range(tx: Transaction, values: dict[str, Any], after: int, up_to: int) -> RetentionCount:
+    [row] = await tx.run(_COUNT_CANDIDATES, **values, after=after, up_to=up_to)
+    return RetentionCount(int(row.found), int(row.bytes))
 
 
 async def _counted_up_to(tx: Transaction) -> int:

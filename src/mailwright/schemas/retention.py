@@ -42,12 +42,16 @@ class RetentionRuleListResponse(ResponseModel):
 
 
 class RetentionPreviewResponse(ResponseModel):
-    """What a rule would delete now. Bytes count the content, without indexes."""
+    """What a rule would delete now. Bytes count the content, without indexes.
+
+    `isEstimate`: the tenant has many messages, so the numbers come from samples.
+    """
 
     kind: RetentionKind
     days: int
     rows: int
     bytes: int
+    is_estimate: bool
 
 
 def retention_rule_response(kind: RetentionKind, rule: RetentionRule | None) -> RetentionRuleResponse:
@@ -63,4 +67,6 @@ def retention_rule_response(kind: RetentionKind, rule: RetentionRule | None) -> 
 
 
 def retention_preview_response(kind: RetentionKind, days: int, found: RetentionCount) -> RetentionPreviewResponse:
-    return RetentionPreviewResponse(kind=kind, days=days, rows=found.rows, bytes=found.bytes)
+    return RetentionPreviewResponse(
+        kind=kind, days=days, rows=found.rows, bytes=found.bytes, is_estimate=found.is_estimate
+    )

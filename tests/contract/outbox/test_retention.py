@@ -401,6 +401,23 @@ async def test_dry_run_names_what_the_run_deletes(bench: Bench) -> None:
     assert {row.kind for row in rows} == {"bodies", "events", "messages"}
 
 
+async def test_preview_of_many_messages_is_an_estimate(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await a_history(bench, 60)
+    retention = make_retention(bench.engine.settings, bench.database, bench.clock)
+    shares: list[float] = []
+    exact = await retention.count(DEFAULT_TENANT, RetentionKind.BODIES, 30, shares.append)
+    assert await retention.preview(DEFAULT_TENANT, RetentionKind.BODIES, 30) == exact
+    assert 0 < shares[-1] <= 1
+    for name, value in (("EXACT_MESSAGES", 50), ("SAMPLES", 4), ("SAMPLE_MESSAGES", 5)):
+        monkeypatch.setattr(f"mailwright.outbox.retention.{name}", value)
+    estimate = await retention.preview(DEFAULT_TENANT, RetentionKind.BODIES, 30)
+    assert (estimate.rows, estimate.is_estimate) == (exact.rows, True)
+    assert estimate.bytes == pytest.approx(exact.bytes, rel=0.05)
+    await rule(bench, RetentionKind.BODIES)
+    assert await sweep(bench) == 60
+    assert await retention.preview(DEFAULT_TENANT, RetentionKind.BODIES, 30) == RetentionCount(is_estimate=True)
+
+
 @pytest.mark.parametrize("kind", RetentionKind)
 async def test_too_short_period_is_refused(bench: Bench, kind: RetentionKind) -> None:
     with pytest.raises(InvalidInput, match=f"{MIN_DAYS[kind]} to"):
