@@ -25,7 +25,7 @@ class BrevoWebhook:
     def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
         """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
         self._secret.check(headers)
-        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()))
+        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()), IGNORED)
 
 
 def _bounced(verdict: ContactVerdict) -> Callable[[Mapping[str, Any]], ParsedEvent]:
@@ -77,6 +77,10 @@ _ALIASES: Final[Mapping[str, str]] = {
     "unique_proxy_open": "proxy_open",
     "sent": "request",
 }
+
+
+# Events about lists and contacts of Brevo.
+IGNORED: Final = frozenset({"list_addition", "contact_updated", "contact_deleted"})
 
 
 def _report(event: Any, now: Instant) -> Report | str:

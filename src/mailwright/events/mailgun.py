@@ -44,7 +44,7 @@ class MailgunWebhook:
         if not isinstance(event, dict) or others:
             raise MalformedEvent("The body is not one event.")
         used = self._signature.check(part_of(event, "signature"), body)
-        parsed = parse_each([event.get("event-data")], lambda data: _report(data, self._clock.now()))
+        parsed = parse_each([event.get("event-data")], lambda data: _report(data, self._clock.now()), IGNORED)
         return replace(parsed, signature=used)
 
 
@@ -94,6 +94,10 @@ EVENT_PARSERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ParsedEvent]]] =
     "complained": lambda _event: ParsedEvent(EventType.COMPLAINED, ContactVerdict.COMPLAINT),
     "unsubscribed": lambda _event: ParsedEvent(EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE),
 }
+
+
+# Events about mailing lists and stored replies of Mailgun.
+IGNORED: Final = frozenset({"stored", "list_member_uploaded", "list_member_upload_error", "list_uploaded"})
 
 
 def _report(event: Any, now: Instant) -> Report | str:

@@ -1,6 +1,6 @@
 """What the parsers of provider events share."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -35,15 +35,20 @@ class ParsedEvent:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse_each(events: Iterable[Any], parse: Callable[[Any], Report | str]) -> ParsedEvents:
-    """Parse each event independently. The parser returns a report, or the name under which the event is counted."""
+def parse_each(
+    events: Iterable[Any], parse: Callable[[Any], Report | str], ignored: Collection[str] = ()
+) -> ParsedEvents:
+    """Parse each event independently. The parser returns a report, or the name under which the event is counted.
+
+    `ignored` are the names of known events that say nothing about a message. They are not counted.
+    """
     reports: list[Report] = []
     skipped: dict[str, int] = {}
     for event in events:
         report = parse(event)
         if isinstance(report, Report):
             reports.append(report)
-        else:
+        elif report not in ignored:
             skipped[report[:40]] = skipped.get(report[:40], 0) + 1
     return ParsedEvents(tuple(reports), skipped)
 

@@ -25,13 +25,16 @@ class PostmarkWebhook:
     def parse(self, headers: Mapping[str, str], body: bytes) -> ParsedEvents:
         """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
         self._secret.check(headers)
-        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()))
+        return parse_each(read_events(body), lambda event: _report(event, self._clock.now()), IGNORED)
 
 
 # Bounce types that are not about a failed delivery, for example automatic replies.
 _NO_BOUNCES: Final = frozenset(
-    {"AutoResponder", "AddressChange", "ChallengeVerification", "Subscribe", "OpenRelayTest"}
+    {"AutoResponder", "AddressChange", "ChallengeVerification", "Subscribe", "OpenRelayTest", "InboundError"}
 )
+_REACTIVATED: Final = "reactivated"
+# Those, a renewed consent at Postmark, replies, and errors of SMTP, which Mailwright does not use with Postmark.
+IGNORED: Final = _NO_BOUNCES | {_REACTIVATED, "Inbound", "SMTPApiError"}
 _VERDICTS: Final[Mapping[str, ContactVerdict]] = {
     "HardBounce": ContactVerdict.HARD_BOUNCE,
     "BadEmailAddress": ContactVerdict.HARD_BOUNCE,
@@ -65,7 +68,7 @@ def _bounce(event: Mapping[str, Any]) -> ParsedEvent | str:
 def _subscription(event: Mapping[str, Any]) -> ParsedEvent | str:
     """Parse a change of Postmark's suppressions. A reactivation changes nothing here: consent is not renewed by it."""
     if event.get("SuppressSending") is not True:
-        return "reactivated"
+        return _REACTIVATED
     reason = short(event.get("SuppressionReason")) or "ManualSuppression"
     verdict = _VERDICTS.get(reason, ContactVerdict.UNSUBSCRIBE)
     return ParsedEvent(_TYPES.get(verdict, EventType.BOUNCED), verdict, (reason, None))

@@ -34,7 +34,9 @@ class ResendWebhook:
         """Verify and parse a request. Raise `EventRejected` if it is not authentic."""
         identifier = self._signature.check(headers, body)
         numbered = enumerate(read_events(body))
-        return parse_each(numbered, lambda each: _report(each[1], short_key(identifier, each[0]), self._clock.now()))
+        return parse_each(
+            numbered, lambda each: _report(each[1], short_key(identifier, each[0]), self._clock.now()), IGNORED
+        )
 
 
 def _bounced(data: Mapping[str, Any]) -> ParsedEvent:
@@ -81,6 +83,13 @@ EVENT_PARSERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ParsedEvent]]] =
     "email.opened": _engaged(EventType.OPENED, "open"),
     "email.clicked": _engaged(EventType.CLICKED, "click"),
 }
+
+
+# Events before an email is sent, and about replies, contacts and domains of Resend.
+IGNORED: Final = frozenset(
+    {"email.scheduled", "email.received"}
+    | {f"{kind}.{change}" for kind in ("contact", "domain") for change in ("created", "updated", "deleted")}
+)
 
 
 def _report(event: Any, key: str, now: Instant) -> Report | str:
