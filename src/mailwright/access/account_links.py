@@ -46,6 +46,11 @@ class LinkKind(StrEnum):
 
 
 _AGES: Final = {LinkKind.INVITATION: INVITATION_AGE, LinkKind.RESET: RESET_AGE, LinkKind.ADDRESS: CONFIRMATION_AGE}
+# The page of links that existing users get by email, the text of the email, and the action in the audit log.
+_LINKS: Final = {
+    LinkKind.RESET: ("/sign-in/reset", PASSWORD_RESET, "user_reset_request"),
+    LinkKind.ADDRESS: ("/account/email/confirm", CONFIRM_ADDRESS, "user_email_request"),
+}
 
 
 class LinkInvalid(NotFound):
@@ -190,22 +195,7 @@ class AccountLinks:
                 to = email_of(user.login, user.email)
                 if to is None or await _was_sent(tx, LinkKind.RESET, user.id, now):
                     continue
-                token = secrets.token_urlsafe(32)
-                await _delete_links(tx, LinkKind.RESET, user.id)
-                stored = {"email": to, "user_key": user.id, "created_by": user.login}
-                await _insert_link(tx, LinkKind.RESET, token, now, **stored)
-                await record(tx, now, actor=user.login, action="user_reset_request", subject=user.login, tenant_id=None)
-                link = f"{self._public_url}/sign-in/reset?token={token}"
-                await self._notices.send(
-                    tx,
-                    to,
-                    PASSWORD_RESET,
-                    link,
-                    tenant_id=user.tenant_id,
-                    language=user.language,
-                    lasts=RESET_AGE,
-                    login=user.login,
-                )
+                await self._send_link(tx, user, LinkKind.RESET, to, now)
 
     async def find_reset(self, token: str) -> str:
         """Return the user name whose password a link resets."""
@@ -235,28 +225,25 @@ class AccountLinks:
 
     async def request_address(self, user: User, email: str, *, origin: RequestOrigin | None = None) -> None:
         """Email a link to a new address, and tell the present one, which stays in use until the user confirms."""
-        to, now, token = normal_email(email), self._clock.now(), secrets.token_urlsafe(32)
+        to, now = normal_email(email), self._clock.now()
         if to == user.address:
             raise InvalidInput("This is your address already.", field="email")
         async with self._database.write() as tx:
             if await _was_sent(tx, LinkKind.ADDRESS, user.id, now):
                 raise InvalidInput("You asked for a link a moment ago. Try again in five minutes.", field="email")
-            await _delete_links(tx, LinkKind.ADDRESS, user.id)
-            stored = {"email": to, "user_key": user.id, "created_by": user.login}
-            await _insert_link(tx, LinkKind.ADDRESS, token, now, **stored)
-            await record(tx, now, actor=user.login, action="user_email_request", subject=user.login, tenant_id=None)
-            link = f"{self._public_url}/account/email/confirm?token={token}"
-            await self._notices.send(
-                tx,
-                to,
-                CONFIRM_ADDRESS,
-                link,
-                tenant_id=user.tenant_id,
-                language=user.language,
-                lasts=CONFIRMATION_AGE,
-                login=user.login,
-            )
+            await self._send_link(tx, user, LinkKind.ADDRESS, to, now)
             await self._notices.notify(tx, user, ADDRESS_REQUESTED, actor=user.login, origin=origin, email=to)
+
+    async def _send_link(self, tx: Transaction, user: User, kind: LinkKind, to: str, now: Instant) -> None:
+        """Email a link to a user instead of an earlier one of its kind."""
+        path, text, action = _LINKS[kind]
+        token = secrets.token_urlsafe(32)
+        await _delete_links(tx, kind, user.id)
+        await _insert_link(tx, kind, token, now, email=to, user_key=user.id, created_by=user.login)
+        await record(tx, now, actor=user.login, action=action, subject=user.login, tenant_id=None)
+        link = f"{self._public_url}{path}?token={token}"
+        about = {"tenant_id": user.tenant_id, "language": user.language, "login": user.login}
+        await self._notices.send(tx, to, text, link, lasts=_AGES[kind], **about)
 
     async def find_requested_address(self, user: User) -> str | None:
         """Return the address that the user has not confirmed yet."""

@@ -10,8 +10,10 @@ from mailwright.audience import contacts, segments
 from mailwright.audience.contact_events import ContactEvents, NewContactEvent
 from mailwright.domain.clock import DAY, HOUR, MINUTE
 from mailwright.outbox import audit_log
+from mailwright.sources.sequences.duties import SequenceDuties
 from mailwright.sources.sequences.figures import load_step_report
 from mailwright.sources.sequences.segment_edits import edit_segment, preview_edit
+from mailwright.storage.database import Database
 from tests.builders import DEFAULT_TENANT, change_tenant, statuses
 from tests.sequences import SequenceBench, a_wait, an_email, happen, lists
 
@@ -420,3 +422,27 @@ async def stops(at: SequenceBench, kind: str) -> None:
         await happen(at, "order.placed", ANN)
     else:
         await set_attributes(at, ANN, bought=True)
+
+
+async def test_duties_ask_one_question_without_sequences(
+    sequences: SequenceBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def count(name: str) -> None:
+        real = getattr(Database, name)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            opened.append(name)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(Database, name, counted)
+
+    for name in ("read", "write", "transact"):
+        count(name)
+    duties = SequenceDuties(sequences.database, sequences.clock, sequences.engine.templates, "UTC")
+    assert (await duties.tick(), opened) == (False, ["read"])
+    await sequences.start(an_email())
+    opened.clear()
+    await duties.tick()
+    assert len(opened) > 1

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, select
 
 from mailwright.domain.clock import SECOND
 from mailwright.domain.errors import NotDurable
@@ -20,6 +21,8 @@ from mailwright.pipeline.conclude import fail_poisoned, is_poison
 from mailwright.providers.callbacks import run_with_callback
 from mailwright.providers.protocol import ResultCallback, SendHandle
 from mailwright.storage.database import Database
+from mailwright.storage.tables import counters
+from mailwright.worker import worker as worker_module
 from mailwright.worker.queues import Backoff
 from mailwright.worker.worker import Worker
 from tests.builders import (
@@ -407,6 +410,49 @@ async def test_failed_maintenance_is_retried(bench: Bench, monkeypatch: pytest.M
     monkeypatch.setattr(worker.parts.maintenance, "tick", breaks)
     async with running(worker):
         await until(lambda: rounds > 3)
+
+
+async def test_one_worker_of_a_process_deletes_old_data(bench: Bench) -> None:
+    async with bench.database.write() as tx:
+        await tx.execute(insert(counters).values(name="old", used=1, expires_at=bench.clock.now()))
+
+    async def is_kept() -> bool:
+        async with bench.database.read() as tx:
+            return bool(await tx.execute(select(counters.c.name).where(counters.c.name == "old")))
+
+    await bench.drain(ScriptedProvider(), runs_source_duties=False)
+    assert await is_kept()
+    await bench.drain(ScriptedProvider(), runs_source_duties=True)
+    assert not await is_kept()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+async def test_ending_worker_lets_its_maintenance_finish(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """The maintenance is in the middle of its work when nothing is left to send. Without patience, it is cancelled."""
+    worker = await bench.worker(ScriptedProvider())
+    ends: list[str] = []
+
+    def is_sending() -> bool:
+        return not {task.get_name() for task in asyncio.all_tasks()}.isdisjoint({"feeder", "builder", "sender"})
+
+    async def outlast_the_work(*_arguments: object, **_options: object) -> None:
+        try:
+            while not is_sending():
+                await asyncio.sleep(0)
+            while is_sending():
+                await asyncio.sleep(0)
+            await (asyncio.sleep(0) if seconds else asyncio.Event().wait())
+            ends.append("finished")
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    monkeypatch.setattr(worker.parts.maintenance, "tick", outlast_the_work)
+    monkeypatch.setattr(worker_module, "SECONDS_TO_FINISH", seconds)
+    await worker.run(drain=True)
+    assert ends == ["finished" if seconds else "cancelled"]
 
 
 # Between the claim and the attempt.
