@@ -242,8 +242,10 @@ class AccountLinks:
         await _insert_link(tx, kind, token, now, email=to, user_key=user.id, created_by=user.login)
         await record(tx, now, actor=user.login, action=action, subject=user.login, tenant_id=None)
         link = f"{self._public_url}{path}?token={token}"
-        about = {"tenant_id": user.tenant_id, "language": user.language, "login": user.login}
-        await self._notices.send(tx, to, text, link, lasts=_AGES[kind], **about)
+        tenant_id, language, lasts = user.tenant_id, user.language, _AGES[kind]
+        await self._notices.send(
+            tx, to, text, link, tenant_id=tenant_id, language=language, lasts=lasts, login=user.login
+        )
 
     async def find_requested_address(self, user: User) -> str | None:
         """Return the address that the user has not confirmed yet."""
