@@ -7,7 +7,7 @@ itself runs `python -m mailwright`.
 
 import atexit
 import gc
-import json
+import marshal
 import os
 import runpy
 import selectors
@@ -124,14 +124,14 @@ class Forks:
     def _take(self, _: Any) -> list[str] | None:
         caller, _ = self._listening.accept()
         length, streams, *_ = socket.recv_fds(caller, 4, 3)
-        asked = json.loads(_exactly(caller, int.from_bytes(length)))
+        arguments, folder, environment = marshal.loads(_exactly(caller, int.from_bytes(length)))
         alive, held = os.pipe()
         child = os.fork()
         if child == 0:
             self._events.close()
             self._listening.close()
-            _become(asked, streams)
-            return list(asked["arguments"])
+            _become(folder, environment, streams)
+            return list(arguments)
         os.close(held)  # Only the child has this descriptor now, so its end shows that the child has ended.
         for stream in streams:
             os.close(stream)
@@ -170,8 +170,13 @@ def _import_everything() -> None:
     for late in (
         "mailwright.app.serving",
         "mailwright.app.schema",
+        "mailwright.app.sender_rules",
+        "rich._emoji_codes",
+        "rich.markdown",
+        "rich.status",
         "structlog",
         "sqlalchemy.dialects.sqlite.pysqlite",
+        "typer._adapters",
     ):
         import_module(late)
     for name in [name for name in sys.modules if name.split(".")[:2] == ["mailwright", "cli"]]:
@@ -180,15 +185,15 @@ def _import_everything() -> None:
     gc.freeze()
 
 
-def _become(asked: dict[str, Any], streams: list[int]) -> None:
+def _become(folder: str, environment: dict[bytes, bytes], streams: list[int]) -> None:
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environb.update(environment)
     time.tzset()
-    os.chdir(asked["folder"])
+    os.chdir(folder)
 
 
 def _exactly(caller: socket.socket, length: int) -> bytes:

@@ -39,6 +39,8 @@ def secret_problems(fields: Mapping[str, FieldInfo]) -> list[str]:
 
 def _given_secrets(fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str, str, str | None]]:
     environment = {name.upper(): value for name, value in os.environ.items() if value}
+    if not any(name.endswith(SUFFIX) for name in environment):
+        return
     for setting, variable in file_variables(fields).items():
         if variable not in environment:
             continue

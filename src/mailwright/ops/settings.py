@@ -20,6 +20,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -1206,13 +1207,13 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = _named_file(CONFIG_VARIABLE) or Path(CONFIG_FILE)
-        assert isinstance(env_settings, EnvSettingsSource)
-        # Field names count only in `mailwright.toml`, because variables such as PORT or STATE belong to other programs.
-        names = {(field.alias or "").lower() for field in settings_cls.model_fields.values()}
-        env_settings.env_vars = {name: value for name, value in env_settings.env_vars.items() if name in names}
-        theirs = InitSettingsSource(settings_cls, amazonsender.translate(os.environ))
-        secrets = InitSettingsSource(settings_cls, dict(secret_values(settings_cls.model_fields)))
-        return init_settings, env_settings, secrets, TomlConfigSettingsSource(settings_cls, file), theirs
+        ours: list[PydanticBaseSettingsSource] = [_VariablesSource(settings_cls)]
+        # Each source compares its values with all settings, so an empty one is left out.
+        if secrets := secret_values(settings_cls.model_fields):
+            ours.append(InitSettingsSource(settings_cls, dict(secrets)))
+        if file.is_file():
+            ours.append(TomlConfigSettingsSource(settings_cls, file))
+        return init_settings, *ours, InitSettingsSource(settings_cls, amazonsender.translate(os.environ))
 
     @field_validator("smtp_relay_url")
     @classmethod
@@ -1325,6 +1326,23 @@ class Settings(BaseSettings):
     @property
     def unsubscribe_url(self) -> str:
         return self.unsubscribe_base_url or f"{self.public_url}/unsubscribe"
+
+
+class _VariablesSource(EnvSettingsSource):
+    """Reads the variables that are set, and skips the other settings: most of the time of reading was spent on them."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        # Field names count only in `mailwright.toml`, because variables such as PORT or STATE belong to other programs.
+        names = {(field.alias or "").lower() for field in settings_cls.model_fields.values()}
+        self.env_vars = {name: value for name, value in self.env_vars.items() if name in names}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        is_set = (field.alias or "").lower() in self.env_vars
+        return super().get_field_value(field, field_name) if is_set else (None, field_name, False)
+
+    def prepare_field_value(self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool) -> Any:
+        return None if value is None else super().prepare_field_value(field_name, field, value, value_is_complex)
 
 
 class _AmazonSenderFirst(Settings):
