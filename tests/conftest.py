@@ -8,7 +8,8 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from functools import cache
+from email.headerregistry import HeaderRegistry
+from functools import cache, lru_cache
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -149,6 +150,14 @@ def few_dkim_keys() -> Iterator[None]:
         patch.setattr(
             dkim_key, "new_private_key", lambda kind="rsa": keys(next(turns) % 12) if kind == "rsa" else generate(kind)
         )
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def headers_parsed_once() -> Iterator[None]:
+    """Parse a header with the same text once. Each access to a header, or to the type of a part, parses it again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HeaderRegistry, "__call__", lru_cache(4096)(HeaderRegistry.__call__))
         yield
 
 
