@@ -52,7 +52,7 @@ RESTORE_POINTS: Final = {
         "postgresql rows 0",
         "postgresql rows 2",
         "postgresql rows 5",
-        "before _hold_in",
+        "before _finish",
         "before write_image",
         "before _acknowledge",
         "after _acknowledge",
@@ -112,7 +112,7 @@ for owner, names in (
     (backups, ("_write_images", "audit_of", "record_backup", "load_tables")),
     (BackupWriter, ("finish",)),
     (os, ("link",)),
-    (restoring, ("back_up", "replace_file", "write_image", "_acknowledge", "_hold_in")),
+    (restoring, ("back_up", "replace_file", "write_image", "_acknowledge", "_finish")),
 ):
     for name in names:
         watch(owner, name)

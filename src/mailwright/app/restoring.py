@@ -1,6 +1,6 @@
 """Restore a backup. Afterwards sending is held until an operator decides about the messages that were due."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, text
 from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
 from mailwright.app.restore_checks import make_guard
 from mailwright.app.restored_erasures import RestoredErasures, erase_again, save_erasures
+from mailwright.app.restored_suppressions import RestoredSuppressions
 from mailwright.app.sending import stop_article_runs
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.content.image_files import write_image
@@ -51,6 +52,7 @@ class Restored:
     images: int
     kept: Path | None
     erasures: RestoredErasures
+    suppressions: RestoredSuppressions
 
 
 def header_of(file: Path, key: Path | None) -> BackupHeader:
@@ -66,25 +68,28 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
     header = header_of(file, key)
     if verify and not (await audit_of(file, key)).ok:
         raise BackupInvalid("The audit of the backup failed: messages are missing. Restore another backup.")
-    hold = _hold(header, clock)
     url = parse_url(settings.database_url)
     record, since, kept = ErasureRecord(settings.state, url), header.created_at - ERASURE_MARGIN, None
-    if url.get_backend_name() == "sqlite":
-        is_read = await _save_erasures_of_file(settings, record, since)
-        kept = await _replace_file(Path(str(url.database)), file, key, hold)
-    else:
-        async with _opened(settings) as database:
-            kept = await _keep_content(settings, database, clock, writable_folder(file))
-            is_read = kept is not None and await save_erasures(record, database, since)
-            await load(database, file, key, partial(_hold_in, hold))
+    with open_temporary_folder(TEMPORARY, writable_folder(file)) as folder:
+        suppressions = RestoredSuppressions(folder.path / "suppressions")
+        finish = partial(_finish, header, clock, suppressions)
+        if url.get_backend_name() == "sqlite":
+            is_read = await _save_of_file(settings, record, since, suppressions)
+            kept = await _replace_file(Path(str(url.database)), file, key, finish)
+        else:
+            async with _opened(settings) as database:
+                kept = await _keep_content(settings, database, clock, writable_folder(file))
+                is_read = kept is not None and await _save(database, record, since, suppressions)
+                await load(database, file, key, finish)
     images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:
         await _acknowledge(settings, database, clock)
+        await suppressions.apply(database, clock)
         erasures = await erase_again(record, database, clock, since, imports_folder=settings.imports)
         # With PostgreSQL, other machines have records of their own.
         is_known = is_read or (database.dialect == "sqlite" and erasures.is_known)
         erasures = replace(erasures, is_known=is_known)
-        return Restored(header.created_at, await audit(database), images, kept, erasures)
+        return Restored(header.created_at, await audit(database), images, kept, erasures, suppressions)
 
 
 @asynccontextmanager
@@ -96,18 +101,32 @@ async def _opened(settings: Settings) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def _save_erasures_of_file(settings: Settings, record: ErasureRecord, since: Instant) -> bool:
-    """Read the erasures of the SQLite file that is about to be replaced; return whether there is a readable one."""
+async def _save_of_file(
+    settings: Settings, record: ErasureRecord, since: Instant, suppressions: RestoredSuppressions
+) -> bool:
+    """Read the SQLite file that is about to be replaced; return whether there is one whose erasures are readable."""
     async with _opened(settings) as database:
-        return not is_missing(database) and await save_erasures(record, database, since)
+        return not is_missing(database) and await _save(database, record, since, suppressions)
 
 
-def _hold(header: BackupHeader, clock: Clock) -> SendingHold:
+async def _save(database: Database, record: ErasureRecord, since: Instant, suppressions: RestoredSuppressions) -> bool:
+    await suppressions.save(database)
+    return await save_erasures(record, database, since)
+
+
+def _finish(header: BackupHeader, clock: Clock, suppressions: RestoredSuppressions, connection: Connection) -> None:
+    """Keep suppressions and hold sending, in the transaction that loads the backup."""
+    suppressions.add_to(connection)
     detail = (
         f"The database was restored from a backup of {utc_text(header.created_at)}. "
         "Messages sent since then are not in the database."
     )
-    return SendingHold(HoldReason.RESTORED, clock.now(), detail)
+    if not suppressions.is_known:
+        detail += (
+            " Unsubscribes, bounces and complaints since then are not known: suppress these addresses before you send."
+        )
+    connection.execute(delete(installation).where(installation.c.name == HOLD))
+    connection.execute(insert_hold(SendingHold(HoldReason.RESTORED, clock.now(), detail)))
 
 
 async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> None:
@@ -147,20 +166,16 @@ async def _require_alone(database: Database, clock: Clock) -> None:
         )
 
 
-def _hold_in(hold: SendingHold, connection: Connection) -> None:
-    """Hold sending in the transaction that loads the backup."""
-    connection.execute(delete(installation).where(installation.c.name == HOLD))
-    connection.execute(insert_hold(hold))
-
-
-async def _replace_file(current: Path, file: Path, key: Path | None, hold: SendingHold) -> Path | None:
+async def _replace_file(
+    current: Path, file: Path, key: Path | None, finish: Callable[[Connection], None]
+) -> Path | None:
     """Load the backup into a new SQLite file and move it into place. Return the path of the replaced file."""
     current.parent.mkdir(parents=True, exist_ok=True)
     with open_temporary_folder(TEMPORARY, current.parent) as folder:
         new = folder.path / "new.db"
         copy = Database(f"sqlite:///{new}")
         try:
-            await load(copy, file, key, partial(_hold_in, hold))
+            await load(copy, file, key, finish)
         finally:
             await copy.close()
         kept = current.with_name(f"{current.name}.before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}")

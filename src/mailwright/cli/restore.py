@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from mailwright.app.restored_erasures import RestoredErasures
+from mailwright.app.restored_suppressions import RestoredSuppressions
 from mailwright.app.restoring import header_of
 from mailwright.app.restoring import restore as restore_backup
 from mailwright.cli.audit import print_identity
@@ -34,7 +35,8 @@ def restore(
     """Replace the database with a backup. Stop all processes of Mailwright first.
 
     Afterwards sending is on hold, because messages that were due may have been sent after the backup. `mailwright
-    quarantine list` shows these messages. If a SQLite file is replaced, it is kept beside the new one.
+    quarantine list` shows these messages. Suppressions of the replaced database stay in force, and people who were
+    erased since the backup are erased again. If a SQLite file is replaced, it is kept beside the new one.
     """
     settings, clock = settings_for_command(), SystemClock()
     header = header_of(file, key)
@@ -52,6 +54,8 @@ def restore(
                 "erasuresKnown": restored.erasures.is_known,
                 "erasedAgain": restored.erasures.erased,
                 "notErased": list(restored.erasures.refused),
+                "suppressionsKnown": restored.suppressions.is_known,
+                "suppressionsKept": restored.suppressions.kept,
             }
         )
     else:
@@ -59,10 +63,20 @@ def restore(
         print_identity(restored.audit)
         if restored.kept is not None:
             out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)
+        _print_suppressions(restored.suppressions)
         _print_erasures(restored.erasures)
         out.print("  Sending is on hold. `mailwright quarantine list` shows what may have been sent since the backup.")
     if not restored.audit.ok:
         raise typer.Exit(NEGATIVE)
+
+
+def _print_suppressions(found: RestoredSuppressions) -> None:
+    if not found.is_known:
+        out.print("  Nothing here says who unsubscribed, bounced or complained after the backup. Before you send, add")
+        out.print("  these addresses with `mailwright suppression create EMAIL`, for example from your provider.")
+    if found.kept:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.kept.items()))
+        out.print(f"  Suppressions that are newer than the backup, and are kept: {reasons}.")
 
 
 def _print_erasures(found: RestoredErasures) -> None:

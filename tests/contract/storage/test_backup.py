@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import delete, insert, select, update
 
 from mailwright.app.backups import RESERVED_BYTES, Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
@@ -21,17 +21,22 @@ from mailwright.app.restoring import Restored, restore
 from mailwright.app.retention import RetentionSweep
 from mailwright.app.sending import release_sending
 from mailwright.audience import contacts, erasure
+from mailwright.audience.lists import GENERAL
+from mailwright.audience.status import apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
 from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.domain.errors import MailwrightError, NotPossibleNow
 from mailwright.domain.retention import RetentionKind
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import audit
+from mailwright.outbox.installation import get_or_create_secret
+from mailwright.outbox.restore_guard import DATABASE_ID
 from mailwright.outbox.retention_rules import list_rules, set_rule
-from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
+from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold, release_hold
+from mailwright.storage import tables
 from mailwright.storage.backup_encryption import create_key
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid, BackupNotWritten, BackupWriter
 from mailwright.storage.database import Database
-from mailwright.storage.tables import deliveries, suppressions, workers
+from mailwright.storage.tables import deliveries, installation, suppressions, workers
 from tests.builders import (
     DEFAULT_TENANT,
     SENT,
@@ -41,8 +46,11 @@ from tests.builders import (
     a_message,
     a_result,
     a_settler,
+    a_subscriber,
+    a_tenant,
     claims_of,
     settings_for,
+    suppress,
 )
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
@@ -123,6 +131,64 @@ async def delete_old_bodies(bench: Bench) -> int:
     return sum([count.rows async for _, count in sweep.run(await list_rules(bench.database))])
 
 
+@pytest.mark.promise("restore-keeps-suppressions")
+async def test_restore_keeps_suppressions_newer_than_the_backup(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    file, settings = tmp_path / "a.mwbackup", _settings(engine.url, tmp_path)
+    people = [f"{name}@example.com" for name in ("left", "complained", "bounced", "earlier", "free")]
+    left, complained, bounced, earlier, free = people
+    async with a_bench(engine.url, clock, state=settings.state, images=settings.images) as bench:
+        database, now = bench.database, clock.now()
+        for email in people:
+            await a_subscriber(database, email)
+        await bench.accept(*(a_message(to=email, is_bulk=True) for email in people))
+        await suppress(database, earlier)
+        await back_up(settings, database, clock, file)
+        clock.advance(HOUR)
+        other = await a_tenant(database, "other")  # It is not in the backup.
+        facts = (
+            unsubscribe_fact(DEFAULT_TENANT, left, GENERAL, source="page", at=clock.now()),
+            complaint_fact(DEFAULT_TENANT, complained, source="ses", at=now - DAY),  # Reported late.
+            bounce_fact(DEFAULT_TENANT, bounced, source="ses", at=clock.now()),
+            bounce_fact(other, free, source="ses", at=clock.now()),
+        )
+        await database.transact(lambda tx: apply_facts(tx, facts, clock.now()))
+        await suppress(database, "never.a.contact@example.com")
+    clock.advance(120_000)  # The worker is gone.
+    result = await restored(engine.url, clock, file)
+    assert result.suppressions.is_known
+    assert result.suppressions.kept == {"unsubscribed": 2, "complaint": 1, "bounce": 1}
+    async with a_bench(engine.url, clock, state=settings.state) as bench:
+        await release_hold(bench.database, clock, actor="ada", due=DueMessages.SEND)
+        provider = ScriptedProvider()
+        await bench.drain(provider)
+        assert [message.recipients for message in provider.messages] == [(free,)]
+        async with bench.database.read() as tx:
+            rows = await tx.execute(select(tables.contacts.c.email, tables.contacts.c.status))
+    statuses = {row.email: row.status for row in rows}
+    assert statuses == dict(zip(people, ("unsubscribed", "unsubscribed", "bounced", "active", "active"), strict=True))
+
+
+async def test_backup_of_another_installation_gets_no_suppressions(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.mwbackup"
+    async with a_bench(engine.url, clock) as bench:
+        await get_or_create_secret(bench.database, DATABASE_ID)
+        await back_up(_settings(engine.url, tmp_path), bench.database, clock, file)
+        async with bench.database.write() as tx:
+            await tx.execute(update(installation).where(installation.c.name == DATABASE_ID).values(value="another"))
+        await suppress(bench.database, ADA)
+    result = await restored(engine.url, clock, file)
+    assert (result.suppressions.is_known, result.suppressions.kept) == (False, {})
+    async with a_bench(engine.url, clock) as bench:
+        hold = await find_hold(bench.database)
+        assert hold is not None
+        assert "complaints since then are not known" in hold.detail
+    assert (await content(engine.url))["suppressions"] == []
+
+
 @pytest.mark.promise("restore-keeps-erasures")
 @pytest.mark.parametrize("known_by", ["replaced database", "record"])
 async def test_restore_erases_people_again_who_were_erased_since(
@@ -158,7 +224,8 @@ async def test_restore_erases_people_again_who_were_erased_since(
     assert result.audit.ok
     assert result.erasures == RestoredErasures(is_known=True, erased=1, refused=(BOB,))
     kept = await content(engine.url)
-    assert [(row[2], row[4]) for row in kept.pop("suppressions")] == [(ADA, "erasure")]
+    kept_suppressions = {(row[2], row[4]) for row in kept.pop("suppressions")}
+    assert kept_suppressions == {(ADA, "erasure")} | ({(BOB, "erasure")} if known_by != "record" else set())
     assert ADA not in str(kept)
     async with a_bench(engine.url, clock, state=settings.state) as bench:
         assert await delete_old_bodies(bench) == 0  # The erasure has emptied the body already.
