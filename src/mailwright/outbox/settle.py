@@ -16,7 +16,7 @@ from mailwright.outbox.accept import accept
 from mailwright.outbox.copies import deferred_copies
 from mailwright.outbox.frequency import reached_caps, record_sends
 from mailwright.storage.database import Database
-from mailwright.storage.hot import Runner
+from mailwright.storage.hot import Change, Runner
 from mailwright.storage.statements import statement
 
 COUNT_ATTEMPTS_OF_TENANTS = statement(__package__, "count_attempts_of_tenants")
@@ -47,6 +47,8 @@ RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
 )
 
 
+# An attempt without a limit of its tenant, lane, domain or recipient.
+NO_LIMITS: Final = (None, None, None, None)
 # The message key of events that belong to no message.
 NO_MESSAGE: Final = 0
 
@@ -123,6 +125,9 @@ class Settler:
     async def exchange(self, outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt]) -> BegunAttempts:
         """Write results and begin the next attempts in one commit, the most frequent commit of a busy worker."""
         now = self._clock.now()
+        changes = _independent_changes(outcomes, next_up, now) if self._account is None else []
+        if changes and await self._database.apply(changes):
+            return BegunAttempts(frozenset([attempt.claimed.message_key for attempt in next_up]), frozenset(), now)
         return await self._database.transact(
             lambda tx: settle_and_begin(tx, outcomes, next_up, now, self._consequences, account=self._account)
         )
@@ -139,8 +144,8 @@ async def settle_and_begin(
 ) -> BegunAttempts:
     delivered = [outcome for outcome in outcomes if isinstance(outcome, Delivered)]
     settlements = [outcome for outcome in outcomes if isinstance(outcome, Settlement)]
-    for provider in {each.provider for each in delivered}:
-        await settle_delivered(tx, [each for each in delivered if each.provider == provider], now)
+    for group in _by_provider(delivered):
+        await settle_delivered(tx, group, now)
     if settlements:
         await settle(tx, settlements, now)
         maybe_sent = [
@@ -173,16 +178,12 @@ async def settle_and_begin(
 async def settle_delivered(tx: Runner, delivered: Sequence[Delivered], now: Instant) -> int:
     """Settle messages that one provider accepted. Return how many of them the caller still had a claim on."""
     settlement = token()
-    rows = [
-        (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms)
-        for each in delivered
-    ]
-    count = await tx.count(SETTLE_SENT, sent=rows, provider=delivered[0].provider, settlement=settlement, now=now)
-    if count < len(rows):
+    count = await tx.count(SETTLE_SENT, **_sent_parameters(delivered, settlement, now))
+    if count < len(delivered):
         settled = await _written_by(tx, settlement, [_attempt_row(each.claimed) for each in delivered])
         delivered = [each for each in delivered if each.claimed.message_key in settled]
     copies = deferred_copies(delivered, now) if any(each.deferred_recipients for each in delivered) else {}
-    await tx.count(APPEND_EVENTS, events=[row for each in delivered for row in _sent_events(each, copies)])
+    await tx.count(APPEND_EVENTS, events=_sent_events(delivered, copies))
     if copies:
         await accept(tx, [message for messages in copies.values() for message in messages], now)
     return count
@@ -244,6 +245,37 @@ async def settle_proven(tx: Runner, message_keys: Sequence[int], now: Instant) -
         return 0
     rows = await tx.run(FIND_REPORTED_MEANWHILE, wanted=[{"message_key": key} for key in message_keys])
     return await record_proofs(tx, [SentProof(row.message_key, row.tenant_id) for row in rows], now)
+
+
+def _independent_changes(outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt], now: Instant) -> list[Change]:
+    """Return the changes of an exchange that has only successes and attempts without limits; otherwise none.
+
+    They change other rows each, so none of them needs to see the others. All other exchanges read between their writes.
+    """
+    delivered = [each for each in outcomes if isinstance(each, Delivered) and not each.deferred_recipients]
+    if len(delivered) < len(outcomes) or any(map(_needs_check, next_up)):
+        return []
+    changes: list[Change] = []
+    for group in _by_provider(delivered):
+        events = _sent_events(group, {})
+        changes.append(Change(SETTLE_SENT, _sent_parameters(group, token(), now), len(group)))
+        changes.append(Change(APPEND_EVENTS, {"events": events}, len(events)))
+    if next_up:
+        claims = [_attempt_row(attempt.claimed, attempt.provider) for attempt in next_up]
+        changes.append(Change(BEGIN_ATTEMPTS, {"claims": claims, "settlement": token(), "now": now}, len(claims)))
+    return changes
+
+
+def _needs_check(attempt: NextAttempt) -> bool:
+    """Return whether rows of other messages decide if the attempt may begin."""
+    admitted = attempt.admitted
+    limits = (admitted.tenant_limit, admitted.lane_limit, admitted.domain_limit, admitted.frequency_cap)
+    return bool(attempt.copies) or limits != NO_LIMITS
+
+
+def _by_provider(delivered: Sequence[Delivered]) -> list[list[Delivered]]:
+    providers = {each.provider for each in delivered}
+    return [[each for each in delivered if each.provider == provider] for provider in providers]
 
 
 async def _begin(tx: Runner, attempts: list[dict[str, Any]], now: Instant) -> frozenset[int]:
@@ -377,7 +409,21 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
     }
 
 
+def _sent_parameters(delivered: Sequence[Delivered], settlement: int, now: Instant) -> dict[str, Any]:
+    rows = [
+        (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms)
+        for each in delivered
+    ]
+    return {"sent": rows, "provider": delivered[0].provider, "settlement": settlement, "now": now}
+
+
 def _sent_events(
+    delivered: Iterable[Delivered], copies: Mapping[int, Sequence[NewMessage]]
+) -> list[tuple[int, int, str, Instant, str]]:
+    return [row for each in delivered for row in _events_of(each, copies)]
+
+
+def _events_of(
     delivered: Delivered, copies: Mapping[int, Sequence[NewMessage]]
 ) -> tuple[tuple[int, int, str, Instant, str], ...]:
     """Return the four events of a successful attempt, in the order of the columns."""

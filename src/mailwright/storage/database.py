@@ -21,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, NotDurable
 from mailwright.storage.connection import Connection, Connections
-from mailwright.storage.hot import ErrorTypes, HotPath, SqliteHotPath, Work
+from mailwright.storage.hot import Change, ErrorTypes, HotPath, SqliteHotPath, Work
 from mailwright.storage.secret_box import SecretBox
 from mailwright.storage.sqlite import SqliteConnections
 from mailwright.storage.statements import Dialect, Statement
@@ -141,6 +141,15 @@ class Database:
         async with self._exclusive_write():
             with self._durability:
                 return await self._hot.transact(work, within)
+
+    async def apply(self, changes: Sequence[Change]) -> bool:
+        """Apply all changes in one transaction, or none and return False if one of them changes another number of rows.
+
+        The changes must not depend on each other: on PostgreSQL they run as one statement, in one round trip.
+        """
+        async with self._exclusive_write():
+            with self._durability:
+                return await self._hot.apply(changes)
 
     @asynccontextmanager
     async def read(self, *, within: float | None = None) -> AsyncIterator[Transaction]:

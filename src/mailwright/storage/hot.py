@@ -34,6 +34,14 @@ class Runner(Protocol):
         ...
 
 
+class Change(NamedTuple):
+    """A statement that changes rows, and the number of rows that it changes unless another transaction was first."""
+
+    statement: Statement
+    parameters: dict[str, Any]
+    count: int
+
+
 # Up to this many rows are passed as parameters of the statement; more rows go through a temporary table, in batches.
 # SQLite prepares one statement per number of rows, and the connection caches the last 512 statements.
 MAX_VALUES = 256
@@ -55,6 +63,10 @@ class HotPath(Protocol):
 
     async def transact(self, work: Work[T], within: float | None = None) -> T:
         """Run the work in a transaction. `within` is the timeout in seconds for a server that does not respond."""
+        ...
+
+    async def apply(self, changes: Sequence[Change]) -> bool:
+        """Apply all changes in one transaction, or none and return False if a count differs: see `Database.apply`."""
         ...
 
     async def close(self) -> None: ...
@@ -82,6 +94,13 @@ class SqliteHotPath:
     async def transact(self, work: Work[T], _within: float | None = None) -> T:
         # A SQLite file has no server that could stall, and `busy_timeout` limits the wait for other processes.
         return await self._thread.run(partial(self._transact, work))
+
+    async def apply(self, changes: Sequence[Change]) -> bool:
+        try:
+            await self.transact(partial(_apply, changes))
+        except _CountDiffers:
+            return False
+        return True
 
     async def close(self) -> None:
         await self._thread.run(self._disconnect)
@@ -111,6 +130,16 @@ class SqliteHotPath:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class _CountDiffers(Exception):
+    """A statement changed another number of rows than expected, so its transaction is rolled back."""
+
+
+async def _apply(changes: Sequence[Change], tx: Runner) -> None:
+    for change in changes:
+        if await tx.count(change.statement, **change.parameters) != change.count:
+            raise _CountDiffers
 
 
 class _SqliteRunner:

@@ -31,6 +31,9 @@ _ROW_LOCK: Final = re.compile(r"\bfor (?:update|share)\b")
 _LOCK: Final = re.compile(r"\btransaction_lock\(")
 _PARAMETER: Final = re.compile(r"(?<![:\w]):(\w+)")
 _CHANGES: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE)\b")
+_NUMBER: Final = re.compile(r"\$(\d+)")
+# The server logs this text when it rolls back a merged statement.
+_DIFFERS: Final = "rolled back because another transaction was first; Mailwright repeats it step by step"
 _PLACEHOLDER: Final = "{rows}"
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
@@ -119,6 +122,27 @@ class Statement:
 def statement(package: str, name: str) -> Statement:
     """Read `sql/<name>.sql` of a package. Pass `__package__`, or the name of the enclosing package."""
     return Statement(name, (resources.files(package) / "sql" / f"{name}.sql").read_text(encoding="utf-8"))
+
+
+@cache
+def merged(statements: tuple[Statement, ...]) -> str:
+    """Merge changes of different rows into one statement for PostgreSQL, with the parameters of all of them in order.
+
+    Further parameters are the numbers of rows that they change. If one of them differs, the statement fails with an
+    error of a cast, and nothing is changed. None of the statements sees the changes of the others.
+    """
+    names: list[str] = []
+    changes: list[str] = []
+    for position, each in enumerate(statements):
+        text, own = each.on("postgresql")
+        shifted = _NUMBER.sub(lambda match, before=len(names): f"${int(match[1]) + before}", text)  # type: ignore[misc]
+        changes.append(f"change_{position} AS ({shifted} RETURNING 1)")
+        names += own
+    counts = " AND ".join(
+        f"(SELECT count(*) FROM change_{position}) = ${len(names) + position + 1}"
+        for position in range(len(statements))
+    )
+    return f"WITH {', '.join(changes)} SELECT CAST(CASE WHEN {counts} THEN '1' ELSE '{_DIFFERS}' END AS int)"  # noqa: S608
 
 
 def _numbered(text: str, dialect: Dialect) -> CompiledStatement:

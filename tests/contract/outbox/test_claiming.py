@@ -24,7 +24,10 @@ from tests.builders import (
     an_acceptor,
     claims_of,
     deliveries_of,
+    record_of,
     status_of,
+    steps,
+    suppress,
 )
 from tests.conftest import DatabaseAddress
 
@@ -102,6 +105,24 @@ async def test_worker_without_its_lease_cannot_settle_release_or_renew(database:
     clock.advance(1)
     await slow.renew([stale])
     assert await deliveries_of(database) == before
+
+
+@pytest.mark.promise("claim-fenced")
+async def test_lost_claim_does_not_affect_other_results(database: Database, clock: ManualClock) -> None:
+    await an_acceptor(database, clock).accept([a_message() for _ in range(4)])
+    lost, held, refused, following = await claims_of(database, clock).claim(4)
+    settling = a_settler(database, clock)
+    await settling.exchange([], [lost, held])
+    await settling.exchange([a_result(lost, SENT, clock.now())], [])
+    await suppress(database, refused.to_email)
+
+    results = [a_result(claimed, SENT, clock.now()) for claimed in (lost, held)]
+    begun = await settling.exchange(results, [refused, following])
+
+    assert begun.message_keys == {following.message_key}
+    for claimed in (lost, held):
+        assert steps(await record_of(database, claimed.outbox_id)).count("SENT") == 1
+    assert [row.status for row in await deliveries_of(database)] == ["SENT", "SENT", "PENDING", "SENT_ATTEMPT"]
 
 
 @pytest.mark.promise("claim-exclusive")
