@@ -5,7 +5,7 @@ import subprocess
 
 from bench import mailwright
 
-COMMANDS = ("audit", "key list", "campaign list", "forecast")
+COMMANDS = ("audit", "key list", "message list", "contact list", "campaign list", "forecast", "health")
 
 
 def cpu_seconds(command: str, database_url: str) -> float:

@@ -95,6 +95,8 @@ WEBHOOK_MILLISECONDS = {"ses": 0.7, "sendgrid": 0.1}  # CPU per event
 NOTIFIED_PER_SECOND = 3_000
 DELIVERED_WEBHOOKS_PER_SECOND = 1_000
 REDIRECTED_PER_SECOND = 3_000
+REDIRECT_P99_MILLISECONDS = 20
+REDIRECTS_OFFERED_PER_SECOND = (500, 1_000)
 OF_OPENSSL = 1.1
 COMMAND_SECONDS = 0.4
 MATERIALISED_PER_SECOND = 50_000
@@ -246,6 +248,21 @@ def tracked(order: Order) -> Iterator[Figure]:
 
     what = "CPU time of an open or click of a tracked link, without the HTTP server"
     yield _figure(order, "tracked-links", what, f"≥ {REDIRECTED_PER_SECOND:,}/s", found)
+
+    def found_times(rate: int) -> Found:
+        rounds = []
+        for number in range(1, order.rounds + 1):
+            order.tell(f"SQLite: {rate:,} redirects per second, round {number} of {order.rounds}", 0)
+            with order.stage.sqlite_url() as url:
+                rounds.append(tracked_links.redirect_times(order.stage, url, rate, 2 if order.quick else 10))
+        p50, p99 = median(each.p50 for each in rounds), median(each.p99 for each in rounds)
+        longest = median(each.longest for each in rounds)
+        return Found(f"{p50:.1f}, {p99:.1f} and {longest:.1f} ms", met=p99 < REDIRECT_P99_MILLISECONDS)
+
+    for rate in REDIRECTS_OFFERED_PER_SECOND:
+        what = f"p50, p99 and longest response of a redirect over HTTP, one process, {rate:,} requests per second"
+        goal = f"p99 < {REDIRECT_P99_MILLISECONDS} ms"
+        yield _figure(order, "tracked-links", what, goal, found_times, rate)
 
 
 def signatures(order: Order) -> Iterator[Figure]:

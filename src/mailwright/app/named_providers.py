@@ -3,11 +3,9 @@
 from base64 import b32decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import urlsplit
 
-from mailwright.app.provider_test import check_providers
-from mailwright.app.providers import make_route, verify_providers
 from mailwright.app.setting_rules import parse_changes
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
@@ -20,10 +18,13 @@ from mailwright.outbox import provider_configurations as stored
 from mailwright.outbox.provider_configurations import ProviderChange, ProviderConfiguration, StoredProviders
 from mailwright.outbox.provider_limits import LIMIT_SETTINGS
 from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
-from mailwright.providers.protocol import ProviderCheck
-from mailwright.providers.route import Route
-from mailwright.providers.unusable import unusable_member
 from mailwright.storage.database import Database
+
+if TYPE_CHECKING:
+    from mailwright.providers.protocol import ProviderCheck
+    from mailwright.providers.route import Route
+
+# Every command loads this module. The providers take a tenth of its time to import, so the functions below import them.
 
 KINDS: Final[tuple[str, ...]] = get_args(ProviderName)
 
@@ -113,7 +114,11 @@ class NamedProvider:
     problem: str | None = None
     account: int = 0  # See `ProviderConfiguration.account`.
 
-    def make_route(self, clock: Clock) -> Route:
+    def make_route(self, clock: Clock) -> "Route":
+        from mailwright.app.providers import make_route  # noqa: PLC0415
+        from mailwright.providers.route import Route  # noqa: PLC0415
+        from mailwright.providers.unusable import unusable_member  # noqa: PLC0415
+
         if self.problem is not None:
             return Route([unusable_member(self.name, self.problem, clock)], clock)
         return make_route(self.settings, clock, self.name)
@@ -174,7 +179,8 @@ def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedPro
 
 def _find_problems(own: Settings) -> list[str]:
     """Return what is wrong with the settings of a provider: those for sending, and those of its webhook."""
-    from mailwright.app.inbound import verify_inbound  # noqa: PLC0415  (needed only if there are such providers)
+    from mailwright.app.inbound import verify_inbound  # noqa: PLC0415
+    from mailwright.app.providers import verify_providers  # noqa: PLC0415
 
     problems: list[str] = []
     for verify, settings in ((verify_providers, own), (verify_inbound, own.model_copy(update=_NOT_OWN))):
@@ -228,8 +234,11 @@ class ProviderService:
     async def delete_route(self, tenant_id: int, source: Source | None, *, actor: str) -> None:
         await stored.delete_route(self._database, self._clock, tenant_id, source, actor=actor)
 
-    async def test(self, name: str) -> ProviderCheck:
+    async def test(self, name: str) -> "ProviderCheck":
         """Connect and sign in to a provider without sending anything."""
+        from mailwright.app.provider_test import check_providers  # noqa: PLC0415
+        from mailwright.providers.protocol import ProviderCheck  # noqa: PLC0415
+
         made = named_provider(await self.find(name), self._settings)
         if made.problem is not None:
             return ProviderCheck(False, made.problem)

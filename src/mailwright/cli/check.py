@@ -7,7 +7,6 @@ import typer
 from rich.text import Text
 
 from mailwright.app.findings import Finding, TxtRecord, Verdict, problem
-from mailwright.checks.installation import check as check_installation
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, command
@@ -41,6 +40,8 @@ def check(as_json: Json = False) -> None:
 
 
 async def _findings() -> list[Finding]:
+    from mailwright.checks.installation import check as check_installation  # noqa: PLC0415 - loads all of Mailwright
+
     try:
         settings = settings_for_command()
     except ConfigurationInvalid as error:

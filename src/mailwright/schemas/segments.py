@@ -1,7 +1,7 @@
 """Models of segments."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -9,7 +9,9 @@ from mailwright.audience.segments import Segment
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.fields import RequestModel
-from mailwright.sources.sequences.segment_edits import StartedSequence
+
+if TYPE_CHECKING:
+    from mailwright.sources.sequences.segment_edits import StartedSequence
 
 SegmentName = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -99,6 +101,6 @@ def segment_count_response(segment: Segment, count: int) -> SegmentCountResponse
     return extend(SegmentCountResponse, segment_response(segment), count=count)
 
 
-def segment_edit_response(segment: Segment, started: Iterable[StartedSequence]) -> SegmentEditResponse:
+def segment_edit_response(segment: Segment, started: "Iterable[StartedSequence]") -> SegmentEditResponse:
     found = [StartedSequenceResponse.model_validate(each) for each in started]
     return extend(SegmentEditResponse, segment_response(segment), sequences=found)

@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
     statement: Statement
     parameters: dict[str, Any]
-    count: int
+    expected: int
 
 
 # Up to this many rows are passed as parameters of the statement; more rows go through a temporary table, in batches.
@@ -138,7 +138,7 @@ class _CountDiffers(Exception):
 
 async def _apply(changes: Sequence[Change], tx: Runner) -> None:
     for change in changes:
-        if await tx.count(change.statement, **change.parameters) != change.count:
+        if await tx.count(change.statement, **change.parameters) != change.expected:
             raise _CountDiffers
 
 

@@ -78,7 +78,7 @@ class PostgresqlHotPath:
         pool = self._pool or await self._open()
         async with pool.acquire(timeout=self._arguments["timeout"]) as connection:
             try:
-                await connection.execute(text, *values, *(change.count for change in changes))
+                await connection.execute(text, *values, *(change.expected for change in changes))
             except (asyncpg.InvalidTextRepresentationError, asyncpg.DeadlockDetectedError):
                 return False
         return True

@@ -131,18 +131,19 @@ def merged(statements: tuple[Statement, ...]) -> str:
     Further parameters are the numbers of rows that they change. If one of them differs, the statement fails with an
     error of a cast, and nothing is changed. None of the statements sees the changes of the others.
     """
-    names: list[str] = []
     changes: list[str] = []
+    first = 0
     for position, each in enumerate(statements):
-        text, own = each.on("postgresql")
-        shifted = _NUMBER.sub(lambda match, before=len(names): f"${int(match[1]) + before}", text)  # type: ignore[misc]
-        changes.append(f"change_{position} AS ({shifted} RETURNING 1)")
-        names += own
-    counts = " AND ".join(
-        f"(SELECT count(*) FROM change_{position}) = ${len(names) + position + 1}"
-        for position in range(len(statements))
-    )
-    return f"WITH {', '.join(changes)} SELECT CAST(CASE WHEN {counts} THEN '1' ELSE '{_DIFFERS}' END AS int)"  # noqa: S608
+        text, names = each.on("postgresql")
+        changes.append(f"change_{position} AS ({_renumbered(text, first)} RETURNING 1)")
+        first += len(names)
+    counts = [f"(SELECT count(*) FROM change_{at}) = ${first + at + 1}" for at in range(len(changes))]  # noqa: S608 - only text from our files
+    is_expected = " AND ".join(counts)
+    return f"WITH {', '.join(changes)} SELECT CAST(CASE WHEN {is_expected} THEN '1' ELSE '{_DIFFERS}' END AS int)"
+
+
+def _renumbered(text: str, first: int) -> str:
+    return _NUMBER.sub(lambda match: f"${first + int(match[1])}", text)
 
 
 def _numbered(text: str, dialect: Dialect) -> CompiledStatement:
