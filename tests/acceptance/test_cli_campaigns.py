@@ -69,6 +69,13 @@ async def test_exported_sequence_is_taken_back_unchanged(tmp_path: Path) -> None
     (tmp_path / "welcome.html").write_text("<p>Welcome</p>")
     await here.ok("template", "create", "welcome", "--subject", "Welcome", "--html", "welcome.html")
     assert "cannot be published" not in (await here.ok("sequence", "edit", "Welcome", "exported.json")).out
+    await here.ok("sequence", "export", "Welcome", "--with-templates", "--output", "whole.json")
+    await here.ok("tenant", "create", "other")
+    other = ("sequence", "create", "whole.json", "--tenant", "other")
+    assert "Stored the templates welcome." in (await here.ok(*other)).err
+    await here.ok("template", "create", "welcome", "--subject", "Theirs", "--html", "welcome.html", "--tenant", "other")
+    assert "differ from the file: welcome" in (await here.run(*other)).err
+    assert "Stored the templates welcome." in (await here.ok(*other, "--replace")).err
     rehearsed = (await here.ok("sequence", "rehearse", "Welcome", "zz@example.com")).out
     assert "1 address would not enter: not among the contacts." in rehearsed
     assert "The sequence is a draft, not running." in (await here.run("sequence", "pause", "Welcome")).err

@@ -11,11 +11,12 @@ from mailwright.app.sequences import make_sequences
 from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, Yes, confirm, group
-from mailwright.cli.output import clock_time, display, out, print_json, print_rows
+from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.sequence_files import read_sequence_file, sequence_file
 from mailwright.schemas.sequence_text import deferred_text, left_out_texts, run_text, step_text, unsent_texts
 from mailwright.schemas.sequences import (
     SequenceEnrolResponse,
@@ -29,6 +30,7 @@ from mailwright.schemas.sequences import (
     sequence_response,
 )
 from mailwright.sources.api.validation import FieldError
+from mailwright.sources.sequences.bundles import BundledTemplate, add_templates, load_templates
 from mailwright.sources.sequences.enrol import EnrolmentRecord, People
 from mailwright.sources.sequences.overdue import Overdue, OverdueChoice
 from mailwright.sources.sequences.publish import Received
@@ -40,6 +42,9 @@ app = group("Sequences: a series of emails for each person.")
 
 Result = TypeVar("Result")
 Reference = Annotated[str, typer.Argument(metavar="SEQUENCE", help="The ID or the name.", show_default=False)]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Store new versions of templates that differ from those in the file.")
+]
 Document = Annotated[
     typer.FileText,
     typer.Argument(metavar="FILE", help="The document as JSON; - reads stdin.", encoding="utf-8", show_default=False),
@@ -105,17 +110,22 @@ def create(
     list_key: Annotated[
         str | None, typer.Option("--list", metavar="LIST", help="The list of the ready-made sequence.")
     ] = None,
+    replace: Replace = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Create a draft from a document or a ready-made sequence. Nobody enters it before it is published."""
+    """Create a draft from a document or a ready-made sequence. Nobody enters it before it is published.
+
+    Templates that the file contains are created if they are missing.
+    """
     if (document is None) == (ready is None):
         raise InvalidInput("Name a FILE or a ready-made sequence with --ready, not both.", field="FILE")
-    given = None if document is None else _parsed(document)
+    given, bundled = (None, []) if document is None else read_sequence_file(_parsed(document))
 
     async def work(at: Installation) -> Any:
         owner, sequences = await find_tenant(at, tenant), _sequences(at)
         if ready is None:
+            await _add_templates(at, owner.id, given, bundled, replaces=replace)
             created = await sequences.create(owner.id, given, actor=CONSOLE)
             return created, await sequences.missing(created)
         copies = ReadySequences(at.database, at.clock, make_templates(at.settings, at.database, at.clock), sequences)
@@ -178,18 +188,25 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write.", show_default="standard output")
     ] = None,
+    with_templates: Annotated[
+        bool, typer.Option("--with-templates", help="Write the newest versions of its templates into the file too.")
+    ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write the draft as a file for create and edit. It names its templates, lists and segments, without them."""
+    """Write the draft as a file for create and edit. It names its lists and segments, without them."""
 
-    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
-        return await sequences.find(tenant_id, sequence_id)
+    async def work(at: Installation) -> dict[str, Any]:
+        owner, sequences = await find_tenant(at, tenant), _sequences(at)
+        found = await sequences.find(owner.id, await sequences.resolve(owner.id, reference))
+        if not with_templates:
+            return dict(found.draft)
+        return sequence_file(found.draft, await load_templates(at.database, found))
 
-    draft = _run(tenant, reference, work).draft
+    content = run(work)
     if output is None:
-        print_json(draft)
+        print_json(content)
     else:
-        output.write_bytes(orjson.dumps(draft, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        output.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 @app.command()
@@ -200,16 +217,23 @@ def edit(
     revision: Annotated[
         int | None, typer.Option(min=1, help="Refuse if the draft has another revision.", show_default=False)
     ] = None,
+    replace: Replace = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Replace the draft. People in the sequence are not affected until it is published."""
-    given = _parsed(document)
+    """Replace the draft. People in the sequence are not affected until it is published.
 
-    async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
-        changed = await sequences.edit(tenant_id, sequence_id, given, revision=revision, actor=CONSOLE)
+    Templates that the file contains are created if they are missing.
+    """
+    given, bundled = read_sequence_file(_parsed(document))
+
+    async def work(at: Installation) -> Any:
+        owner, sequences = await find_tenant(at, tenant), _sequences(at)
+        sequence_id = await sequences.resolve(owner.id, reference)
+        await _add_templates(at, owner.id, given, bundled, replaces=replace)
+        changed = await sequences.edit(owner.id, sequence_id, given, revision=revision, actor=CONSOLE)
         return changed, await sequences.missing(changed)
 
-    changed, missing = _run(tenant, reference, work)
+    changed, missing = run(work)
     out.print(f"Saved the draft of {changed.name}, revision {changed.revision}.", markup=False)
     _print_missing(missing)
 
@@ -442,6 +466,15 @@ def _print_missing(missing: Sequence[FieldError]) -> None:
 
 def _choice(overdue: Overdue | None, hours: int) -> OverdueChoice | None:
     return None if overdue is None else OverdueChoice(overdue, hours)
+
+
+async def _add_templates(
+    at: Installation, tenant_id: int, document: Any, bundled: Sequence[BundledTemplate], *, replaces: bool
+) -> None:
+    templates = make_templates(at.settings, at.database, at.clock)
+    added = await add_templates(at.database, templates, tenant_id, document, bundled, actor=CONSOLE, replaces=replaces)
+    if added:
+        aside.print(f"Stored the templates {', '.join(added)}.", markup=False)
 
 
 def _parsed(file: typer.FileText) -> Any:

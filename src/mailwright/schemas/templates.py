@@ -223,11 +223,11 @@ def template_response(stored: StoredTemplate) -> TemplateResponse:
         body=stored.body,
         html=stored.html,
         text=stored.text,
-        variables=[_variable_response(each) for each in stored.expected_variables()],
+        variables=[variable_response(each) for each in stored.expected_variables()],
     )
 
 
-def _variable_response(variable: Variable) -> TemplateVariableResponse:
+def variable_response(variable: Variable) -> TemplateVariableResponse:
     return TemplateVariableResponse(name=variable.name, required=variable.is_required, sample=variable.sample)
 
 
@@ -238,7 +238,7 @@ def starter_response(starter: Starter) -> StarterResponse:
         description=starter.description,
         kind=starter.kind,
         subject=starter.subject,
-        variables=[_variable_response(each) for each in starter.variables],
+        variables=[variable_response(each) for each in starter.variables],
         document=starter.document,
     )
 

@@ -9,6 +9,8 @@ import pytest
 from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
 from mailwright.audience import segments
+from mailwright.content.blocks.starters import load_starter
+from mailwright.content.template_store import TemplateDraft
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.sources.sequences.ready import READY_NAMES
 from mailwright.web.app import create_app
@@ -260,6 +262,12 @@ async def test_email_is_written_in_the_composer_from_its_step(
     [_, tips] = (await draft_of(web_engine, sequence_id))["steps"]
     assert tips == {"id": "tips", "send": {"template": "welcome-tips"}}
     assert (await web_engine.templates.latest(DEFAULT_TENANT, "welcome-tips")).subject == "Three tips"
+    await ada.open(f"{home}/steps/~new?kind=send&index=1")
+    await ada.press("Write a new email", id="news", design="newsletter")
+    designed = await web_engine.templates.latest(DEFAULT_TENANT, "welcome-news")
+    assert orjson.loads(designed.body) == load_starter("newsletter").document
+    await ada.open(f"{home}/steps/~new?kind=send&index=1")
+    await ada.press("Write a new email", 422, id="other", design="receipt")  # Not among the designs of bulk email.
     # A template that is missing, as after an import, is created under its name.
     gone = {**await draft_of(web_engine, sequence_id), "steps": [{"id": "first", "send": {"template": "gone"}}]}
     await web_engine.sequences.edit(DEFAULT_TENANT, sequence_id, gone, revision=None, actor="test")
@@ -279,6 +287,46 @@ async def test_import_names_what_is_missing(ada: Visit, web_engine: Engine) -> N
     ada.answer = await ada.client.post("/sequences/~import", data=data, files=files, follow_redirects=True)
     problems = "there is no template welcome; there is no list vip"
     assert ada.flash == f"Draft created. Before you can publish it: {problems}."
+
+
+async def test_exported_file_contains_templates_and_never_overwrites_silently(
+    ada: Visit, web_engine: Engine, sequences: SequenceBench
+) -> None:
+    sequence_id = await sequences.start(an_email())
+    templates = web_engine.templates
+    await templates.write(DEFAULT_TENANT, "welcome", TemplateDraft(subject="Bem-vindo", body="<p>Olá</p>", locale="pt"))
+    exported = (await ada.client.get(f"/sequences/{sequence_id}/export.json")).content
+    assert [(each["templateId"], each.get("locale")) for each in orjson.loads(exported)["templates"]] == [
+        ("welcome", None),
+        ("welcome", "pt"),
+    ]
+
+    async def take(**fields: str) -> Visit:
+        await ada.open("/sequences/~new")
+        data = {"form_token": ada.forms()[0].filled({})["form_token"], **fields}
+        files = {"file": ("sequence.json", exported, "application/json")}
+        ada.answer = await ada.client.post("/sequences/~import", data=data, files=files, follow_redirects=True)
+        return ada
+
+    async def versions() -> list[tuple[str, str]]:
+        return [(each.locale, each.subject) for each in await templates.versions(DEFAULT_TENANT, "welcome")]
+
+    before = await versions()
+    assert (await take()).flash == "Draft created. Nobody enters before you publish it."
+    assert await versions() == before  # The same ones are not stored again.
+    await templates.write(DEFAULT_TENANT, "welcome", TemplateDraft(subject="Changed", body="<p>Changed</p>"))
+    changed = await versions()
+    assert "These templates exist already and differ from the file: welcome" in (await take()).words()
+    assert (ada.answer.status_code, await versions()) == (422, changed)
+    await take(replace="yes")
+    assert (await templates.latest(DEFAULT_TENANT, "welcome")).subject == "Welcome"
+    whole = exported.replace(b'"welcome"', b'"hello"')
+    exported = orjson.dumps({**orjson.loads(whole), "steps": []})
+    assert (await take()).answer.status_code == 422
+    assert len(await templates.list_page(DEFAULT_TENANT, limit=9)) == 1
+    exported = whole
+    assert (await take()).flash == "Draft created. Nobody enters before you publish it."
+    assert {each.locale for each in await templates.versions(DEFAULT_TENANT, "hello")} == {"", "pt"}
 
 
 async def test_figures_are_only_those_of_listed_sequences(

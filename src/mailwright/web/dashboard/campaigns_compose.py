@@ -48,6 +48,7 @@ from mailwright.web.dashboard.editor_preview import EditorPreview
 from mailwright.web.dashboard.forms import Errors, Fields, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.pasted_links import LINKS_REPLACED, with_shared_links
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
+from mailwright.web.dashboard.templates_new import template_id_for
 from mailwright.web.session import EditorDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -243,7 +244,10 @@ async def _save(
             raise InvalidInput(gettext("Choose a list or a segment."), field="lists")
         if go.startswith(_DESIGN):
             design = go.removeprefix(_DESIGN)
-            template_id = await create_design(engine, visitor, definition.name, definition.content.subject, design)
+            name, subject = definition.name, definition.content.subject
+            template_id = await create_design(
+                engine, visitor, template_id_for(name), design, name=name, subject=subject, field="content.templateId"
+            )
             definition = _with_template(definition, template_id)
         if campaign is None:
             saved = await engine.campaigns.create(actor, visitor.tenant_id, definition)

@@ -1,4 +1,4 @@
-"""New designs for campaigns: a template of blocks that the composer opens."""
+"""New designs for campaigns and sequences: a template of blocks that the composer opens."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from mailwright.app.wiring import Engine
 from mailwright.content.blocks.starters import Starter, list_starters
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.translation import gettext
-from mailwright.web.dashboard.templates_new import BLANK, create_from_starter, template_id_for
+from mailwright.web.dashboard.templates_new import BLANK, create_from_starter
 from mailwright.web.session import Visitor
 
 
@@ -15,8 +15,17 @@ def list_designs() -> Sequence[Starter]:
     return [each for each in list_starters() if each.kind == "bulk"]
 
 
-async def create_design(engine: Engine, visitor: Visitor, name: str, subject: str | None, design: str) -> str:
-    """Store a new template of blocks with an ID like the campaign's name, and return the ID."""
+async def create_design(
+    engine: Engine,
+    visitor: Visitor,
+    template_id: str,
+    design: str,
+    *,
+    name: str,
+    subject: str | None,
+    field: str = "design",
+) -> str:
+    """Store a new template of blocks, and return its ID."""
     if design != BLANK and design not in {each.name for each in list_designs()}:
-        raise InvalidInput(gettext("Choose a design from the list."), field="content.templateId")
-    return await create_from_starter(engine, visitor, template_id_for(name), design, name=name, subject=subject)
+        raise InvalidInput(gettext("Choose a design from the list."), field=field)
+    return await create_from_starter(engine, visitor, template_id, design, name=name, subject=subject)

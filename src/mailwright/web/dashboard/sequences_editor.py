@@ -21,12 +21,15 @@ from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.schemas.sequence_document_text import STEP_TITLES, TRIGGER_TITLES, kind_of, trigger_kind
+from mailwright.schemas.sequence_files import sequence_file
 from mailwright.sources.api.validation import RequestInvalid
+from mailwright.sources.sequences.bundles import load_templates
 from mailwright.sources.sequences.definition import StepKind, TriggerKind
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.triggers import check_feed
 from mailwright.sources.sequences.versions import published_from
 from mailwright.web.dashboard import sequences_document as documents
+from mailwright.web.dashboard.campaigns_designs import create_design, list_designs
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, field_sentence, read_fields, sentence
 from mailwright.web.dashboard.property_conditions import conditions_text
 from mailwright.web.dashboard.segments import attribute_suggestions, filter_choices
@@ -49,7 +52,7 @@ from mailwright.web.dashboard.sequences_forms import (
     trigger_from,
 )
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page, redirect
-from mailwright.web.dashboard.templates_new import BLANK, create_from_starter, template_id_for
+from mailwright.web.dashboard.templates_new import BLANK, template_id_for
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep
 
@@ -442,10 +445,11 @@ async def save_source(request: Request, engine: EngineDep, visitor: EditorDep, s
 
 @router.get("/export.json")
 async def export(engine: EngineDep, visitor: ViewerDep, sequence_id: str) -> Response:
-    """Download the draft as a file for the import of another sequence, tenant or installation."""
+    """Download the draft with its templates as a file for another sequence, tenant or installation."""
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
+    content = sequence_file(sequence.draft, await load_templates(engine.database, sequence))
     headers = {"Content-Disposition": f'attachment; filename="sequence-{sequence_id}.json"'}
-    return Response(json_text(sequence.draft), media_type="application/json", headers=headers)
+    return Response(json_text(content), media_type="application/json", headers=headers)
 
 
 # Saving.
@@ -463,8 +467,8 @@ async def _save_step(
             form["template"] = given
         wanted = given if form["compose"] == _EDIT else template_id_for(f"{sequence.name} {form['id']}")
         subject = form["subject"] or None
-        form["template"] = await create_from_starter(
-            engine, visitor, wanted, BLANK, name=sequence.name, subject=subject
+        form["template"] = await create_design(
+            engine, visitor, wanted, form["design"] or BLANK, name=sequence.name, subject=subject
         )
         # The template has the subject from now on, so that the composer changes it.
         form["subject"] = ""
@@ -566,6 +570,7 @@ async def _step_page(
     }
     if kind == "send":
         values["templates"] = await _template_options(engine, visitor, form["template"])
+        values["designs"] = [(BLANK, gettext("Blank")), *((each.name, gettext(each.title)) for each in list_designs())]
     if kind == "change":
         values["lists"] = (await list_options(engine, visitor))[1:]
     if kind == "webhook":

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from mailwright.access.roles import Role
 from mailwright.app.wiring import Engine
-from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.content.template import InvalidTemplate
+from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.domain.translation import gettext
+from mailwright.schemas.sequence_files import MAX_FILE_BYTES, read_sequence_file
 from mailwright.sources.api.validation import RequestInvalid
+from mailwright.sources.sequences.bundles import add_templates
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.records import StoredSequence
-from mailwright.sources.sequences.sequences import MAX_DOCUMENT_BYTES
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.sequences import list_options, ready_cards
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
@@ -53,10 +56,20 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
 async def import_file(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     """Create a draft from the file of an exported sequence."""
     try:
-        document = await _uploaded(request)
+        document, bundled = read_sequence_file(await _uploaded(request))
+        await add_templates(
+            engine.database,
+            engine.templates,
+            visitor.tenant_id,
+            document,
+            bundled,
+            actor=visitor.actor,
+            replaces=bool((await read_fields(request))["replace"]),
+            keeps_locked=not visitor.may(Role.ADMIN),
+        )
         created = await engine.sequences.create(visitor.tenant_id, document, actor=visitor.actor)
-    except _REFUSED as error:
-        return await _page(request, engine, visitor, Fields({"ready": BLANK}), error)
+    except (*_REFUSED, InvalidTemplate, NotPossibleNow) as error:
+        return await _page(request, engine, visitor, Fields({"ready": BLANK}), InvalidInput(error.text, field="file"))
     words = gettext("Draft created. Nobody enters before you publish it.")
     if missing := await engine.sequences.missing(created):
         problems = "; ".join(dict.fromkeys(each.message for each in missing))
@@ -84,10 +97,10 @@ async def _uploaded(request: Request) -> Any:
     given = (await request.form()).get("file")
     if not isinstance(given, UploadFile) or not given.filename:
         raise InvalidInput(gettext("Choose a file."), field="file")
-    data = await given.read(MAX_DOCUMENT_BYTES + 1)
-    if len(data) > MAX_DOCUMENT_BYTES:
+    data = await given.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
         raise InvalidInput(
-            gettext("The file is larger than {max_document_bytes} KB.", max_document_bytes=MAX_DOCUMENT_BYTES // 1024),
+            gettext("The file is larger than {max_document_bytes} KB.", max_document_bytes=MAX_FILE_BYTES // 1024),
             field="file",
         )
     try:
