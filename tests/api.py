@@ -94,4 +94,4 @@ def client_of(app: FastAPI, key: str | None = None) -> httpx.AsyncClient:
 
 def socket_client(address: str, **options: Any) -> httpx.AsyncClient:
     """Return a client of an address without TLS. Loading the certificates for TLS takes longer than most tests."""
-    return httpx.AsyncClient(base_url=address, verify=False, **options)
+    return httpx.AsyncClient(base_url=address, verify=False, **{"timeout": 60, **options})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 from mailwright.access.roles import Role
 from mailwright.app.listening import address_of, listen
@@ -298,6 +298,17 @@ def a_browser() -> Iterator[Browser]:
         expect.set_options(timeout=30_000)  # A long limit, because the machine may be busy.
         yield browser
         browser.close()
+
+
+def line_of(page: Page, name: str) -> Locator:
+    """Return the field with variables of that name, once its script has replaced the plain field."""
+    return page.get_by_role("textbox", name=name).and_(page.locator("[contenteditable]"))
+
+
+def open_editor(page: Page) -> None:
+    """Put the cursor into the editor of a source. A key that is pressed before it has the focus can be lost."""
+    page.locator(".editor .cm-content").click()
+    expect(page.locator(".editor .cm-content")).to_be_focused()
 
 
 def show(page: Page, viewport: Any, scheme: Any) -> None:

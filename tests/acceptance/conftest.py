@@ -11,7 +11,7 @@ from tests.dashboard import DESK, Dashboard, a_browser, a_dashboard
 # A real process or browser that reached a deadline may only have run on a busy machine, so its test runs a second time,
 # and the summary names it. An aborted navigation (ERR_ABORTED) was seen once on a busy
 # machine, probably by a page of the test before that was still loading. A test with a wrong result never runs again.
-DEADLINES = ["it never happened", "TimeoutError", "Failed: Timeout", "ERR_ABORTED"]
+DEADLINES = ["it never happened", "TimeoutError", "Failed: Timeout", "with timeout 30000ms", "ERR_ABORTED"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import open_engine
@@ -78,7 +78,7 @@ async def test_sign_up_works_without_scripts(place: Place, browser: Browser) -> 
     assert "endereço de e-mail válido" in await page.get_by_role("alert").inner_text()
     await page.get_by_label("Endereço de e-mail").fill(ADA)
     await page.get_by_role("button", name="Inscrever-se").click()
-    assert await page.get_by_role("heading", name="Obrigado").is_visible()
+    await expect(page.get_by_role("heading", name="Obrigado")).to_be_visible()
     about = await ContactStatusService(database, clock).load_preferences(DEFAULT_TENANT, ADA)
     assert ([each.is_subscribed for each in about.lists], about.locale) == ([True], "pt")
     assert await page.context.cookies() == []
@@ -107,8 +107,8 @@ async def test_archived_issue_is_framed_and_links_to_sign_up(place: Place, brows
     page = await (await browser.new_context(java_script_enabled=False)).new_page()
     await page.goto(f"{place.address}/archive/{NEWS}")
     await page.get_by_role("link", name="Spring books").click()
-    assert await page.get_by_role("heading", name="Spring books").is_visible()
-    assert await page.frame_locator("iframe").get_by_text("Spring books for").is_visible()
+    await expect(page.get_by_role("heading", name="Spring books")).to_be_visible()
+    await expect(page.frame_locator("iframe").get_by_text("Spring books for")).to_be_visible()
     await page.get_by_role("link", name=NEWS).click()
     await page.get_by_role("link", name="Subscribe").click()
-    assert page.url.endswith(f"/subscribe/{NEWS}")
+    await expect(page).to_have_url(f"{place.address}/subscribe/{NEWS}")

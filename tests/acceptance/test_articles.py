@@ -51,7 +51,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sendgrid: SendGridS
 
 @pytest.fixture
 async def web(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(bench) as address, httpx.AsyncClient(base_url=address) as client:
+    async with served(bench) as address, httpx.AsyncClient(base_url=address, timeout=60) as client:
         yield client
 
 

@@ -81,7 +81,9 @@ async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> N
     key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
     async with replace(commands, program=STARTED).service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}) as client:
+        async with httpx.AsyncClient(
+            base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60
+        ) as client:
             assert (await client.get("/readyz")).json()["parts"]["worker"] == "ok"
             body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
             sent = (await client.post("/v1/email/send", json=body)).json()["outboxId"]
@@ -97,7 +99,9 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
     key = (await commands.ok("key", "create")).out.strip()
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(base_url=address, headers={"Authorization": f"Bearer {key}"}) as client:
+        async with httpx.AsyncClient(
+            base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60
+        ) as client:
             assert "worker" not in (await client.get("/readyz")).json()["parts"]
             body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
             outbox_id = (await client.post("/v1/email/send", json=body)).json()["outboxId"]

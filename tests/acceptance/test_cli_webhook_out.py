@@ -62,7 +62,7 @@ async def test_running_service_dispatches_events(here: Commands, receiver: HttpS
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
     async with here.service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as client:
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
             accepted = await client.post(f"{address}/v1/email/send", json=MAIL)
         async with asyncio.timeout(60):
             [request] = await receiver.received(1)

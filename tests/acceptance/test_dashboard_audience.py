@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from sqlalchemy import insert, select, update
 
+from mailwright.audience import suppressions
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.keys import derive_key
 from mailwright.outbox.audit_log import list_entries
@@ -207,6 +208,26 @@ def test_suppression_is_added_and_removed(dashboard: Dashboard, ada: Page) -> No
     confirm(ada)
     expect(ada.locator("#flash")).to_contain_text("removed")
     assert actions_on(dashboard, "emmy@example.com") == [("ada", "suppression.add"), ("ada", "suppression.lift")]
+
+
+def test_early_press_waits_for_the_scripts_of_the_page(dashboard: Dashboard, ada: Page) -> None:
+    engine, why = dashboard.engine, {"reason": "asked by phone", "source": "ada"}
+    dashboard.do(lambda: suppressions.add(engine.database, engine.clock, DEFAULT_TENANT, "early@example.com", **why))
+    held: list[Route] = []
+
+    def hold(script: Route) -> None:
+        held.append(script)
+
+    ada.route("**/shell.js*", hold)
+    ada.goto(f"{dashboard.address}/suppressions", wait_until="commit")
+    button = ada.locator("tbody tr", has_text="early@example.com").get_by_role("button", name="Remove suppression")
+    button.click(no_wait_after=True)
+    assert ada.url.endswith("/suppressions")
+    [script] = held
+    script.continue_()
+    confirm(ada)
+    expect(ada.locator("#flash")).to_contain_text("removed")
+    ada.unroute("**/shell.js*")
 
 
 def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page, tmp_path: Path) -> None:

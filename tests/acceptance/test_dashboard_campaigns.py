@@ -13,7 +13,7 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.records import Actor, Campaign
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import CHROMIUM, DESK, PHONE, Dashboard
+from tests.dashboard import CHROMIUM, DESK, PHONE, Dashboard, line_of, open_editor
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
@@ -59,11 +59,10 @@ def press(page: Page, button: str) -> None:
 def test_campaign_is_written_previewed_started_and_completed(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/campaigns/new")
     ada.get_by_label("Name", exact=True).fill("News of autumn")
-    ada.get_by_role("textbox", name="Subject").fill("Autumn, {{ name }}")
-    ada.get_by_role("textbox", name="Preview text").fill("Leaves for {{ city }}")
+    line_of(ada, "Subject").fill("Autumn, {{ name }}")
+    line_of(ada, "Preview text").fill("Leaves for {{ city }}")
     ada.get_by_text("Write source").click()
-    editor = ada.locator(".editor .cm-content")
-    editor.click()
+    open_editor(ada)
     ada.keyboard.press("Control+A")
     ada.keyboard.type("# Autumn in ")
     ada.locator('[data-insert="city"]').click()
@@ -153,12 +152,12 @@ def test_invalid_form_keeps_input_and_shows_errors_beside_fields(dashboard: Dash
     expect(ada.locator("[id='limits.ratePerHour-error']")).to_be_visible()
     expect(ada.get_by_label("Emails per hour")).to_have_value("many")
     # A syntax error is reported with its line, and the last valid preview stays.
-    ada.on("dialog", lambda dialog: dialog.accept())
+    ada.once("dialog", lambda dialog: dialog.accept())
     ada.get_by_role("link", name="Content", exact=True).click()
     expect(ada.get_by_label("Name", exact=True)).to_have_value("Half a campaign")
-    ada.get_by_role("textbox", name="Subject").fill("A subject")
+    line_of(ada, "Subject").fill("A subject")
     ada.get_by_text("Write source").click()
-    ada.locator(".editor .cm-content").click()
+    open_editor(ada)
     ada.keyboard.press("Control+End")
     ada.keyboard.type("{{ name")
     expect(ada.locator("#preview-details .error")).to_be_visible()
@@ -351,7 +350,7 @@ def test_template_versions_are_saved_compared_and_tested(dashboard: Dashboard, a
     ada.get_by_role("textbox", name="Subject").fill("Good day, {{ name }}")
     ada.get_by_text("Declared variables").click()
     ada.get_by_label("Variables").fill("town = Lisbon")
-    ada.locator(".editor .cm-content").click()
+    open_editor(ada)
     ada.keyboard.press("Control+Home")
     ada.keyboard.type("In {{ town }}.\n\n")
     expect(ada.frame_locator(".screen.is-light iframe:not(.is-loading)").locator("body")).to_contain_text("In Lisbon.")

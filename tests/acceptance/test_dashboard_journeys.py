@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import ENGINES
-from tests.dashboard import CHROMIUM, DESK, PASSWORD, a_dashboard
+from tests.dashboard import CHROMIUM, DESK, PASSWORD, a_dashboard, line_of
 from tests.engines import PostgresServer
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
@@ -59,10 +59,10 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("link", name="Create campaign").click()
         page.get_by_label("Name", exact=True).fill("First newsletter")
         expect(page.get_by_role("button", name="Insert a variable into the subject").first).to_be_visible()
-        page.get_by_role("textbox", name="Subject").fill("News for {{ city }}")
+        line_of(page, "Subject").fill("News for {{ city }}")
         page.get_by_role("button", name=re.compile("^Newsletter")).click()
         expect(page.locator("#composer")).to_have_attribute("data-ready", "yes")
-        page.get_by_role("textbox", name="Subject").fill("Our news for {{ city }}")
+        line_of(page, "Subject").fill("Our news for {{ city }}")
         page.get_by_role("button", name="Send test").click()
         page.get_by_label("To", exact=True).fill("me@example.com")
         page.get_by_role("button", name="Send test email").click()
@@ -101,9 +101,11 @@ def test_first_visit_to_report_of_first_campaign(url: str, browser: Browser, tmp
         page.get_by_role("button", name="Pause campaign").click()
         expect(page.locator("#header .status")).to_have_text("Paused")
         page.get_by_role("button", name="Resume campaign").click()
+        expect(page.get_by_role("button", name="Pause campaign")).to_be_visible()
         page.get_by_role("link", name="Content and limits").click()
         page.get_by_label("Emails per hour").fill("")
         page.get_by_role("button", name="Save limits").click()
+        expect(page.locator("#flash")).to_be_visible()
         page.get_by_role("link", name="Progress").click()
         expect(page.locator("#progress")).to_contain_text("100 %")
         page.get_by_role("link", name="Report", exact=True).click()

@@ -24,7 +24,7 @@ from mailwright.sources.mailouts.runs import MailoutRun
 from mailwright.sources.notifications.service import NotificationStatus
 from mailwright.storage.tables import mailouts
 from tests.builders import DEFAULT_TENANT
-from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_dashboard, check_main
+from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, a_dashboard, check_main, open_editor
 from tests.mailouts import SETTINGS
 from tests.notion_pages import MAILOUT_COLUMNS, said
 from tests.standins.notion import NotionStandIn
@@ -106,6 +106,7 @@ def test_webhook_shows_secret_once_and_reason_for_pause(dashboard: Dashboard, ad
     ada.get_by_role("button", name="Resume webhook").click()
     expect(ada.locator("#status")).to_contain_text("Active")
     ada.get_by_role("button", name="Send test event").click()
+    expect(ada.locator("#deliveries")).to_contain_text("no attempt yet")
     answer(dashboard, webhook_id, ReceiverResponse(200, '{"ok": true}', 8))
     ada.get_by_role("link", name="Delivered").click()
     ada.get_by_role("button", name="Redeliver").first.click()
@@ -125,7 +126,7 @@ def test_invalid_webhook_url_is_rejected_beside_its_field(dashboard: Dashboard, 
 def test_article_is_written_previewed_and_sent(dashboard: Dashboard, ada: Page) -> None:
     ada.goto(f"{dashboard.address}/articles/~new?article={KEY}")
     ada.get_by_label("Title").fill("Colorado")
-    ada.locator(".editor .cm-content").click()
+    open_editor(ada)
     ada.keyboard.type("Snow, [[name|friend]], on the roads.")
     message = ada.frame_locator(".screen.is-light iframe:not(.is-loading)")
     expect(message.locator("body")).to_contain_text("Snow, friend, on the roads.")

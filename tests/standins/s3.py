@@ -39,7 +39,7 @@ def an_s3_server() -> Iterator[S3Server]:
 def _prepared(url: str) -> S3Server:
     """Create a bucket and a user, then switch on the verification of signatures."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    httpx.post(f"{url}/moto-api/reset").raise_for_status()
+    httpx.post(f"{url}/moto-api/reset", timeout=60).raise_for_status()
     session = botocore.session.get_session()
 
     def client(service: str, access_key: str, secret_key: str) -> Any:
@@ -58,5 +58,5 @@ def _prepared(url: str) -> S3Server:
     key = iam.create_access_key(UserName="mailwright")["AccessKey"]
     admin = client("s3", key["AccessKeyId"], key["SecretAccessKey"])
     admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    httpx.post(f"{url}/moto-api/reset-auth", content="0").raise_for_status()
+    httpx.post(f"{url}/moto-api/reset-auth", content="0", timeout=60).raise_for_status()
     return S3Server(url, key["AccessKeyId"], key["SecretAccessKey"], admin)

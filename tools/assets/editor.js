@@ -62,6 +62,7 @@ function edit(area) {
       keymap.of([...defaultKeymap, ...historyKeymap, ...searchKeymap]),
       EditorView.lineWrapping,
       EditorState.readOnly.of(area.readOnly),
+      EditorView.editorAttributes.of({ class: "editor" }),
       EditorView.contentAttributes.of({ tabindex: "0", "aria-label": label ? label.textContent.trim() : area.name }),
       EditorView.updateListener.of((update) => {
         if (!update.docChanged) return;
@@ -71,7 +72,6 @@ function edit(area) {
       }),
     ],
   });
-  view.dom.classList.add("editor");
   area.hidden = true;
   label?.addEventListener("click", () => view.focus());
   area.form?.addEventListener("reset", () =>

@@ -114,7 +114,10 @@ async def test_real_provider_signs_in_a_person(database: Database) -> None:
         own = {"oidc_issuer": issuer, "oidc_client_id": CLIENT, "oidc_client_secret": "secret"}
         engine = an_engine(database, SystemClock(), base_url=HOME, **own, oidc_roles="staff=editor@*")
         transport = httpx.ASGITransport(create_app(engine))
-        async with httpx.AsyncClient(transport=transport, base_url=HOME) as client, httpx.AsyncClient() as browser:
+        async with (
+            httpx.AsyncClient(transport=transport, base_url=HOME) as client,
+            httpx.AsyncClient(timeout=60) as browser,
+        ):
             sent = await client.get("/sign-in/oidc?next=/contacts")
             back = await browser.post(sent.headers["location"], data={"sub": "ada-1"})
             answer = await client.get(back.headers["location"])
