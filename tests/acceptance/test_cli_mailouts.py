@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.commands import Commands, on_sqlite
+from tests.acceptance.commands import Commands
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 from tests.notion_pages import ERROR_COLUMNS, MAILOUT_COLUMNS, said
 from tests.standins.notion import TOKEN, NotionStandIn, busy
 from tests.standins.smtp_sink import SmtpSink

@@ -19,10 +19,10 @@ from sqlalchemy import text
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.ids import uuid7
 from mailwright.storage.database import Database
-from tests.acceptance.commands import STARTED, Commands, on_sqlite
+from tests.acceptance.commands import STARTED, Commands
 from tests.builders import a_message, an_acceptor
 from tests.conftest import DatabaseAddress
-from tests.engines import PostgresServer
+from tests.engines import PostgresServer, on_sqlite
 from tests.standins.smtp_sink import SmtpSink, Step
 
 CLOCK = SystemClock()

@@ -10,6 +10,7 @@ from mailwright.schemas.paging import encode_cursor
 from mailwright.storage.database import Database
 from tests.api import Api, an_api
 from tests.contract.outbox.test_operations import a_failed_message, a_message_in_doubt
+from tests.engines import on_sqlite
 
 UNKNOWN = "01a1dce8-30b8-745e-9adf-a067f60952fb"
 
@@ -96,6 +97,7 @@ async def test_search_filters_by_address_state_source_and_time(api: Api, clock: 
     assert await found(source="campaign") == []
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -29,6 +29,7 @@ from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
 from tests.builders import Bench, a_bench, a_tenant, suppress
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 from tests.standins.provider import ScriptedProvider
 
 RAW = "/v1/email/raw"
@@ -356,6 +357,7 @@ async def test_unknown_list_is_named_by_its_header(api: Api) -> None:
         assert answer.json()["errors"][0]["field"] == name
 
 
+@on_sqlite
 @pytest.mark.promise("raw-bad-input")
 @pytest.mark.parametrize("case", BAD)
 async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:

@@ -20,6 +20,7 @@ from mailwright.web.app import create_app
 from tests.api import Api, a_request, an_api, an_engine, client_of
 from tests.builders import claims_of
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 from tests.unit.test_api_models import BROKEN
 
 SEND = "/v1/email/send"
@@ -106,6 +107,7 @@ async def test_invalid_input_is_422_and_stores_nothing(api: Api) -> None:
     assert await api.stored() == before
 
 
+@on_sqlite
 @pytest.mark.promise("api-bad-input-stores-nothing")
 @pytest.mark.parametrize("route", [SEND, BATCH])
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts as contacts_table
 from tests.api import Api, an_api
+from tests.engines import on_sqlite
 from tests.pictures import made
 
 LARGEST = 10 * 1024**2
@@ -214,6 +215,7 @@ async def test_other_sheets_of_a_spreadsheet_are_named(api: Api, tmp_path: Path)
 WORKBOOK = b"<workbook/>"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -11,6 +11,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.storage.database import Database
 from mailwright.web.body_limits import FORM_BYTES, MAX_DISCARDED_BYTES, SIGN_IN_BYTES
 from tests.api import Api, an_api
+from tests.engines import on_sqlite
 from tests.faults.forms import post_random_forms
 
 HOME = "http://mail.example"
@@ -43,6 +44,7 @@ class Endless:
 PART = b'--xx\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
 
 
+@on_sqlite
 @pytest.mark.promise("body-limits")
 @pytest.mark.parametrize("path", OPEN_ROUTES)
 @pytest.mark.parametrize(("headers", "start"), [(MULTIPART, PART), (FORM, b"login=")])

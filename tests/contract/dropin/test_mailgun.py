@@ -15,6 +15,7 @@ from mailwright.access.roles import Scope
 from mailwright.domain.clock import HOUR, ManualClock
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
+from tests.engines import on_sqlite
 
 pytestmark = pytest.mark.promise("drop-in-mailgun")
 
@@ -188,6 +189,7 @@ async def test_raw_email_gets_the_message_id_of_the_response(drop_in: DropIn) ->
     assert found == [answer.json()["id"] for answer in answers]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -216,6 +218,7 @@ async def test_test_mode_checks_and_stores_nothing(drop_in: DropIn) -> None:
     assert await drop_in.is_empty()
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "field"),
     [

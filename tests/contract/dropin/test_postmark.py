@@ -11,6 +11,7 @@ from mailwright.access.roles import Scope
 from mailwright.domain.clock import ManualClock
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
+from tests.engines import on_sqlite
 
 pytestmark = pytest.mark.promise("drop-in-postmark")
 
@@ -149,6 +150,7 @@ async def test_stream_is_a_list_and_template_is_filled(drop_in: DropIn) -> None:
     ]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -15,6 +15,7 @@ from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, isof
 from mailwright.outbox import tenants
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
+from tests.engines import on_sqlite
 
 pytestmark = pytest.mark.promise("drop-in-resend")
 
@@ -114,6 +115,7 @@ async def test_corrected_permissive_batch_repeats_no_accepted_email(drop_in: Dro
     assert sorted(each.to for each in await drop_in.stored()) == ["ada@example.com", "bob@example.com"]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "field", "name"),
     [

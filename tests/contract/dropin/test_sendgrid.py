@@ -41,6 +41,7 @@ from mailwright.domain.clock import HOUR, ManualClock
 from mailwright.web.api.dropin import requests as dropin_requests
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
+from tests.engines import on_sqlite
 
 pytestmark = pytest.mark.promise("drop-in-sendgrid")
 
@@ -220,6 +221,7 @@ async def test_calendar_and_amp_are_alternatives_of_the_email(drop_in: DropIn, c
         assert amp.get_content().strip() == "<html amp4email><p>Grüße</p></html>"
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "field"),
     [

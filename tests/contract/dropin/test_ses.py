@@ -28,6 +28,7 @@ from mailwright.storage.tables import api_keys
 from mailwright.web.api.dropin.ses import MAX_BYTES
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn, a_drop_in
+from tests.engines import on_sqlite
 
 pytestmark = pytest.mark.promise("drop-in-ses")
 
@@ -255,6 +256,7 @@ async def test_subject_may_be_empty(ses: Ses) -> None:
     assert [each.subject for each in await ses.drop_in.stored()] == [""]
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("change", "code", "field"),
     [

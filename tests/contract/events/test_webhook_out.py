@@ -52,6 +52,7 @@ from mailwright.storage.tables import events, messages
 from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_acceptor
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 from tests.standins.http import Answer, HttpStandIn, Request, Step
 from tests.standins.provider import ScriptedProvider
 
@@ -619,6 +620,7 @@ async def test_host_that_becomes_private_is_not_connected(setup: WebhookSetup) -
     assert setup.receiver.connections == 0
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "url",
     [
