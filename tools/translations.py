@@ -58,6 +58,7 @@ SHOWN_ERRORS: Final = (
     "access/",
     "app/feeds.py",
     "app/images.py",
+    "app/mailouts.py",
     "app/named_providers.py",
     "app/oidc.py",
     "app/s3_images.py",
@@ -72,10 +73,27 @@ SHOWN_ERRORS: Final = (
     "outbox/",
     "sources/articles/",
     "sources/campaigns/",
+    "sources/mailouts/",
+    "sources/notifications/service.py",
     "sources/send_approvals.py",
     "sources/sequences/",
+    "web/bodies.py",
     "web/dashboard/",
     "web/session.py",
+    "web/uploads.py",
+)
+# The modules whose problems of settings the forms of the dashboard show.
+SHOWN_SETTINGS: Final = (
+    "app/inbound.py",
+    "app/providers.py",
+    "app/setting_rules.py",
+    "app/stored_settings.py",
+    "app/wiring.py",
+    "events/bounces/mailbox_url.py",
+    "events/sendgrid_signature.py",
+    "events/sqs.py",
+    "events/webhook_secrets.py",
+    "providers/",
 )
 # Errors that only programs, the command line and logs get.
 _NOT_SHOWN: Final = (
@@ -176,7 +194,9 @@ def modules() -> dict[str, ast.Module]:
     return {
         place: ast.parse(source)
         for place, source in sorted(sources.items())
-        if _CALLED.search(source) or (shows_errors(place) and any(name in source for name in error_classes()))
+        if _CALLED.search(source)
+        or place.startswith(SHOWN_SETTINGS)
+        or (shows_errors(place) and any(name in source for name in error_classes()))
     }
 
 
@@ -212,6 +232,15 @@ def error_calls(tree: ast.Module) -> Iterator[ast.Call]:
             yield node
 
 
+def setting_errors(tree: ast.Module) -> Iterator[ast.Call]:
+    """Yield the problems of settings whose text has no translation."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "ConfigurationInvalid":
+            continue
+        if any(isinstance(each, ast.Constant | ast.JoinedStr) for each in node.args):
+            yield node
+
+
 def error_texts(tree: ast.Module) -> Iterator[str]:
     """Yield the texts of errors: the docstring of a class is its default one."""
     for node in ast.walk(tree):
@@ -234,6 +263,8 @@ def constants(text: ast.expr) -> list[str]:
 def wrong_errors() -> Iterator[str]:
     """Yield errors that pages could not translate or show: f-strings, and placeholders without their values."""
     for place, tree in modules().items():
+        for call in setting_errors(tree) if place.startswith(SHOWN_SETTINGS) else ():
+            yield f'{place}:{call.lineno}: translate the problem of the setting: lazy_gettext("must be a number")'
         for call in error_calls(tree) if shows_errors(place) else ():
             where, given = f"{place}:{call.lineno}", {each.arg for each in call.keywords}
             if isinstance(call.args[0], ast.JoinedStr):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
@@ -52,12 +53,15 @@ def test_every_text_exists_in_every_language(language: str) -> None:
 def test_language_is_chosen_from_query_contact_then_browser(
     query: str, locale: str | None, header: str, language: str
 ) -> None:
+    engine = SimpleNamespace(settings=SimpleNamespace(language="en"))
+    app = SimpleNamespace(state=SimpleNamespace(engine=engine))
     request = Request(
         {
             "type": "http",
             "method": "GET",
             "path": "/unsubscribe",
             "query_string": query.encode(),
+            "app": app,
             "headers": [(b"accept-language", header.encode())],
         }
     )

@@ -3,6 +3,7 @@
 import ast
 import copy
 import re
+from typing import get_args
 
 import orjson
 import pytest
@@ -10,9 +11,11 @@ from jinja2 import DictLoader, Environment
 from pydantic import BaseModel, Field
 from tools import translations
 
-from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.app.setting_rules import parse_changes
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound
 from mailwright.domain.translation import Catalogue, gettext, lazy_gettext, ngettext, number_text, pgettext, using
 from mailwright.ops.catalogues import LANGUAGES, Entry, load_catalogue, read_entries
+from mailwright.ops.settings import Settings
 from mailwright.sources.api.validation import RequestInvalid, parse
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.hours_form import hours_fields, hours_text
@@ -101,6 +104,24 @@ def test_error_is_english_except_on_pages() -> None:
     assert (inner.field, str(error.text)) == ("list", str(error))
 
 
+def test_problem_of_setting_is_english_except_on_pages() -> None:
+    with using(load_catalogue("ru")):
+        _, problems = parse_changes({"smtp_url": "http://mail.example.com", "rate_per_hour": "many"})
+        error = ConfigurationInvalid(*problems)
+        assert [str(each).partition(": ")[2] for each in error.problems] == [
+            "должно быть целым числом",
+            "адрес SMTP должен начинаться с smtp:// или smtps://",
+        ]
+    assert str(error).splitlines() == [
+        "MAILWRIGHT_RATE_PER_HOUR: must be a whole number",
+        "MAILWRIGHT_SMTP_URL: an SMTP URL must begin with smtp:// or smtps://",
+    ]
+
+
+def test_installation_can_speak_every_language() -> None:
+    assert get_args(Settings.model_fields["language"].annotation) == tuple(LANGUAGES)
+
+
 def test_validation_error_has_plural_forms() -> None:
     class Form(BaseModel):
         name: str = Field(max_length=1)
@@ -126,6 +147,11 @@ def test_error_without_values_by_name_is_reported(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(translations, "modules", lambda: {"audience/example.py": ast.parse(source)})
     monkeypatch.setattr(translations, "error_parameters", lambda: known)
     assert bool([*translations.wrong_errors()]) == is_wrong
+
+
+def test_problem_of_setting_without_translation_is_reported() -> None:
+    tree = ast.parse('ConfigurationInvalid("must be a key"), ConfigurationInvalid(lazy_gettext("must be a key"))')
+    assert len([*translations.setting_errors(tree)]) == 1
 
 
 def test_translation_in_attribute_and_constant_stays_escaped() -> None:

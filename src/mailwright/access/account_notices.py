@@ -9,7 +9,7 @@ from mailwright.access.account_texts import SIGN_IN_NOTICE, AccountText
 from mailwright.domain.clock import DAY, Clock, Instant, utc_text
 from mailwright.domain.message import SEALED_LINK_MARK
 from mailwright.domain.system_email import SystemEmail
-from mailwright.domain.translation import current_catalogue, lazy_gettext, lazy_join, using
+from mailwright.domain.translation import catalogue_of_page, lazy_gettext, lazy_join, using
 from mailwright.ops.catalogues import load_catalogue
 from mailwright.outbox.accept import accept
 from mailwright.outbox.audit_log import describe_actor
@@ -31,10 +31,14 @@ class RequestOrigin:
 
 
 class AccountNotices:
-    def __init__(self, database: Database, clock: Clock, *, public_url: str, render: RenderSystemEmail) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, public_url: str, render: RenderSystemEmail, language: str = "en"
+    ) -> None:
+        """`language`: of the installation."""
         self._database = database
         self._clock = clock
         self._render = render
+        self._language = language
         self.public_url = public_url
 
     async def notify_sign_in(self, user: "User", origin: RequestOrigin) -> None:
@@ -84,10 +88,11 @@ class AccountNotices:
     ) -> None:
         """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted.
 
-        It is in the language that the user chose, otherwise in that of the request, otherwise in English.
+        It is in the language that the user chose, otherwise in that of the page, otherwise in the installation's.
         """
         now, is_secret = self._clock.now(), "token=" in link
-        with using(load_catalogue(language) if language is not None else current_catalogue()):
+        chosen = None if language is not None else catalogue_of_page()
+        with using(chosen or load_catalogue(language or self._language)):
             body = text.body.format(installation=self.public_url, **values)
             subject, button, note = str(text.subject), str(text.button), str(text.note)
         message = await write_system_email(

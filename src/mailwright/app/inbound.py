@@ -15,6 +15,7 @@ from mailwright.content.headers import Mailbox
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.domain.translation import lazy_gettext
 from mailwright.events.brevo import BrevoWebhook
 from mailwright.events.fetch import AmazonFetcher
 from mailwright.events.inbound_webhooks import InboundWebhooks, ProviderReports, ReportRecorder, VendorWebhook
@@ -108,7 +109,7 @@ def verify_inbound(settings: Settings) -> None:
         try:
             check(settings)
         except ConfigurationInvalid as error:
-            problems += [f"{name}: {problem}" for problem in error.problems]
+            problems += error.of(name).problems
     if problems:
         raise ConfigurationInvalid(*problems)
 
@@ -216,7 +217,7 @@ def open_bounce_mailbox(url: str, settings: Settings, clock: Clock, closing: Asy
 
 def _check_folder(settings: Settings) -> None:
     if settings.sns_certs is not None and not settings.sns_certs.is_dir():
-        raise ConfigurationInvalid("must be a folder")
+        raise ConfigurationInvalid(lazy_gettext("must be a folder"))
 
 
 def _check_queue(settings: Settings) -> None:
@@ -234,8 +235,10 @@ def _check_mailbox(settings: Settings) -> None:
         mailbox = open_mailbox(settings.bounce_mailbox.get_secret_value())
         if isinstance(mailbox, ImapMailbox) and mailbox.needs_token and oauth_settings(settings, mailbox.user) is None:
             raise ConfigurationInvalid(
-                "auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL and MAILWRIGHT_OAUTH_CLIENT_ID, or "
-                "MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+                lazy_gettext(
+                    "auth=xoauth2 needs MAILWRIGHT_OAUTH_TOKEN_URL and MAILWRIGHT_OAUTH_CLIENT_ID, or "
+                    "MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+                )
             )
 
 
@@ -244,7 +247,9 @@ def _check_address(text: str | None) -> None:
         if text is not None:
             address.parse(text)
     except address.InvalidAddress as error:
-        raise ConfigurationInvalid(f"{error}; use an address such as replies@example.com") from error
+        raise ConfigurationInvalid(
+            lazy_gettext("{error}; use an address such as replies@example.com", error=error)
+        ) from error
 
 
 def _check_key(settings: Settings) -> None:

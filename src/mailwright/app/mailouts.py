@@ -98,10 +98,10 @@ class MailoutService:
     async def read_page(self, tenant_id: int, page: str) -> str:
         """Return the content of a Notion page as HTML, for the tenant whose integration can read it."""
         if tenant_id != await self._tenant_id():
-            raise MailoutRefused(NOT_CONFIGURED, "Notion is not connected to this tenant.")
+            raise MailoutRefused("Notion is not connected to this tenant.", code=NOT_CONFIGURED)
         await self.open()
         if self._page_reader is None:
-            raise MailoutRefused(NOT_CONFIGURED, "Notion is not connected.")
+            raise MailoutRefused("Notion is not connected.", code=NOT_CONFIGURED)
         return await self._page_reader.read_html(page)
 
     async def status_sync(self) -> StatusSync | None:
@@ -122,7 +122,7 @@ class MailoutService:
     async def _build(self) -> MailoutSender:
         token = self.settings.notion_token
         if token is None:
-            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_TOKEN to the secret of your integration in Notion.")
+            raise MailoutRefused("Set NOTION_TOKEN to the secret of your integration in Notion.", code=NOT_CONFIGURED)
         setup = mailout_setup(self.settings, await self._tenant_id())
         http, supabase = self._shared_http(), self._supabase()
         notion = Notion(

@@ -11,6 +11,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
 from mailwright.domain.message import Source
 from mailwright.domain.provider_routes import ProviderRoutes, check_provider_name
+from mailwright.domain.translation import lazy_gettext, lazy_join
 from mailwright.ops.secret_files import holds_secret
 from mailwright.ops.settings import ProviderName, Settings
 from mailwright.ops.stored import parse_stored, variable_of
@@ -156,7 +157,7 @@ class NamedProviders:
         made = {each.name: named_provider(each, settings) for each in found.configurations}
         rules = found.rules
         for name in rules.providers - made.keys():  # Another process has just deleted it.
-            made[name] = NamedProvider(name, "", settings, f"there is no provider {name}")
+            made[name] = NamedProvider(name, "", settings, lazy_gettext("there is no provider {name}", name=name))
         return cls(made, rules, found.changed_at)
 
 
@@ -174,7 +175,7 @@ def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedPro
     values, problems = parse_stored(found.settings)
     own = settings.model_copy(update=_OWN | values | {"provider": found.kind})
     problems += _find_problems(own)
-    return NamedProvider(found.name, found.kind, own, "; ".join(problems) or None, found.account)
+    return NamedProvider(found.name, found.kind, own, lazy_join("; ", problems) if problems else None, found.account)
 
 
 def _find_problems(own: Settings) -> list[str]:
@@ -285,4 +286,4 @@ def _text(given: str, value: Any) -> str:
 
 def _refuse(problems: Sequence[str]) -> None:
     if problems:
-        raise InvalidInput(". ".join(problems), field=problems[0].partition(":")[0])
+        raise InvalidInput(lazy_join(". ", problems), field=problems[0].partition(":")[0])

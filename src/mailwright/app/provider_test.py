@@ -6,6 +6,7 @@ from typing import Final
 from mailwright.app.providers import make_route
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.providers.protocol import ProviderCheck
 
@@ -14,11 +15,13 @@ TEST_SECONDS: Final = 15.0
 
 # The next step by error code of a provider.
 _ADVICE: Final = {
-    "SMTP_AUTH_FAILED": "Check the user name and the password.",
-    "SMTP_TOKEN_UNAVAILABLE": "Check the token URL, and that no firewall blocks the connection.",
-    "SMTP_TLS_FAILED": "Check the encryption and the port: STARTTLS usually uses 587, TLS usually uses 465.",
-    "NETWORK_ERROR": "Check the host and the port, and that no firewall blocks the connection.",
-    "SMTP_TIMEOUT": "Check the host and the port, and that no firewall blocks the connection.",
+    "SMTP_AUTH_FAILED": lazy_gettext("Check the user name and the password."),
+    "SMTP_TOKEN_UNAVAILABLE": lazy_gettext("Check the token URL, and that no firewall blocks the connection."),
+    "SMTP_TLS_FAILED": lazy_gettext(
+        "Check the encryption and the port: STARTTLS usually uses 587, TLS usually uses 465."
+    ),
+    "NETWORK_ERROR": lazy_gettext("Check the host and the port, and that no firewall blocks the connection."),
+    "SMTP_TIMEOUT": lazy_gettext("Check the host and the port, and that no firewall blocks the connection."),
 }
 
 
@@ -32,7 +35,11 @@ async def check_providers(settings: Settings, clock: Clock, seconds: float = TES
         async with asyncio.timeout(seconds):
             return [await member.provider.check() for member in route.members]
     except TimeoutError:
-        return [ProviderCheck(False, f"no response within {seconds:g} seconds", "SMTP_TIMEOUT")]
+        return [
+            ProviderCheck(
+                False, lazy_gettext("no response within {seconds} seconds", seconds=f"{seconds:g}"), "SMTP_TIMEOUT"
+            )
+        ]
     finally:
         await route.close()
 

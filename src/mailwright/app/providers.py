@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, get_args
 from pydantic import SecretStr
 
 from mailwright.domain.clock import Clock
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, setting_problem
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.child_process import own_share
 from mailwright.ops.settings import ProviderName, Settings
 from mailwright.providers.circuit_breaker import CircuitBreaker
@@ -101,7 +102,9 @@ def _make_api_provider(name: str, settings: Settings, clock: Clock, http: "HttpC
             from mailwright.providers.postmark import Postmark  # noqa: PLC0415 - see above
 
             return Postmark(postmark_settings(settings), http, clock, reports_events=reports)
-    raise ConfigurationInvalid(f"MAILWRIGHT_PROVIDER: unknown provider {name!r}")
+    raise ConfigurationInvalid(
+        setting_problem("MAILWRIGHT_PROVIDER", lazy_gettext("unknown provider {name}", name=repr(name)))
+    )
 
 
 def providers_of(settings: Settings) -> Mapping[str, int | None]:
@@ -128,8 +131,13 @@ def smtp_settings(settings: Settings) -> SmtpSettings:
     found = _smtp("smtp", "MAILWRIGHT_SMTP_URL", settings.smtp_url, settings)
     if found.auth is SmtpAuth.XOAUTH2 and oauth_settings(settings, found.user or "") is None:
         raise ConfigurationInvalid(
-            "MAILWRIGHT_OAUTH_TOKEN_URL: is required when MAILWRIGHT_SMTP_URL has auth=xoauth2, together with "
-            "MAILWRIGHT_OAUTH_CLIENT_ID; or set MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+            setting_problem(
+                "MAILWRIGHT_OAUTH_TOKEN_URL",
+                lazy_gettext(
+                    "is required when MAILWRIGHT_SMTP_URL has auth=xoauth2, together with "
+                    "MAILWRIGHT_OAUTH_CLIENT_ID; or set MAILWRIGHT_OAUTH_SERVICE_ACCOUNT"
+                ),
+            )
         )
     return found
 
@@ -180,7 +188,9 @@ def ses_settings(settings: Settings) -> "SesSettings":
     if settings.aws_region is None:
         raise _needed("AWS_REGION", "ses", settings)
     if (settings.aws_access_key_id is None) != (settings.aws_secret_access_key is None):
-        raise ConfigurationInvalid("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY: set both, or neither")
+        raise ConfigurationInvalid(
+            setting_problem("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", lazy_gettext("set both, or neither"))
+        )
     with _about("AWS_REGION, SES_CONFIGURATION_SET, MAILWRIGHT_SES_URL"):
         return SesSettings(settings.aws_region, settings.ses_url, settings.ses_configuration_set)
 
@@ -283,9 +293,13 @@ def _http(settings: Settings) -> "HttpClient":
 
 
 def _needed(name: str, provider: str, settings: Settings) -> ConfigurationInvalid:
-    wanted = "MAILWRIGHT_PROVIDER is" if settings.route is None else "MAILWRIGHT_ROUTE has"
-    example = ", for example smtp://mail.example.com:587" if name.endswith("SMTP_URL") else ""
-    return ConfigurationInvalid(f"{name}: is required when {wanted} {provider}{example}")
+    wanted = f"MAILWRIGHT_PROVIDER is {provider}" if settings.route is None else f"MAILWRIGHT_ROUTE has {provider}"
+    if name.endswith("SMTP_URL"):
+        example = "smtp://mail.example.com:587"
+        problem = lazy_gettext("is required when {wanted}, for example {example}", wanted=wanted, example=example)
+    else:
+        problem = lazy_gettext("is required when {wanted}", wanted=wanted)
+    return ConfigurationInvalid(setting_problem(name, problem))
 
 
 @contextmanager
@@ -294,4 +308,4 @@ def _about(names: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationInvalid as error:
-        raise ConfigurationInvalid(*(f"{names}: {problem}" for problem in error.problems)) from error
+        raise error.of(names) from error

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from mailwright.domain import address
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.stored import parse_stored, text_of, variable_of
 
 MAILGUN_REGIONS: Final = (
@@ -26,24 +27,24 @@ def parse_changes(texts: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
             continue
         try:
             values[name] = _RULES[name](value)
-        except (ValueError, ConfigurationInvalid) as error:
-            problems.append(f"{variable_of(name)}: {error}")
+        except ConfigurationInvalid as error:
+            problems += error.of(variable_of(name)).problems
             del values[name]
     return values, problems
 
 
 def _public_url(text: str) -> str:
     """Return the URL without its final slash."""
-    example = "enter the beginning of the URL, for example https://mail.example.com"
+    invalid = ConfigurationInvalid(lazy_gettext("enter the beginning of the URL, for example https://mail.example.com"))
     try:
         parts = urlsplit(text)
         has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise ValueError(example) from None
+        raise invalid from None
     is_plain = not any(character in parts.netloc for character in "@\\ ") and text.isprintable()
     rest = parts.path.strip("/") or parts.query or parts.fragment
     if parts.scheme not in ("http", "https") or not has_host or not is_plain or rest:
-        raise ValueError(example)
+        raise invalid
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -51,7 +52,7 @@ def _email_address(text: str) -> str:
     try:
         address.parse(text)
     except address.InvalidAddress as error:
-        raise ValueError(f"this is not a valid address: {error}") from error
+        raise ConfigurationInvalid(lazy_gettext("this is not a valid address: {error}", error=error)) from error
     return text
 
 
@@ -60,7 +61,9 @@ def _region_url(regions: Iterable[tuple[str, str]]) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if text.rstrip("/") not in known:
-            raise ValueError(f"use {' or '.join(known)}; another server can be set in the environment")
+            raise ConfigurationInvalid(
+                lazy_gettext("use {known}; another server can be set in the environment", known=" / ".join(known))
+            )
         return text.rstrip("/")
 
     return check

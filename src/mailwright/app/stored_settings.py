@@ -9,7 +9,8 @@ from mailwright.app.addresses import located
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
 from mailwright.app.setting_rules import parse_changes
 from mailwright.domain.clock import Clock
-from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotDurable, setting_problem
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import SECRETS, STORABLE, Origin, origin_of, parse_stored, text_of, variable_of
 from mailwright.outbox.provider_configurations import load_providers
@@ -68,7 +69,7 @@ async def load_effective(settings: Settings, database: Database) -> EffectiveSet
         try:
             texts[name] = database.secret_box.decrypt(each.value) if is_encrypted(each.value) else each.value
         except SecretKeyInvalid as error:
-            problems.append(f"{variable_of(name)}: {error}")
+            problems.append(setting_problem(variable_of(name), error.text))
     values, invalid = parse_stored(texts)
     merged = await located(settings.with_stored(values), database)
     providers = await load_providers(database)
@@ -118,7 +119,9 @@ def shown_value(name: str, value: Any) -> str | None:
 
 def masked(name: str, secret: str) -> str:
     """Return the end of an API key, and nothing of a password or a private key."""
-    return f"set, ends with …{secret[-4:]}" if name.endswith("_api_key") and len(secret) >= 20 else "set"
+    if name.endswith("_api_key") and len(secret) >= 20:
+        return lazy_gettext("set, ends with …{end}", end=secret[-4:])
+    return lazy_gettext("set")
 
 
 async def change_settings(

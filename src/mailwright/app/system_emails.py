@@ -14,4 +14,6 @@ async def render_branded(tx: Transaction, tenant_id: int, content: SystemEmail) 
 
 
 def make_account_notices(settings: Settings, database: Database, clock: Clock) -> AccountNotices:
-    return AccountNotices(database, clock, public_url=settings.public_url, render=render_branded)
+    return AccountNotices(
+        database, clock, public_url=settings.public_url, render=render_branded, language=settings.language
+    )

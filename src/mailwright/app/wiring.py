@@ -63,7 +63,7 @@ from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
-from mailwright.domain.errors import ConfigurationInvalid, InvalidInput
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, setting_problem
 from mailwright.domain.frequency import parse_frequency_cap
 from mailwright.domain.message import Source
 from mailwright.domain.permits import SendRate
@@ -71,6 +71,7 @@ from mailwright.domain.provider_routes import ClaimScope
 from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
+from mailwright.domain.translation import lazy_gettext
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.dmarc.recorder import DmarcRecorder
@@ -643,7 +644,13 @@ def make_switch_uploads(engine: Engine) -> SwitchUploads:
 
 
 def _campaign_scheduler(engine: Engine) -> CampaignScheduler:
-    notices = ApprovalNotices(engine.database, engine.clock, public_url=engine.public_url, render=render_branded)
+    notices = ApprovalNotices(
+        engine.database,
+        engine.clock,
+        public_url=engine.public_url,
+        render=render_branded,
+        language=engine.settings.language,
+    )
     rules, rails = engine.campaigns.rules, engine.campaigns.rails
     return CampaignScheduler(engine.database, engine.clock, rules, rails, notices)
 
@@ -685,7 +692,9 @@ def dkim_key(settings: Settings) -> "DkimKey | None":
     if settings.dkim_selector is None and settings.dkim_key_file is None and settings.dkim_key is None:
         return None
     if settings.dkim_selector is None or (settings.dkim_key_file is None and settings.dkim_key is None):
-        raise ConfigurationInvalid("MAILWRIGHT_DKIM_KEY_FILE, MAILWRIGHT_DKIM_SELECTOR: set both, or neither")
+        raise ConfigurationInvalid(
+            setting_problem("MAILWRIGHT_DKIM_KEY_FILE, MAILWRIGHT_DKIM_SELECTOR", lazy_gettext("set both, or neither"))
+        )
     from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - imported only if a key is configured
 
     domain = settings.dkim_domain or address.domain_of(parse_mailbox(settings.sender).address)
@@ -696,21 +705,23 @@ def dkim_key(settings: Settings) -> "DkimKey | None":
             pem = settings.dkim_key_file.read_text(encoding="utf-8")
         return DkimKey.load(pem, domain, settings.dkim_selector)
     except OSError as error:
-        raise ConfigurationInvalid(f"{name}: {error.strerror or error}") from error
+        raise ConfigurationInvalid(setting_problem(name, error.strerror or error)) from error
     except ConfigurationInvalid as error:
-        raise ConfigurationInvalid(*(f"{name}: {problem}" for problem in error.problems)) from error
+        raise error.of(name) from error
 
 
 def sender_of(settings: Settings) -> Mailbox:
     sender = parse_mailbox(settings.sender)
     if sender.name is not None and (found := find_unwritable(sender.name)):
-        raise ConfigurationInvalid(f"MAILWRIGHT_FROM: remove {found} from the name")
+        raise ConfigurationInvalid(
+            setting_problem("MAILWRIGHT_FROM", lazy_gettext("remove {found} from the name", found=found))
+        )
     for name, text in (("MAILWRIGHT_FROM", sender.address), ("MAILWRIGHT_BOUNCE_ADDRESS", settings.bounce_address)):
         try:
             if text is not None:
                 address.parse(text)
         except address.InvalidAddress as error:
-            raise ConfigurationInvalid(f"{name}: {error}") from error
+            raise ConfigurationInvalid(setting_problem(name, error)) from error
     return sender
 
 
@@ -793,7 +804,7 @@ def _frequency_cap(settings: Settings) -> None:
     try:
         parse_frequency_cap(settings.frequency_cap)
     except InvalidInput as error:
-        raise ConfigurationInvalid(f"MAILWRIGHT_FREQUENCY_CAP: {error}") from error
+        raise ConfigurationInvalid(setting_problem("MAILWRIGHT_FREQUENCY_CAP", error.text)) from error
 
 
 def _database_address(settings: Settings) -> None:

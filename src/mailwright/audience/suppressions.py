@@ -15,6 +15,7 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.enrolments import SuppressedAddress, end_suppressed
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
@@ -114,7 +115,9 @@ async def find_for(
 
 
 def scope_text(list_key: str) -> str:
-    return {ALL_MESSAGES: "all email", lists.GENERAL: "bulk email"}.get(list_key, f"list {list_key}")
+    if list_key == ALL_MESSAGES:
+        return lazy_gettext("all email")
+    return lazy_gettext("bulk email") if list_key == lists.GENERAL else lazy_gettext("list {key}", key=list_key)
 
 
 async def remove(

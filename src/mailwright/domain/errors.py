@@ -1,6 +1,6 @@
 """Errors that callers handle differently. The docstring is the default message; `code` is stable."""
 
-from mailwright.domain.translation import english_text, lazy_gettext
+from mailwright.domain.translation import english_text, lazy_gettext, lazy_join, lazy_text
 
 
 class MailwrightError(Exception):
@@ -67,5 +67,14 @@ class ConfigurationInvalid(MailwrightError):
 
     def __init__(self, *problems: str) -> None:
         """Collect all problems, so that they are reported together. Each problem begins with the setting's name."""
-        super().__init__("\n".join(problems) or None)
+        super().__init__(lazy_join("\n", problems) if problems else None)
         self.problems = problems
+
+    def of(self, setting: str) -> "ConfigurationInvalid":
+        """Return the error with the name of the setting before each problem."""
+        return ConfigurationInvalid(*(setting_problem(setting, problem) for problem in self.problems))
+
+
+def setting_problem(setting: str, problem: object) -> str:
+    """Return a problem of a setting, in the language of the page that shows it."""
+    return lazy_text(lambda: f"{setting}: {problem}")

@@ -23,10 +23,15 @@ ENGLISH: Final = Catalogue("en")
 _AFTER_CONTEXT: Final = "\4"
 # Thousands separator and decimal point. A number must not be broken at the end of a line.
 _SEPARATORS: Final = {"en": (",", "."), "ru": ("\N{NO-BREAK SPACE}", ","), "pt": (".", ",")}
-_current: Final[ContextVar[Catalogue]] = ContextVar("catalogue", default=ENGLISH)
+_current: Final[ContextVar[Catalogue | None]] = ContextVar("catalogue", default=None)
 
 
 def current_catalogue() -> Catalogue:
+    return _current.get() or ENGLISH
+
+
+def catalogue_of_page() -> Catalogue | None:
+    """Return the language of the page that is being made, or None in commands, workers and the API."""
     return _current.get()
 
 
@@ -52,7 +57,7 @@ def gettext(message: str, /, **values: object) -> str:
 
 def pgettext(context: str, message: str, /, **values: object) -> str:
     """Translate a message that needs another translation in this context: "Source" of an email is its code."""
-    text = _current.get().messages.get(message_key(message, context)) or message
+    text = current_catalogue().messages.get(message_key(message, context)) or message
     return text.format(**values) if values else text
 
 
@@ -74,7 +79,7 @@ def ngettext(one: str, many: str, count: int, **values: object) -> str:
 
 def plural_message(one: str, many: str, count: int) -> str:
     """Return the translation in the form that the number needs, with its placeholders."""
-    catalogue = _current.get()
+    catalogue = current_catalogue()
     forms = catalogue.plurals.get(one)
     return forms[plural_form(catalogue.language, count)] if forms else one if count == 1 else many
 
@@ -196,5 +201,5 @@ def plural_form(language: str, count: int) -> int:
 
 def number_text(value: float, decimals: int = 0) -> str:
     """Format a number with the separators of the language: `12,345.6`, `12 345,6` or `12.345,6`."""
-    thousands, point = _SEPARATORS[_current.get().language]
+    thousands, point = _SEPARATORS[current_catalogue().language]
     return f"{value:,.{decimals}f}".translate({ord(","): thousands, ord("."): point})

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.events.rejected_events import ForgedEvent, StaleEvent
 
 # Maximum age of a timestamp. SendGrid retries for a day and may keep the first timestamp. A long time is safe, because
@@ -46,7 +47,9 @@ def _load(public_key: str) -> EllipticCurvePublicKey:
     try:
         key = load_der_public_key(b64decode("".join("".join(lines).split()), validate=True))
     except ValueError as error:
-        raise ConfigurationInvalid("must be the base64 verification key of SendGrid's signed event webhook") from error
+        raise ConfigurationInvalid(
+            lazy_gettext("must be the base64 verification key of SendGrid's signed event webhook")
+        ) from error
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise ConfigurationInvalid("must be a P-256 key, the curve of SendGrid")
+        raise ConfigurationInvalid(lazy_gettext("must be a P-256 key, the curve of SendGrid"))
     return key

@@ -11,6 +11,7 @@ import orjson
 
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.domain.translation import lazy_gettext
 from mailwright.events.inbound_webhooks import record_ses_event
 from mailwright.events.rejected_events import EventRejected, MalformedEvent, TopicNotAllowed
 from mailwright.events.reports import Reports
@@ -170,10 +171,10 @@ def parse_queue_url(url: str, region: str | None) -> tuple[str, str]:
     host = parts.hostname or ""
     found = _HOST.fullmatch(host)
     if parts.scheme != "https" and not (parts.scheme == "http" and host in _LOOPBACK):
-        raise ConfigurationInvalid("the queue URL must begin with https://; copy it from the SQS console")
+        raise ConfigurationInvalid(lazy_gettext("the queue URL must begin with https://; copy it from the SQS console"))
     signing = found[1] if found else region
     if signing is None:
-        raise ConfigurationInvalid("the queue URL contains no region; set AWS_REGION")
+        raise ConfigurationInvalid(lazy_gettext("the queue URL contains no region; set AWS_REGION"))
     return f"{parts.scheme}://{parts.netloc}/", signing
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.events.rejected_events import ForgedEvent, StaleEvent
 from mailwright.events.used_signatures import UsedSignature
 
@@ -27,7 +28,7 @@ class MailgunSignature:
 
     def __init__(self, key: str, clock: Clock) -> None:
         if not key.strip():
-            raise ConfigurationInvalid("must be the HTTP webhook signing key of Mailgun")
+            raise ConfigurationInvalid(lazy_gettext("must be the HTTP webhook signing key of Mailgun"))
         self._key = key.strip().encode()
         self._clock = clock
 
@@ -52,9 +53,13 @@ class SvixSignature:
         try:
             self._key = b64decode(secret.strip().removeprefix("whsec_"), validate=True)
         except ValueError as error:
-            raise ConfigurationInvalid("must be the signing secret of the webhook, which begins with whsec_") from error
+            raise ConfigurationInvalid(
+                lazy_gettext("must be the signing secret of the webhook, which begins with whsec_")
+            ) from error
         if not self._key:
-            raise ConfigurationInvalid("must be the signing secret of the webhook, which begins with whsec_")
+            raise ConfigurationInvalid(
+                lazy_gettext("must be the signing secret of the webhook, which begins with whsec_")
+            )
         self._clock = clock
 
     def check(self, headers: Mapping[str, str], body: bytes) -> str:
@@ -86,7 +91,11 @@ class SharedSecret:
 
     def __init__(self, secret: str) -> None:
         if len(secret.strip()) < MIN_SECRET_LENGTH or not secret.isascii():
-            raise ConfigurationInvalid(f"must have at least {MIN_SECRET_LENGTH} ASCII characters")
+            raise ConfigurationInvalid(
+                lazy_gettext(
+                    "must have at least {min_secret_length} ASCII characters", min_secret_length=MIN_SECRET_LENGTH
+                )
+            )
         self._secret = secret.strip().encode()
 
     def check(self, headers: Mapping[str, str]) -> None:

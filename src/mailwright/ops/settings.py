@@ -32,9 +32,10 @@ from pydantic_settings import (
 )
 from pydantic_settings.sources import read_env_file
 
-from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.errors import ConfigurationInvalid, setting_problem
 from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import TrackingMode
+from mailwright.domain.translation import english_text, lazy_gettext, lazy_text, lower_first
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.ops import amazonsender
 from mailwright.ops.secret_files import HAS_PASSWORD, secret_problems, secret_values
@@ -704,6 +705,14 @@ class Settings(BaseSettings):
             alias="MAILWRIGHT_TIMEZONE", description="Default time zone as an IANA name, for example `Europe/Lisbon`."
         ),
     ] = "UTC"
+    language: Annotated[
+        Literal["en", "ru", "pt"],
+        Field(
+            alias="MAILWRIGHT_LANGUAGE",
+            description="Language of emails about accounts and approvals, and of pages, if neither the reader nor the "
+            "browser asks for one of these.",
+        ),
+    ] = "en"
 
     reserve_percent: Annotated[
         int,
@@ -1252,7 +1261,9 @@ class Settings(BaseSettings):
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
         if value is not None and not _is_web_address(value):
-            raise ValueError("must begin with http:// or https:// and name a host, such as https://mail.example.com")
+            raise ValueError(
+                lazy_gettext("must begin with http:// or https:// and name a host, such as https://mail.example.com")
+            )
         return value
 
     @field_validator("working_hours")
@@ -1267,7 +1278,9 @@ class Settings(BaseSettings):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError("unknown time zone; use an IANA name such as Europe/Lisbon or UTC") from error
+            raise ValueError(
+                lazy_gettext("unknown time zone; use an IANA name such as Europe/Lisbon or UTC")
+            ) from error
         return value
 
     @field_validator("unsubscribe_secret")
@@ -1413,23 +1426,25 @@ def _value(settings: Settings, field: str, pair: str | None) -> Any:
 
 # Messages by pydantic error type. The names in braces are replaced with the field's limits.
 _PROBLEMS = {
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than_equal": "must be at most {le}",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must consist of letters, digits and underscores, and must not begin with a digit",
-    "literal_error": "must be {expected}",
-    "date_from_datetime_parsing": "must be a date such as 2027-01-15",
-    "date_parsing": "must be a date such as 2027-01-15",
-    "extra_forbidden": "unknown setting; check the spelling",
+    "int_parsing": lazy_gettext("must be a whole number"),
+    "int_type": lazy_gettext("must be a whole number"),
+    "int_from_float": lazy_gettext("must be a whole number"),
+    "float_parsing": lazy_gettext("must be a number"),
+    "float_type": lazy_gettext("must be a number"),
+    "bool_parsing": lazy_gettext("must be true or false"),
+    "bool_type": lazy_gettext("must be true or false"),
+    "string_type": lazy_gettext("must be text"),
+    "greater_than": lazy_gettext("must be greater than {gt}"),
+    "greater_than_equal": lazy_gettext("must be at least {ge}"),
+    "less_than_equal": lazy_gettext("must be at most {le}"),
+    "string_too_long": lazy_gettext("must have at most {max_length} characters"),
+    "string_pattern_mismatch": lazy_gettext(
+        "must consist of letters, digits and underscores, and must not begin with a digit"
+    ),
+    "literal_error": lazy_gettext("must be {expected}"),
+    "date_from_datetime_parsing": lazy_gettext("must be a date such as 2027-01-15"),
+    "date_parsing": lazy_gettext("must be a date such as 2027-01-15"),
+    "extra_forbidden": lazy_gettext("unknown setting; check the spelling"),
 }
 
 
@@ -1438,11 +1453,11 @@ def describe_problem(detail: Any) -> str:
     name = str(detail["loc"][0]) if detail["loc"] else CONFIG_FILE
     field = Settings.model_fields.get(name)
     setting = _name_in_environment((field.alias or name) if field else name)
-    template = _PROBLEMS.get(detail["type"])
+    template, values = _PROBLEMS.get(detail["type"]), detail.get("ctx", {})
     if template is not None:
-        return f"{setting}: {template.format(**detail.get('ctx', {}))}"
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    return f"{setting}: {message[:1].lower()}{message[1:]}"
+        return setting_problem(setting, lazy_gettext(english_text(template), **values))
+    message = values.get("error") or detail["msg"]
+    return setting_problem(setting, lazy_text(lambda: lower_first(str(message))))
 
 
 def _is_web_address(text: str) -> bool:

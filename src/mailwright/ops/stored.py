@@ -11,6 +11,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from mailwright.domain.errors import ConfigurationInvalid, NotFound
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops import amazonsender
 from mailwright.ops.secret_files import file_variables, holds_secret
 from mailwright.ops.settings import CONFIG_FILE, CONFIG_VARIABLE, Settings, describe_problem
@@ -22,6 +23,7 @@ STORABLE: Final = (
     "postal_address",
     "base_url",
     "timezone",
+    "language",
     "reply_address",
     "reply_forward_to",
     "bounce_address",
@@ -92,13 +94,17 @@ class Origin:
     def text(self) -> str:
         match self.kind:
             case OriginKind.ENVIRONMENT:
-                return f"set by {self.name} in the environment"
+                return lazy_gettext("set by {name} in the environment", name=self.name)
             case OriginKind.FILE:
-                return f"set in {self.name}" if self.name else "set on the command line"
+                return (
+                    lazy_gettext("set in {name}", name=self.name)
+                    if self.name
+                    else lazy_gettext("set on the command line")
+                )
             case OriginKind.DATABASE:
-                return "set in the dashboard"
+                return lazy_gettext("set in the dashboard")
             case OriginKind.DEFAULT:
-                return "default"
+                return lazy_gettext("default")
 
 
 class _StoredValues(Settings, defer_build=True):  # Most commands find no stored value, and building it takes 15 ms.

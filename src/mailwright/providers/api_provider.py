@@ -12,6 +12,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_responses import ResponseTable
 from mailwright.providers.callbacks import OVER, future_of, run_with_callback, translating_callback
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
@@ -151,13 +152,19 @@ class FieldsApiProvider(ApiProvider):
 
 def require_key(label: str, key: str) -> None:
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigurationInvalid(f"the {label} must consist of visible ASCII characters without spaces")
+        raise ConfigurationInvalid(
+            lazy_gettext("the {label} must consist of visible ASCII characters without spaces", label=label)
+        )
 
 
-def require_https(label: str, url: str) -> None:
+def require_https(owner: str, url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise ConfigurationInvalid(f"{label} URL must begin with https://, because the API key must be encrypted")
+        raise ConfigurationInvalid(
+            lazy_gettext(
+                "the URL of {owner} must begin with https://, because the API key must be encrypted", owner=owner
+            )
+        )
 
 
 def _parse_own(message: OutgoingMessage) -> ParsedMessage | None:

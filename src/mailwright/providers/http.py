@@ -14,6 +14,7 @@ from typing import NamedTuple
 from aiohappyeyeballs import AddrInfoType, start_connection
 from yarl import URL
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.callbacks import OVER, run_with_callback
 from mailwright.providers.http_connection import PIECE_BYTES, HttpConnection, HttpExchange, HttpPhase
 from mailwright.providers.http_response import HttpResponse, IncompleteResponse, MalformedResponse, NoResponse
@@ -350,15 +351,15 @@ def _head(start: str, headers: Mapping[str, str], size: int | None) -> bytes:
 
 # The first match applies. We use our own texts, because library texts may contain addresses and remote content.
 CAUSES: tuple[tuple[type[BaseException], str], ...] = (
-    (socket.gaierror, "the host name was not found"),
-    (ssl.SSLCertVerificationError, "the certificate of the host is not trusted"),
-    (ssl.SSLError, "the TLS handshake failed"),
-    (_NoConnection, "no connection in time"),
-    (TimeoutError, "no response in time"),
-    (NoResponse, "the connection was closed without a response"),
-    (IncompleteResponse, "the response was incomplete"),
-    (MalformedResponse, "the response was not HTTP"),
-    (_InvalidUrl, "the address is not a URL"),
+    (socket.gaierror, lazy_gettext("the host name was not found")),
+    (ssl.SSLCertVerificationError, lazy_gettext("the certificate of the host is not trusted")),
+    (ssl.SSLError, lazy_gettext("the TLS handshake failed")),
+    (_NoConnection, lazy_gettext("no connection in time")),
+    (TimeoutError, lazy_gettext("no response in time")),
+    (NoResponse, lazy_gettext("the connection was closed without a response")),
+    (IncompleteResponse, lazy_gettext("the response was incomplete")),
+    (MalformedResponse, lazy_gettext("the response was not HTTP")),
+    (_InvalidUrl, lazy_gettext("the address is not a URL")),
 )
 
 
@@ -373,5 +374,5 @@ def _cause(error: Exception) -> str:
         if isinstance(error, kind):
             return words
     if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else "the connection was lost"
-    return f"the request failed: {type(error).__name__}"
+        return os.strerror(error.errno) if error.errno else lazy_gettext("the connection was lost")
+    return lazy_gettext("the request failed: {kind}", kind=type(error).__name__)

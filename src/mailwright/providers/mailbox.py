@@ -7,6 +7,7 @@ from pathlib import Path
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult, sent
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.protocol import ProviderCheck
 
 PARTS = ("tmp", "new", "cur")
@@ -31,8 +32,12 @@ class MailboxProvider:
 
     async def check(self) -> ProviderCheck:
         if problem := await asyncio.to_thread(self._problem):
-            return ProviderCheck(False, f"{self._folder} cannot be written: {problem}", "MAILBOX_NOT_WRITABLE")
-        return ProviderCheck(True, f"messages are written to {self._folder}/new")
+            return ProviderCheck(
+                False,
+                lazy_gettext("{folder} cannot be written: {problem}", folder=self._folder, problem=problem),
+                "MAILBOX_NOT_WRITABLE",
+            )
+        return ProviderCheck(True, lazy_gettext("messages are written to {folder}/new", folder=self._folder))
 
     async def close(self, grace: Instant = 0) -> None:
         """Do nothing, because every message is on disk when its send returns."""

@@ -12,6 +12,7 @@ from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import TIMEOUT_SECONDS, ApiProvider, ApiRequest, require_https, require_key
 from mailwright.providers.api_responses import (
     ResponseTable,
@@ -51,10 +52,12 @@ class MailgunSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        require_key("Mailgun API key", self.api_key)
-        require_https("Mailgun's", self.url)
+        require_key(lazy_gettext("Mailgun API key"), self.api_key)
+        require_https("Mailgun", self.url)
         if not _DOMAIN.fullmatch(self.domain.lower()):
-            raise ConfigurationInvalid("the Mailgun domain must be a domain name, for example mg.example.com")
+            raise ConfigurationInvalid(
+                lazy_gettext("the Mailgun domain must be a domain name, for example mg.example.com")
+            )
 
 
 class Mailgun(ApiProvider):
@@ -100,7 +103,7 @@ class Mailgun(ApiProvider):
             case ProviderCheck() as failure:
                 return failure
             case HttpResponse(status=400) as reply if read_object(reply.body):
-                return self._found("the API key may send", None)
+                return self._found(lazy_gettext("the API key may send"), None)
             case HttpResponse() as reply:
                 return self._refused(reply)
 

@@ -14,6 +14,7 @@ import orjson
 
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import require_https
 from mailwright.providers.api_responses import read_object
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
@@ -73,10 +74,10 @@ class ServiceAccount:
             token_url = values.get("token_uri") or GOOGLE_TOKEN_URL
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ConfigurationInvalid(
-                "must be the content of a service account's JSON file, with client_email and private_key"
+                lazy_gettext("must be the content of a service account's JSON file, with client_email and private_key")
             ) from None
         if not isinstance(key, RSAPrivateKey) or not isinstance(email, str) or not isinstance(token_url, str):
-            raise ConfigurationInvalid("must be the key of a Google service account, which is an RSA key")
+            raise ConfigurationInvalid(lazy_gettext("must be the key of a Google service account, which is an RSA key"))
         key_id = values.get("private_key_id")
         return cls(email, key, key_id if isinstance(key_id, str) else None, token_url, user)
 
@@ -106,11 +107,11 @@ class OAuthSettings:
     service_account: ServiceAccount | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        require_https("the token", self.token_url)
+        require_https(lazy_gettext("the token endpoint"), self.token_url)
         if not urlsplit(self.token_url).hostname:
-            raise ConfigurationInvalid("the token URL has no host")
+            raise ConfigurationInvalid(lazy_gettext("the token URL has no host"))
         if self.client_secret is None and self.refresh_token is None and self.service_account is None:
-            raise ConfigurationInvalid("set a client secret, a refresh token, or both")
+            raise ConfigurationInvalid(lazy_gettext("set a client secret, a refresh token, or both"))
 
     def form(self, now: Instant) -> dict[str, str]:
         if self.service_account is not None:

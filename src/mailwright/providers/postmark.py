@@ -8,6 +8,7 @@ from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import TIMEOUT_SECONDS, ApiRequest, FieldsApiProvider, require_https, require_key
 from mailwright.providers.api_responses import (
     ResponseTable,
@@ -57,10 +58,10 @@ class PostmarkSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        require_key("Postmark server token", self.server_token)
-        require_https("Postmark's", self.url)
+        require_key(lazy_gettext("Postmark server token"), self.server_token)
+        require_https("Postmark", self.url)
         if not _STREAM.fullmatch(self.stream):
-            raise ConfigurationInvalid("the Postmark message stream must be its ID, for example outbound")
+            raise ConfigurationInvalid(lazy_gettext("the Postmark message stream must be its ID, for example outbound"))
 
 
 class Postmark(FieldsApiProvider):
@@ -102,7 +103,11 @@ class Postmark(FieldsApiProvider):
                 return failure
             case HttpResponse(status=200) as reply:
                 is_sandbox = read_object(reply.body).get("DeliveryType") == "Sandbox"
-                summary = "the server is a sandbox: it delivers nothing" if is_sandbox else "the server token may send"
+                summary = (
+                    lazy_gettext("the server is a sandbox: it delivers nothing")
+                    if is_sandbox
+                    else lazy_gettext("the server token may send")
+                )
                 return self._found(summary, "POSTMARK_SANDBOX" if is_sandbox else None)
             case HttpResponse() as reply:
                 return self._refused(reply)

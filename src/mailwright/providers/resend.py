@@ -6,6 +6,7 @@ from typing import Any, Final
 from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import ErrorCategory, SendResult, sent
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import TIMEOUT_SECONDS, ApiRequest, FieldsApiProvider, require_https, require_key
 from mailwright.providers.api_responses import (
     ResponseTable,
@@ -56,8 +57,8 @@ class ResendSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        require_key("Resend API key", self.api_key)
-        require_https("Resend's", self.url)
+        require_key(lazy_gettext("Resend API key"), self.api_key)
+        require_https("Resend", self.url)
 
 
 class Resend(FieldsApiProvider):
@@ -98,9 +99,9 @@ class Resend(FieldsApiProvider):
             case ProviderCheck() as failure:
                 return failure
             case HttpResponse(status=200):
-                return self._found("the API key may send", None)
+                return self._found(lazy_gettext("the API key may send"), None)
             case HttpResponse(status=401) as reply if read_object(reply.body).get("name") == "restricted_api_key":
-                return self._found("the API key may only send", None)
+                return self._found(lazy_gettext("the API key may only send"), None)
             case HttpResponse() as reply:
                 return self._refused(reply)
 

@@ -9,6 +9,7 @@ import orjson
 
 from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import require_https, require_key
 from mailwright.providers.http import Disconnect, HttpClient
 from mailwright.providers.protocol import AccountQuota, ProviderCheck
@@ -38,8 +39,8 @@ class SmtpBzSettings:
 
     def __post_init__(self) -> None:
         if self.api_key is not None:
-            require_key("smtp.bz API key", self.api_key)
-        require_https("smtp.bz's", self.url)
+            require_key(lazy_gettext("smtp.bz API key"), self.api_key)
+        require_https("smtp.bz", self.url)
 
 
 class SmtpBz(SmtpAccount):

@@ -12,15 +12,16 @@ from mailwright.audience.csv_cells import escape_formula
 from mailwright.audience.eligibility import Exclusion
 from mailwright.audience.exclusions import ExcludedContact
 from mailwright.audience.suppressions import scope_text
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
 from mailwright.schemas.paging import Page
 
 EXCLUSION_TEXT: Final[Mapping[Exclusion, str]] = {
-    Exclusion.BOUNCED: "the address bounced",
-    Exclusion.UNSUBSCRIBED: "unsubscribed",
-    Exclusion.SUPPRESSED: "suppressed",
-    Exclusion.UNCONFIRMED: "subscription not confirmed",
-    Exclusion.NOT_SUBSCRIBED: "no subscription and no other legal basis",
+    Exclusion.BOUNCED: lazy_gettext("the address bounced"),
+    Exclusion.UNSUBSCRIBED: lazy_gettext("unsubscribed"),
+    Exclusion.SUPPRESSED: lazy_gettext("suppressed"),
+    Exclusion.UNCONFIRMED: lazy_gettext("subscription not confirmed"),
+    Exclusion.NOT_SUBSCRIBED: lazy_gettext("no subscription and no other legal basis"),
 }
 EXCLUSION_COLUMNS: Final = ("email", "reason", "explanation")
 _CHUNK_ROWS: Final = 500
@@ -68,7 +69,13 @@ def exclusion_text(contact: ExcludedContact) -> str:
     if entry is None:
         return EXCLUSION_TEXT[contact.reason]
     day = datetime.fromtimestamp(entry.created_at // 1000, UTC).date()
-    return f"{EXCLUSION_TEXT[contact.reason]} for {scope_text(entry.list_key)} since {day}: {entry.reason}"
+    return lazy_gettext(
+        "{exclusion} for {scope} since {day}: {reason}",
+        exclusion=EXCLUSION_TEXT[contact.reason],
+        scope=scope_text(entry.list_key),
+        day=day,
+        reason=entry.reason,
+    )
 
 
 def exclusion_sentence(counts: Mapping[Exclusion, int]) -> str:

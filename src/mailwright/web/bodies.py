@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from mailwright.content.raw import MAX_RAW_BYTES
+from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
 from mailwright.web.errors import BodyTooLarge, InvalidJson, NotJson
 
@@ -28,14 +29,14 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
     try:
         return orjson.loads(await read_bytes(request, max_bytes))
     except orjson.JSONDecodeError as error:
-        raise InvalidJson(f"The body is not valid JSON: {error}") from error
+        raise InvalidJson("The body is not valid JSON: {error}", error=error) from error
 
 
 async def read_message(request: Request) -> bytes:
     """Read the body of a raw email, unchanged."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != RAW_MEDIA_TYPE:
-        raise NotJson(f"The body must be an email, sent with Content-Type: {RAW_MEDIA_TYPE}.")
+        raise NotJson("The body must be an email, sent with Content-Type: {type}.", type=RAW_MEDIA_TYPE)
     return await read_bytes(request, MAX_RAW_BYTES)
 
 
@@ -57,6 +58,6 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
     return Response(body, status, media_type="application/json", headers=headers)
 
 
-def too_large(max_bytes: int, what: str = "body") -> BodyTooLarge:
+def too_large(max_bytes: int, what: str = lazy_gettext("body")) -> BodyTooLarge:
     size = f"{max_bytes // 1024**2} MB" if max_bytes >= 1024**2 else f"{max_bytes // 1024} KB"
-    return BodyTooLarge(f"The {what} is larger than {size}, the maximum for this route.")
+    return BodyTooLarge("The {what} is larger than {size}, the maximum for this route.", what=what, size=size)

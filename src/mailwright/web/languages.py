@@ -1,4 +1,4 @@
-"""The language of a page: an explicit choice, then the one of the user or contact, then the browser's.
+"""The language of a page: an explicit choice, the one of the user or contact, the browser's, or the installation's.
 
 The API stays English.
 """
@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from mailwright.domain.translation import use_catalogue, using
 from mailwright.ops.catalogues import LANGUAGES, load_catalogue
+from mailwright.web.state import engine_of
 
-DEFAULT = next(iter(LANGUAGES))
 # Accept-Language headers are cut to this length.
 MAX_LANGUAGES = 20
 # Chosen on the sign-in page, where the user is not known yet.
@@ -53,9 +53,13 @@ def chosen_language(request: Request) -> str | None:
 
 
 def usual_language(request: Request, locale: str | None) -> str:
-    """Return the default language, without an explicit choice: the contact's, otherwise the browser's."""
+    """Return the language without an explicit choice: the contact's, the browser's, otherwise the installation's."""
     preferred = (locale or "", *_preferred(request.headers.get("accept-language", "")))
-    return next((language for locale_ in preferred if (language := supported_language(locale_))), DEFAULT)
+    return next((language for locale_ in preferred if (language := supported_language(locale_))), _default(request))
+
+
+def _default(request: Request) -> str:
+    return engine_of(request).settings.language
 
 
 def supported_language(locale: str) -> str | None:

@@ -7,6 +7,7 @@ from fastapi import Request
 from starlette.datastructures import UploadFile
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.translation import lazy_gettext
 from mailwright.web.bodies import read_bytes, too_large
 
 
@@ -32,7 +33,7 @@ async def read_upload(request: Request, max_bytes: int) -> UploadedFile:
             raise InvalidInput("Choose a file.", field="file")
         content = await file.read(max_bytes + 1)
         if len(content) > max_bytes:
-            raise too_large(max_bytes, "upload")
+            raise too_large(max_bytes, lazy_gettext("upload"))
         return UploadedFile(file.filename or "", content, alt if isinstance(alt, str) else "")
     finally:
         await form.close()

@@ -12,8 +12,10 @@ from fastapi import FastAPI
 from sqlalchemy import func, select
 
 from mailwright.access.account_links import CONFIRMATION_AGE, INVITATION_AGE, RESET_AGE, RESET_INTERVAL
+from mailwright.access.account_notices import AccountNotices, RequestOrigin
 from mailwright.access.failed_sign_ins import ADDRESS_POLICY, KNOWN_FOR
 from mailwright.access.roles import Role
+from mailwright.app.system_emails import render_branded
 from mailwright.app.wiring import Engine
 from mailwright.audience import suppressions
 from mailwright.domain.clock import ManualClock
@@ -488,3 +490,10 @@ async def test_account_emails_are_in_the_language_of_their_reader(
     assert any(
         {"ru": "Задать новый пароль", "pt": "Escolher uma nova senha"}[language] in each.get_content() for each in html
     )
+
+
+async def test_account_email_of_a_command_is_in_installation_language(site: Site) -> None:
+    grace = await site.engine.users.create(GRACE, PASSWORD, Role.EDITOR, actor="test")
+    notices = AccountNotices(site.engine.database, site.clock, public_url=HOME, render=render_branded, language="pt")
+    await notices.notify_sign_in(grace, RequestOrigin("192.0.2.1", "Firefox", "12:00"))
+    assert any("Novo acesso ao Mailwright" in each for each in await site.emails())

@@ -43,6 +43,14 @@ async def test_sign_in_page_remembers_language(site: Site) -> None:
         assert language_in((await client.get("/sign-in")).text) == "ru"
 
 
+async def test_installation_has_a_language(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.engine.settings, "language", "pt")
+    async with site.client(**{"Accept-Language": "de"}) as client:
+        assert language_in((await client.get("/sign-in")).text) == "pt"
+        assert language_in((await client.get("/unsubscribe")).text) == "pt"
+        assert language_in((await client.get("/sign-in", headers={"Accept-Language": "ru"})).text) == "ru"
+
+
 async def test_api_answers_a_russian_user_in_english(site: Site) -> None:
     async with site.client(**{"Accept-Language": "ru"}) as client:
         await site.sign_in(client, "ada")
@@ -133,6 +141,8 @@ FORMS: list[tuple[str, dict[str, str]]] = [
     ("/settings/webhooks", {"url": "ftp://x", "types": "message.sent"}),
     ("/settings/domains", {"name": "not a domain"}),
     ("/settings/sender", {"sender_address": "nobody"}),
+    ("/settings/sender", {"base_url": "mail.example.com", "timezone": "Mars", "reply_address": "nobody"}),
+    ("/settings/providers", {"provider": "mailgun", "mailgun_api_key": "two words", "mailgun_domain": "mg"}),
     ("/settings/brand", {"website": "nowhere"}),
 ]
 

@@ -8,6 +8,7 @@ import orjson
 from mailwright.domain.clock import Clock
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.api_provider import TIMEOUT_SECONDS, ApiRequest, FieldsApiProvider, require_https, require_key
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.parsed_mime.parsed_message import ParsedMessage
@@ -25,8 +26,8 @@ class SendGridSettings:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        require_key("SendGrid API key", self.api_key)
-        require_https("SendGrid's", self.url)
+        require_key(lazy_gettext("SendGrid API key"), self.api_key)
+        require_https("SendGrid", self.url)
 
 
 class SendGrid(FieldsApiProvider):

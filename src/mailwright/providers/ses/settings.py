@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.smtp.settings import is_loopback
 
 TIMEOUT_SECONDS = 30.0
@@ -21,12 +22,18 @@ class SesSettings:
 
     def __post_init__(self) -> None:
         if not _REGION.fullmatch(self.region):
-            raise ConfigurationInvalid(f"{self.region!r} is not an AWS region (example: eu-west-1)")
+            raise ConfigurationInvalid(
+                lazy_gettext("{region} is not an AWS region (example: eu-west-1)", region=repr(self.region))
+            )
         if self.configuration_set is not None and not _NAME.fullmatch(self.configuration_set):
-            raise ConfigurationInvalid("the name of an SES configuration set needs 1 to 64 letters, digits, _ and -")
+            raise ConfigurationInvalid(
+                lazy_gettext("the name of an SES configuration set needs 1 to 64 letters, digits, _ and -")
+            )
         parts = urlsplit(self.url)
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-            raise ConfigurationInvalid("the URL of SES must begin with https://, because messages must be encrypted")
+            raise ConfigurationInvalid(
+                lazy_gettext("the URL of SES must begin with https://, because messages must be encrypted")
+            )
 
     @property
     def url(self) -> str:

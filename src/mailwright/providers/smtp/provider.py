@@ -9,6 +9,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.callbacks import future_of
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, RetractionCallback, SendHandle
 from mailwright.providers.smtp.job import SmtpJob
@@ -72,9 +73,13 @@ class Smtp:
         except LoginFailed as failure:
             code, said = failure.result.code, failure.result.original_code
             return ProviderCheck(False, f"{place}: {f'{said} ' if said else ''}{failure.result.message}", code)
-        encryption = conversation.transport.tls_version or "no TLS"
-        user = f"logged in as {self._settings.user}" if self._settings.user else "no login"
-        pipelining = "pipelining" if features.pipelining else "no pipelining"
+        encryption = conversation.transport.tls_version or lazy_gettext("no TLS")
+        user = (
+            lazy_gettext("logged in as {user}", user=self._settings.user)
+            if self._settings.user
+            else lazy_gettext("no login")
+        )
+        pipelining = lazy_gettext("pipelining") if features.pipelining else lazy_gettext("no pipelining")
         try:
             await conversation.ask(SmtpPhase.QUIT, b"QUIT")
         except LoginFailed:
@@ -100,4 +105,6 @@ def tls_context(settings: SmtpSettings) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=settings.ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationInvalid(f"the certificates in {settings.ca} cannot be read: {error}") from error
+        raise ConfigurationInvalid(
+            lazy_gettext("the certificates in {ca} cannot be read: {error}", ca=settings.ca, error=error)
+        ) from error

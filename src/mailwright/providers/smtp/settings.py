@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.translation import lazy_gettext
 from mailwright.providers.tokens import TokenSource
 
 
@@ -40,15 +41,21 @@ class SmtpSettings:
     def __post_init__(self) -> None:
         if self.auth is SmtpAuth.XOAUTH2:
             if self.user is None or self.password is not None:
-                raise ConfigurationInvalid("auth=xoauth2 needs a user and no password: smtp://user@host?auth=xoauth2")
+                raise ConfigurationInvalid(
+                    lazy_gettext("auth=xoauth2 needs a user and no password: smtp://user@host?auth=xoauth2")
+                )
         elif (self.user is None) != (self.password is None):
-            raise ConfigurationInvalid("SMTP needs both a user and a password, or neither")
+            raise ConfigurationInvalid(lazy_gettext("SMTP needs both a user and a password, or neither"))
         if self.user is not None and self.tls is Tls.NONE and not is_loopback(self.host):
             raise ConfigurationInvalid(
-                f"SMTP would send the password to {self.host} unencrypted: use tls=starttls or tls=tls"
+                lazy_gettext(
+                    "SMTP would send the password to {host} unencrypted: use tls=starttls or tls=tls", host=self.host
+                )
             )
         if (self.connections is not None and self.connections < 1) or self.messages_per_connection < 1:
-            raise ConfigurationInvalid("SMTP needs at least one connection and one message per connection")
+            raise ConfigurationInvalid(
+                lazy_gettext("SMTP needs at least one connection and one message per connection")
+            )
 
     @property
     def bulk_connections(self) -> int:

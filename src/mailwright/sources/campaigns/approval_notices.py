@@ -14,7 +14,7 @@ from mailwright.access.users import email_of
 from mailwright.domain.approval import ApprovalStatus
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.system_email import SystemEmail
-from mailwright.domain.translation import ENGLISH, gettext, lazy_gettext, lazy_join, lazy_number, lazy_text, using
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_join, lazy_number, lazy_text, using
 from mailwright.ops.catalogues import load_catalogue
 from mailwright.outbox.accept import accept
 from mailwright.outbox.audit_log import describe_actor
@@ -78,11 +78,15 @@ class _Notice:
 
 
 class ApprovalNotices:
-    def __init__(self, database: Database, clock: Clock, *, public_url: str, render: RenderSystemEmail) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, *, public_url: str, render: RenderSystemEmail, language: str = "en"
+    ) -> None:
+        """`language`: of readers who chose none."""
         self._database = database
         self._clock = clock
         self._public_url = public_url
         self._render = render
+        self._language = language
 
     async def send(self) -> None:
         """Accept the emails about all changes that were not announced yet."""
@@ -100,7 +104,7 @@ class ApprovalNotices:
         link = f"{self._public_url}{announced.path}"
         notice, messages = await _notice(tx, row, announced), []
         for reader in notice.readers:
-            with using(load_catalogue(reader.language or ENGLISH.language)):
+            with using(load_catalogue(reader.language or self._language)):
                 subject, body = str(notice.subject), str(notice.body)
                 button, note = (
                     gettext("Open the plan"),

@@ -11,6 +11,7 @@ from mailwright.audience.eligibility import Exclusion, exclusion, is_excluded
 from mailwright.audience.segments import audience
 from mailwright.domain.address import InvalidAddress
 from mailwright.domain.clock import Clock
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.addresses import normalise
 from mailwright.sources.mailouts.refusals import unknown_list
 from mailwright.sources.mailouts.supabase import InactiveSubscriber, Subscriber, Supabase
@@ -47,7 +48,7 @@ class MailoutAudience(Protocol):
 class SupabaseAudience:
     """The rows with the status `active`. Addresses that also have a row with another status are excluded."""
 
-    empty_reason = "no subscriber in Supabase has the status `active`, written exactly like this"
+    empty_reason = lazy_gettext("no subscriber in Supabase has the status `active`, written exactly like this")
 
     def __init__(self, supabase: Supabase) -> None:
         self._supabase = supabase
@@ -78,14 +79,16 @@ def _add_reason(inactive: dict[str, str], row: InactiveSubscriber) -> None:
 
 
 def _reason(row: InactiveSubscriber) -> str:
-    return Exclusion(row.status) if row.is_known else f"unknown status {row.status[:50]!r}"
+    return (
+        Exclusion(row.status) if row.is_known else lazy_gettext("unknown status {status}", status=repr(row.status[:50]))
+    )
 
 
 def _member(subscriber: Subscriber, inactive: dict[str, str]) -> AudienceMember:
     try:
         reason = inactive.get(normalise(subscriber.email))
     except InvalidAddress as error:
-        reason = f"invalid address: {error}"
+        reason = lazy_gettext("invalid address: {error}", error=error)
     return AudienceMember(subscriber.email, subscriber.from_name, reason)
 
 
@@ -100,10 +103,16 @@ class ContactAudience:
 
     @property
     def empty_reason(self) -> str:
-        elsewhere = "set SUPABASE_URL if your subscribers are in Supabase"
         if self._list_key is not None:
-            return f"nobody is subscribed to the list {self._list_key} (MAILWRIGHT_MAILOUT_LIST); {elsewhere}"
-        return f"no contact has an active subscription or another legal basis; {elsewhere}"
+            return lazy_gettext(
+                "nobody is subscribed to the list {list_key} (MAILWRIGHT_MAILOUT_LIST); set SUPABASE_URL if your "
+                "subscribers are in Supabase",
+                list_key=self._list_key,
+            )
+        return lazy_gettext(
+            "no contact has an active subscription or another legal basis; set SUPABASE_URL if your subscribers are in "
+            "Supabase"
+        )
 
     async def excluded(self, tenant_id: int) -> dict[str, Exclusion]:
         left_out = is_excluded(tenant_id, self._lists, None)

@@ -14,6 +14,7 @@ from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
 from mailwright.domain.message import Source
+from mailwright.domain.translation import english_text, lazy_gettext
 from mailwright.ops.logs import logger
 from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
@@ -133,7 +134,7 @@ class MailoutPreparation:
         except MailoutRefused as refused:
             return await self._refuse(lease, refused)
         except (NotionRefused, SupabaseRefused) as refused:
-            return await self._refuse(lease, MailoutRefused(refused.code, str(refused)))
+            return await self._refuse(lease, MailoutRefused(refused.text, code=refused.code))
 
     async def check(self, lease: RunLease) -> MailoutRun:
         """Check the properties of the page, without its content. A refusal ends the run."""
@@ -142,7 +143,7 @@ class MailoutPreparation:
         except MailoutRefused as refused:
             return await self._refuse(lease, refused)
         except NotionRefused as refused:
-            return await self._refuse(lease, MailoutRefused(refused.code, str(refused)))
+            return await self._refuse(lease, MailoutRefused(refused.text, code=refused.code))
         return lease.run
 
     async def read(self, page_id: str) -> tuple[MailoutPage, MailoutContent]:
@@ -230,7 +231,9 @@ class MailoutPreparation:
                 text=content.text,
             )
         except InvalidTemplate as error:
-            raise MailoutRefused(CONTENT_INVALID, f"The page cannot be rendered as an email: {error}.") from error
+            raise MailoutRefused(
+                "The page cannot be rendered as an email: {error}.", code=CONTENT_INVALID, error=error
+            ) from error
         async with self._database.write() as tx:
             now = self._clock.now()
             await store_errors(tx, lease.run.key, [error_of_issue(each, now) for each in content.issues])
@@ -276,7 +279,7 @@ class MailoutPreparation:
             try:
                 await require_approval(self._database, self._clock, send, actor=run.actor)
             except ApprovalRejected as rejected:
-                raise approval_rejected(str(rejected)) from rejected
+                raise approval_rejected(rejected.text) from rejected
         now = self._clock.now()
         async with self._database.write() as tx:
             key = await external.enqueue_external(tx, self._campaign(run, planned), now)
@@ -374,8 +377,8 @@ def _check_properties(setup: MailoutSetup, page: MailoutPage) -> Iterator[Mailou
 
 def _how_sent(setup: MailoutSetup, page: MailoutPage) -> str | None:
     if (page.status or "").casefold() == setup.statuses.send.casefold():
-        return f"its status is {page.status}"
-    return None if page.sent_at is None else f"it was sent at {page.sent_at}"
+        return lazy_gettext("its status is {status}", status=page.status)
+    return None if page.sent_at is None else lazy_gettext("it was sent at {time}", time=page.sent_at)
 
 
 def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutRefused]:
@@ -402,12 +405,14 @@ async def _planned_send(database: Database, setup: MailoutSetup, run: MailoutRun
 
 
 def _unreachable_images(page: MailoutPage) -> ContentIssue:
-    reason = "recipients cannot load its images: set MAILWRIGHT_BASE_URL to the public address of this installation"
+    reason = lazy_gettext(
+        "recipients cannot load its images: set MAILWRIGHT_BASE_URL to the public address of this installation"
+    )
     return ContentIssue(page.page_id, "page", reason, "content_image_unreachable")
 
 
 def error_of_issue(issue: ContentIssue, now: int) -> RunError:
-    message = f"{issue.type} {issue.block_id}: {issue.reason}"
+    message = f"{issue.type} {issue.block_id}: {english_text(issue.reason)}"
     # The digest keeps several issues of one block apart.
     key = f"block:{issue.block_id}:{hashlib.sha256(message.encode()).hexdigest()[:16]}"
     return RunError(key, "render", issue.code, message, now)

@@ -1,9 +1,10 @@
 """Reasons to refuse a mailout. Codes are stable, appear in the Notion errors table, and come with the next step."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from mailwright.domain.errors import MailwrightError
+from mailwright.domain.translation import lazy_join
 
 SUBJECT_REQUIRED: Final = "subject_required"
 ALREADY_SENT: Final = "mailout_already_sent"
@@ -27,86 +28,99 @@ class MailoutRefused(MailwrightError):
 
     code = "mailout_refused"
 
-    def __init__(self, code: str, message: str, each: "Sequence[MailoutRefused]" = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, /, *, code: str, each: "Sequence[MailoutRefused]" = (), **values: Any) -> None:
+        super().__init__(message, **values)
         self.code = code
         self.each: tuple[MailoutRefused, ...] = tuple(each) or (self,)
 
 
 def combine(faults: Sequence[MailoutRefused]) -> MailoutRefused:
     """Combine several refusals into one, in their order."""
-    return MailoutRefused(faults[0].code, " ".join(str(fault) for fault in faults), faults)
+    return MailoutRefused(lazy_join(" ", [fault.text for fault in faults]), code=faults[0].code, each=faults)
 
 
 def no_subject() -> MailoutRefused:
-    return MailoutRefused(SUBJECT_REQUIRED, "The page has no subject. Write one in Notion, then send the page again.")
+    return MailoutRefused(
+        "The page has no subject. Write one in Notion, then send the page again.", code=SUBJECT_REQUIRED
+    )
 
 
 def already_sent(how: str) -> MailoutRefused:
     return MailoutRefused(
-        ALREADY_SENT,
-        f"This mailout was already sent: {how}. To send it again, duplicate the page in Notion, or tick Test.",
+        "This mailout was already sent: {how}. To send it again, duplicate the page in Notion, or tick Test.",
+        code=ALREADY_SENT,
+        how=how,
     )
 
 
 def empty_body() -> MailoutRefused:
     return MailoutRefused(
-        EMPTY_BODY, "The page has no visible content. Write some in Notion, then send the page again."
+        "The page has no visible content. Write some in Notion, then send the page again.", code=EMPTY_BODY
     )
 
 
 def no_test_property(name: str) -> MailoutRefused:
     return MailoutRefused(
-        TEST_PROPERTY_MISSING,
-        f"The page has no property {name!r}, so a test would look like a real send. Add this checkbox in Notion, "
+        "The page has no property {name}, so a test would look like a real send. Add this checkbox in Notion, "
         "or set its name with NOTION_MAILOUT_PROPERTIES.",
+        code=TEST_PROPERTY_MISSING,
+        name=repr(name),
     )
 
 
 def needs_real_trigger(status: str | None, real: str) -> MailoutRefused:
     return MailoutRefused(
-        REAL_TRIGGER_REQUIRED,
-        f"The status {status} sends tests only, and Test is not ticked. Tick Test, or set the status {real} to send to "
+        "The status {status} sends tests only, and Test is not ticked. Tick Test, or set the status {real} to send to "
         "everyone.",
+        code=REAL_TRIGGER_REQUIRED,
+        status=status,
+        real=real,
     )
 
 
 def only_local_mailbox() -> MailoutRefused:
     return MailoutRefused(
-        LOCAL_MAILBOX,
         "Email goes to the local mailbox only, so nobody would receive this mailout. Set MAILWRIGHT_PROVIDER to send "
         "it, or set MAILWRIGHT_MAILBOX_MAILOUTS=true to rehearse it into the local mailbox.",
+        code=LOCAL_MAILBOX,
     )
 
 
 def no_test_emails() -> MailoutRefused:
     return MailoutRefused(
-        TEST_EMAILS_EMPTY, "The page is marked as a test, but TEST_EMAILS has no valid address. Set TEST_EMAILS."
+        "The page is marked as a test, but TEST_EMAILS has no valid address. Set TEST_EMAILS.", code=TEST_EMAILS_EMPTY
     )
 
 
 def no_footer(missing: tuple[str, ...]) -> MailoutRefused:
-    return MailoutRefused(FOOTER_ENV_MISSING, f"The footer needs settings that are missing. Set {', '.join(missing)}.")
+    return MailoutRefused(
+        "The footer needs settings that are missing. Set {missing}.",
+        code=FOOTER_ENV_MISSING,
+        missing=", ".join(missing),
+    )
 
 
 def no_recipients(reason: str) -> MailoutRefused:
-    return MailoutRefused(RECIPIENTS_EMPTY, f"The mailout has no recipients: {reason}.")
+    return MailoutRefused("The mailout has no recipients: {reason}.", code=RECIPIENTS_EMPTY, reason=reason)
 
 
 def unknown_list(list_key: str) -> MailoutRefused:
     return MailoutRefused(
-        LIST_NOT_FOUND,
-        f"MAILWRIGHT_MAILOUT_LIST names the list {list_key}, which does not exist. Create it, or change the setting.",
+        "MAILWRIGHT_MAILOUT_LIST names the list {list_key}, which does not exist. Create it, or change the setting.",
+        code=LIST_NOT_FOUND,
+        list_key=list_key,
     )
 
 
 def sender_refused(reason: str) -> MailoutRefused:
-    return MailoutRefused(SENDER_DOMAIN, f"{reason} After that, send the page again.")
+    return MailoutRefused("{reason} After that, send the page again.", code=SENDER_DOMAIN, reason=reason)
 
 
 def approval_rejected(reason: str) -> MailoutRefused:
-    return MailoutRefused(APPROVAL_REJECTED, reason)
+    return MailoutRefused(reason, code=APPROVAL_REJECTED)
 
 
 def sender_rules_unmet(reason: str) -> MailoutRefused:
-    return MailoutRefused(SENDER_RULES_UNMET, f"{reason} After that, send the page again, or override the rules now.")
+    return MailoutRefused(
+        "{reason} After that, send the page again, or override the rules now.", code=SENDER_RULES_UNMET, reason=reason
+    )

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid, token, uuid7
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.sources.mailouts.notion import notion_id
 from mailwright.sources.mailouts.refusals import MailoutRefused, already_sent
@@ -268,8 +269,9 @@ class RunLease:
         except IntegrityError as error:
             async with self._database.read() as tx:
                 rows = await tx.execute(select(mailouts).where(mailouts.c.sent_page == self.run.page_id))
-            other = f"run {rows[0].mailout_id} is sending it" if rows else "another run is sending it"
-            raise already_sent(other) from error
+            if not rows:
+                raise already_sent(lazy_gettext("another run is sending it")) from error
+            raise already_sent(lazy_gettext("run {run} is sending it", run=rows[0].mailout_id)) from error
 
     async def refuse(self, refused: MailoutRefused) -> MailoutRun:
         """End the run, and store its errors for Notion in the same transaction."""

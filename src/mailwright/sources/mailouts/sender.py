@@ -105,14 +105,15 @@ class MailoutSender:
     async def send_ready_pages(self, actor: str) -> list[MailoutRun]:
         """Send every page whose status requests it, unless its current version was already handled."""
         if self._setup.mailouts_database is None:
-            raise MailoutRefused(NOT_CONFIGURED, "Set NOTION_DB_MAILOUTS to the database to watch.")
+            raise MailoutRefused("Set NOTION_DB_MAILOUTS to the database to watch.", code=NOT_CONFIGURED)
         source = await self._notion.data_source(self._setup.mailouts_database, setting="NOTION_DB_MAILOUTS")
         kind = source.types.get(self._setup.columns.status)
         if kind not in ("status", "select"):
             raise MailoutRefused(
-                NOT_CONFIGURED,
-                f"The table {source.name!r} in Notion has no status or select property "
-                f"{self._setup.columns.status!r}. Add it.",
+                "The table {table} in Notion has no status or select property {name}. Add it.",
+                code=NOT_CONFIGURED,
+                table=repr(source.name),
+                name=repr(self._setup.columns.status),
             )
         started: list[MailoutRun] = []
         pages = [page async for page in self._notion.query(source, where=self._triggered(kind))]

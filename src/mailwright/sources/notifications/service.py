@@ -96,7 +96,8 @@ class NotificationService:
         notification = await self.find(notification_id)
         if notification.row.status in (FanoutStatus.SENT, FanoutStatus.PENDING):
             raise NotPossibleNow(
-                f"The notification is {notification.row.status}. Only failed, skipped or expired ones can be requeued."
+                "The notification is {status}. Only failed, skipped or expired ones can be requeued.",
+                status=notification.row.status,
             )
         await self._requeue([notification_id], actor)
         return await self.find(notification_id)
@@ -104,7 +105,8 @@ class NotificationService:
     async def requeue_all(self, status: FanoutStatus, *, actor: str, limit: int) -> int:
         if status in (FanoutStatus.SENT, FanoutStatus.PENDING):
             raise NotPossibleNow(
-                f"Notifications that are {status} cannot be requeued; failed, skipped and expired ones can."
+                "Notifications that are {status} cannot be requeued; failed, skipped and expired ones can.",
+                status=status,
             )
         rows = await self._queue.newest(status=status, before=NEWEST, limit=limit)
         return len(await self._requeue([row.notification_id for row in rows], actor))

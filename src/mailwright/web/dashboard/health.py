@@ -59,7 +59,7 @@ async def decide(request: Request, engine: EngineDep, visitor: AdminDep, decisio
             engine.database, engine.clock, resolution, was_held=bool(form["held"]), actor=visitor.actor, only=only
         )
     except NotPossibleNow as error:
-        return redirect(request, HEALTH, str(error), tone="bad")
+        return redirect(request, HEALTH, error.text, tone="bad")
     text = (
         gettext("Emails that will be sent: {count}. Paused campaigns: {paused}.", count=count, paused=paused)
         if decision == "send"

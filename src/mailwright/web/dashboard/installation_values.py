@@ -8,6 +8,7 @@ from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.app.wiring import Engine
 from mailwright.domain.clock import SECOND
 from mailwright.domain.translation import gettext
+from mailwright.ops.catalogues import LANGUAGES
 from mailwright.outbox.workers import list_present
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.stored_forms import (
@@ -44,6 +45,7 @@ async def installation_values(engine: Engine, visitor: Visitor, form: Fields | N
     return {
         "may_change_installation": visitor.user.tenant_id is None,
         "fixed": fixed,
+        "languages": [*LANGUAGES.items()],
         "problems": effective.problems,
         "outdated": await _outdated_workers(engine, effective),
         "used": used,

@@ -8,9 +8,11 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.app.mailouts import MailoutService, mailout_setup
 from mailwright.app.wiring import Engine
+from mailwright.audience.eligibility import Exclusion
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import tenants
+from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
@@ -73,7 +75,7 @@ async def preview(request: Request, engine: EngineDep, visitor: EditorDep) -> Re
         "seen": seen,
         "page_address": form["page"],
         "some": list(seen.recipients)[:_SOME_RECIPIENTS],
-        "left_out": list(seen.excluded.items())[:_SOME_RECIPIENTS],
+        "left_out": [(email, _reason_text(each)) for email, each in list(seen.excluded.items())[:_SOME_RECIPIENTS]],
         "rendered": mailouts.preview(seen.content),
         "has_dark": previews.has_dark_style(seen.content.html),
     }
@@ -185,6 +187,11 @@ async def _is_mailout_tenant(engine: Engine, visitor: Visitor) -> bool:
         return True
     name = engine.mailouts.settings.mailout_tenant
     return (await tenants.find(engine.database, name)).id == visitor.tenant_id
+
+
+def _reason_text(reason: str) -> str:
+    """Return why a recipient is excluded. The reasons of Supabase are texts already."""
+    return EXCLUSION_TEXT[Exclusion(reason)] if reason in {*Exclusion} else reason
 
 
 def _settings_status(service: MailoutService | None) -> list[tuple[str, str, bool, bool]]:

@@ -77,7 +77,7 @@ async def check(request: Request, engine: EngineDep, visitor: AdminDep, name: st
     try:
         found = await engine.sender_domains.check(visitor.tenant_id, name, actor=visitor.actor)
     except DomainTaken as error:
-        return redirect(request, f"{HOME}/{name}", str(error), tone="bad")
+        return redirect(request, f"{HOME}/{name}", error.text, tone="bad")
     is_good = found.is_verified and not found.is_rotating and not found.lacks_signing_records
     return redirect(request, f"{HOME}/{found.domain}", _result(found), tone="good" if is_good else "bad")
 

@@ -57,6 +57,7 @@ SENDER_FIELDS: Final = (
     "postal_address",
     "base_url",
     "timezone",
+    "language",
     "reply_address",
     "reply_forward_to",
     "bounce_address",
@@ -146,7 +147,7 @@ def stored_errors(error: MailwrightError) -> Errors:
     names = {variable_of(name): name for name in STORABLE}
     found = Errors()
     for problem in error.problems:
-        variable, _, text = problem.partition(": ")
+        variable, _, text = str(problem).partition(": ")
         name = names.get(variable.partition(",")[0])
         found[_FORM_FIELDS.get(name, name) if name else FORM] = sentence(text if name else problem)
     return found

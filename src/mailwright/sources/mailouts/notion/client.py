@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import orjson
 
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.logs import logger
 from mailwright.providers.http import Disconnect, HttpClient, HttpResponse
 from mailwright.sources.mailouts.notion.error_messages import describe_refusal
@@ -89,17 +90,23 @@ class Notion:
     async def page(self, page_id: str) -> NotionPage:
         """Return the page. Raises `NotionRefused` if it is inaccessible or in the trash."""
         page_id = notion_id(page_id)
-        page = _page(await self._call(_NotionRequest("GET", f"/pages/{page_id}", f"the page {page_id}")))
+        page = _page(
+            await self._call(
+                _NotionRequest("GET", f"/pages/{page_id}", lazy_gettext("the page {page_id}", page_id=page_id))
+            )
+        )
         if page.is_in_trash:
             raise NotionRefused(
-                f"The page {page_id} is in Notion's trash. Restore it there first.", code="NOTION_IN_TRASH"
+                "The page {page_id} is in Notion's trash. Restore it there first.",
+                code="NOTION_IN_TRASH",
+                page_id=page_id,
             )
         return page
 
     async def data_source(self, database_id: str, *, setting: str = "NOTION_DB_MAILOUTS") -> DataSource:
         """Return the table with the id of a database or a data source. `setting` holds the id, for error messages."""
         database_id = notion_id(database_id, field=setting)
-        about = f"the database {database_id} of {setting}"
+        about = lazy_gettext("the database {database_id} of {setting}", database_id=database_id, setting=setting)
         try:
             database = await self._call(_NotionRequest("GET", f"/databases/{database_id}", about))
         except NotionRefused as refused:
@@ -121,7 +128,7 @@ class Notion:
     async def query(self, source: DataSource, *, where: Mapping[str, Any]) -> AsyncIterator[NotionPage]:
         """Yield every matching row. `where` is a Notion filter."""
         body = {"page_size": PAGE_SIZE, "filter": where}
-        about = f"the table {source.name!r}"
+        about = lazy_gettext("the table {table}", table=repr(source.name))
         async for found in self._pages(_NotionRequest("POST", f"/data_sources/{source.id}/query", about, body)):
             if found.get("object", "page") == "page":
                 yield _page(found)
@@ -129,13 +136,17 @@ class Notion:
     async def children(self, block_id: str) -> tuple[Mapping[str, Any], ...]:
         """Return the direct children of a block as Notion describes them, in page order."""
         block_id = notion_id(block_id)
-        call = _NotionRequest("GET", f"/blocks/{block_id}/children", f"the content of {block_id}")
+        call = _NotionRequest(
+            "GET", f"/blocks/{block_id}/children", lazy_gettext("the content of {block_id}", block_id=block_id)
+        )
         found = [block async for block in self._pages(call)]
         return tuple(block for block in found if not block.get("in_trash") and not block.get("archived"))
 
     async def named_page(self, page_id: str) -> tuple[str, str | None]:
         """Return the title of a page, and its public address if it is published."""
-        answer = await self._call(_NotionRequest("GET", f"/pages/{notion_id(page_id)}", f"the page {page_id}"))
+        answer = await self._call(
+            _NotionRequest("GET", f"/pages/{notion_id(page_id)}", lazy_gettext("the page {page_id}", page_id=page_id))
+        )
         public_url = answer.get("public_url")
         return _title(_page(answer)), public_url if isinstance(public_url, str) else None
 
@@ -147,7 +158,7 @@ class Notion:
             "parent": {"type": "data_source_id", "data_source_id": source.id},
             "properties": self._properties(source, cells),
         }
-        about = f"a new row of the table {source.name!r}"
+        about = lazy_gettext("a new row of the table {table}", table=repr(source.name))
         return _page(await self._call(_NotionRequest("POST", "/pages", about, body, is_repeatable=False)))
 
     async def update_page(self, page_id: str, source: DataSource, cells: Mapping[str, Cell]) -> NotionPage | None:
@@ -156,7 +167,12 @@ class Notion:
         properties = self._properties(source, cells)
         if not properties:
             return None
-        call = _NotionRequest("PATCH", f"/pages/{page_id}", f"the page {page_id}", {"properties": properties})
+        call = _NotionRequest(
+            "PATCH",
+            f"/pages/{page_id}",
+            lazy_gettext("the page {page_id}", page_id=page_id),
+            {"properties": properties},
+        )
         return _page(await self._call(call))
 
     def _properties(self, source: DataSource, cells: Mapping[str, Cell]) -> Mapping[str, Any]:
@@ -189,8 +205,9 @@ class Notion:
             status = answer.get("request_status")
             if isinstance(status, Mapping) and status.get("type") == "incomplete":
                 raise NotionRefused(
-                    f"{call.about} has more rows than Notion returns. Use a narrower filter.",
+                    "{about} has more rows than Notion returns. Use a narrower filter.",
                     code="NOTION_TOO_MANY_ROWS",
+                    about=call.about,
                 )
             if not answer.get("has_more"):
                 return
@@ -280,20 +297,24 @@ def _failure(call: _NotionRequest, reply: HttpResponse | Disconnect, answer: Map
     """Classify a failure: retry, in doubt, or refused."""
     if isinstance(reply, Disconnect):
         if reply.is_in_doubt and not call.is_repeatable:
-            return NotionInDoubt(f"Notion did not confirm that it wrote {call.about}: {reply.cause}.")
-        return NotionUnavailable(f"Notion is unreachable: {reply.cause}.")
+            return NotionInDoubt(
+                "Notion did not confirm that it wrote {about}: {cause}.", about=call.about, cause=reply.cause
+            )
+        return NotionUnavailable("Notion is unreachable: {cause}.", cause=reply.cause)
     if reply.status in (429, 529, 409):
         # Notion did not carry out the request.
         code = "NOTION_BUSY" if reply.status != 429 else "NOTION_RATE_LIMITED"
         return NotionUnavailable("Notion limits the request rate.", code=code, retry_after=_retry_after(reply))
     if answer is not None and 400 <= reply.status < 500:
-        ours, sentence = describe_refusal(reply.status, answer, call.about)
-        log.info("notion_refused", status=reply.status, code=ours, request_id=str(answer.get("request_id")))
-        return NotionRefused(sentence, code=ours)
+        refused = describe_refusal(reply.status, answer, call.about)
+        log.info("notion_refused", status=reply.status, code=refused.code, request_id=str(answer.get("request_id")))
+        return refused
     if not call.is_repeatable and (reply.status >= 500 or reply.status < 300):
-        return NotionInDoubt(f"Notion did not confirm that it wrote {call.about}: it returned {reply.status}.")
+        return NotionInDoubt(
+            "Notion did not confirm that it wrote {about}: it returned {status}.", about=call.about, status=reply.status
+        )
     garbled = "NOTION_GARBLED" if reply.status < 500 else None
-    return NotionUnavailable(f"Notion returned {reply.status} without a usable body.", code=garbled)
+    return NotionUnavailable("Notion returned {status} without a usable body.", code=garbled, status=reply.status)
 
 
 def _retry_after(reply: HttpResponse) -> Instant | None:
@@ -326,16 +347,21 @@ def _options(column: Mapping[str, Any], kind: str) -> tuple[str, ...]:
 def _ambiguous_source(database_id: str, sources: Sequence[Mapping[str, Any]], setting: str) -> NotionRefused:
     if not sources:
         return NotionRefused(
-            f"The database {database_id} shows no data source. Connect your integration to it in Notion.",
+            "The database {database_id} shows no data source. Connect your integration to it in Notion.",
             code="NOTION_NO_DATA_SOURCE",
             field=setting,
+            database_id=database_id,
         )
     named = ", ".join(f"{each.get('name')!r} is {each.get('id')}" for each in sources)
     return NotionRefused(
-        f"The database {database_id} has {len(sources)} data sources in Notion. "
-        f"Set {setting} to the id of one of them ({named}).",
+        "The database {database_id} has {count} data sources in Notion. Set {setting} to the id of "
+        "one of them ({named}).",
         code="NOTION_SEVERAL_DATA_SOURCES",
         field=setting,
+        database_id=database_id,
+        count=len(sources),
+        setting=setting,
+        named=named,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.client import Notion
 from mailwright.sources.mailouts.notion.errors import NotionRefused
 from mailwright.sources.mailouts.notion.ids import notion_id
@@ -39,8 +40,9 @@ class _PageReader:
         self._count += len(found)
         if self._count > MAX_BLOCKS:
             raise NotionRefused(
-                f"The page has more than {MAX_BLOCKS} blocks. Shorten it to send it as an email.",
+                "The page has more than {max_blocks} blocks. Shorten it to send it as an email.",
                 code="NOTION_PAGE_TOO_LARGE",
+                max_blocks=MAX_BLOCKS,
             )
         return tuple([await self._block(each, depth, seen) for each in found])
 
@@ -55,17 +57,22 @@ class _PageReader:
             return NotionBlock(block_id, kind, content)
         source = original or block_id
         if source in seen:
-            return NotionBlock(block_id, kind, content, missing="it contains itself")
+            return NotionBlock(block_id, kind, content, missing=lazy_gettext("it contains itself"))
         if depth >= self._most_depth:
             return NotionBlock(
-                block_id, kind, content, missing=f"it is nested more than {self._most_depth} levels deep"
+                block_id,
+                kind,
+                content,
+                missing=lazy_gettext("it is nested more than {depth} levels deep", depth=self._most_depth),
             )
         try:
             children = await self.inside(source, depth=depth + 1, seen=seen | {source})
         except NotionRefused as refused:
             if original is None or refused.code != "NOTION_NOT_SHARED":
                 raise
-            return NotionBlock(block_id, kind, content, missing="its original is on a page without access")
+            return NotionBlock(
+                block_id, kind, content, missing=lazy_gettext("its original is on a page without access")
+            )
         return NotionBlock(block_id, kind, content, children)
 
     async def _linked(self, block_id: str, content: Mapping[str, Any]) -> NotionBlock:
@@ -76,7 +83,9 @@ class _PageReader:
         try:
             title, public_url = await self._notion.named_page(target)
         except NotionRefused:
-            return NotionBlock(block_id, "link_to_page", content, missing="it links to a page without access")
+            return NotionBlock(
+                block_id, "link_to_page", content, missing=lazy_gettext("it links to a page without access")
+            )
         return NotionBlock(block_id, "link_to_page", {**content, "title": title, "public_url": public_url})
 
 

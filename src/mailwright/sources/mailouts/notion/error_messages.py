@@ -3,39 +3,61 @@
 from collections.abc import Mapping
 from typing import Any
 
+from mailwright.domain.translation import english_text, lazy_gettext
+from mailwright.sources.mailouts.notion.errors import NotionRefused
+
 MAX_QUOTE_LENGTH = 300
 
 # Our code and message by Notion's error code.
 _SENTENCES: Mapping[str, tuple[str, str]] = {
     "unauthorized": (
         "NOTION_UNAUTHORIZED",
-        "Notion rejected the token. Set NOTION_TOKEN to the secret of your integration.",
+        lazy_gettext("Notion rejected the token. Set NOTION_TOKEN to the secret of your integration."),
     ),
     "restricted_resource": (
         "NOTION_RESTRICTED",
-        "The integration lacks permission for {about}. In its settings in Notion, allow it to read, update and insert "
-        "content.",
+        lazy_gettext(
+            "The integration lacks permission for {about}. In its settings in Notion, allow it to read, update and "
+            "insert content."
+        ),
     ),
     "object_not_found": (
         "NOTION_NOT_SHARED",
-        "The integration has no access to {about}. Open it in Notion and add the integration under ••• and "
-        "Connections, or check the address.",
+        lazy_gettext(
+            "The integration has no access to {about}. Open it in Notion and add the integration under ••• and "
+            "Connections, or check the address."
+        ),
     ),
-    "missing_version": ("NOTION_VERSION", "Notion does not accept this version of its API."),
+    "missing_version": ("NOTION_VERSION", lazy_gettext("Notion does not accept this version of its API.")),
 }
 
 
-def describe_refusal(status: int, answer: Mapping[str, Any], about: str) -> tuple[str, str]:
-    """Return our error code, and a message for the author of the page."""
+def describe_refusal(status: int, answer: Mapping[str, Any], about: str) -> NotionRefused:
+    """Return the error for the author of the page."""
     code, message = str(answer.get("code")), " ".join(str(answer.get("message") or "").split())[:MAX_QUOTE_LENGTH]
+    reason = message or lazy_gettext("no reason given.")
     if code in _SENTENCES:
         ours, sentence = _SENTENCES[code]
-        return ours, sentence.format(about=about)
+        return NotionRefused(english_text(sentence), code=ours, about=about)
     if code == "validation_error" and "is a database" in message:
-        return "NOTION_NOT_A_PAGE", f"In Notion, {about} is a table. Use the address of one of its pages."
+        return NotionRefused(
+            "In Notion, {about} is a table. Use the address of one of its pages.", code="NOTION_NOT_A_PAGE", about=about
+        )
     if code == "validation_error" and "archived" in message:
         # The page itself, or a parent of it, may be in the trash.
-        return "NOTION_IN_TRASH", f"In Notion, {about} or its parent is in the trash. Restore it there first."
+        return NotionRefused(
+            "In Notion, {about} or its parent is in the trash. Restore it there first.",
+            code="NOTION_IN_TRASH",
+            about=about,
+        )
     if code == "validation_error":
-        return "NOTION_INVALID", f"Notion rejected the values for {about}: {message or 'no reason given.'}"
-    return "NOTION_REFUSED", f"Notion refused {about} with {status} {code}: {message or 'no reason given.'}"
+        return NotionRefused(
+            "Notion rejected the values for {about}: {reason}", code="NOTION_INVALID", about=about, reason=reason
+        )
+    return NotionRefused(
+        "Notion refused {about} with {status} {refusal}: {reason}",
+        about=about,
+        status=status,
+        refusal=code,
+        reason=reason,
+    )

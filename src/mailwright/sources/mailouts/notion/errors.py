@@ -1,5 +1,7 @@
 """Errors of the Notion API, classified by remedy: fix the cause, retry later, or check the result."""
 
+from typing import Any
+
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import MailwrightError
 
@@ -9,8 +11,10 @@ class NotionError(MailwrightError):
 
     code = "NOTION_ERROR"
 
-    def __init__(self, message: str | None = None, *, code: str | None = None, field: str | None = None) -> None:
-        super().__init__(message, field=field)
+    def __init__(
+        self, message: str | None = None, /, *, code: str | None = None, field: str | None = None, **values: Any
+    ) -> None:
+        super().__init__(message, field=field, **values)
         self.code = code or type(self).code
 
 
@@ -26,9 +30,15 @@ class NotionUnavailable(NotionError):
     code = "NOTION_UNAVAILABLE"
 
     def __init__(
-        self, message: str | None = None, *, code: str | None = None, retry_after: Instant | None = None
+        self,
+        message: str | None = None,
+        /,
+        *,
+        code: str | None = None,
+        retry_after: Instant | None = None,
+        **values: Any,
     ) -> None:
-        super().__init__(message, code=code)
+        super().__init__(message, code=code, **values)
         self.retry_after = retry_after  # the wait that Notion requested
 
 

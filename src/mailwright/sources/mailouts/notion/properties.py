@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.errors import NotionRefused
 from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
 
@@ -122,7 +123,7 @@ def _text(here: Mapping[str, Mapping[str, Any]], name: str) -> str:
         case ("string", str(words)) | ("select" | "status", {"name": str(words)}):
             return words
         case (kind, _):
-            raise _wrong_type(name, kind, "a title or a text")
+            raise _wrong_type(name, kind, lazy_gettext("a title or a text"))
 
 
 def _option(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
@@ -132,7 +133,7 @@ def _option(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
         case ("status" | "select", {"name": str(option)}) | ("string", str(option)):
             return option
         case (kind, _):
-            raise _wrong_type(name, kind, "a status or a select")
+            raise _wrong_type(name, kind, lazy_gettext("a status or a select"))
 
 
 def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool | None:
@@ -143,7 +144,7 @@ def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool | None:
             return is_checked
         case (kind, _):
             # Never treat another type as unchecked, because a test would then go to the whole audience.
-            raise _wrong_type(name, kind, "a checkbox")
+            raise _wrong_type(name, kind, lazy_gettext("a checkbox"))
 
 
 def _date(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
@@ -157,7 +158,7 @@ def _date(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
         case ("string", str(words)):
             return words or None
         case (kind, _):
-            raise _wrong_type(name, kind, "a date")
+            raise _wrong_type(name, kind, lazy_gettext("a date"))
 
 
 def _value(here: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, Any] | None:
@@ -174,9 +175,12 @@ def _value(here: Mapping[str, Mapping[str, Any]], name: str) -> tuple[str, Any] 
 
 def _wrong_type(name: str, kind: str, should_be: str) -> NotionRefused:
     return NotionRefused(
-        f"The property {name!r} in Notion has the type {kind}. Change it to {should_be}, or use another property.",
+        "The property {name} in Notion has the type {kind}. Change it to {should_be}, or use another property.",
         code="NOTION_PROPERTY_TYPE",
         field=name,
+        name=repr(name),
+        kind=kind,
+        should_be=should_be,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.rich_text import ImageCopy, RichText, RichTextContext, words
 
@@ -65,7 +66,7 @@ class BlockRenderer:
 
     def piece(self, block: NotionBlock, depth: int) -> Piece:
         if depth > MAX_DEPTH:
-            self.report(block, "it is nested too deeply")
+            self.report(block, lazy_gettext("it is nested too deeply"))
             return NOTHING
         if block.missing is not None:
             self.report(block, block.missing, "content_block_incomplete")

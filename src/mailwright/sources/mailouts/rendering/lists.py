@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.block_renderer import MAX_DEPTH, NOTHING, BlockRenderer, Piece, indented
 from mailwright.sources.mailouts.rendering.numbering import numeral
@@ -13,7 +14,7 @@ def render_list(page: BlockRenderer, kind: str, run: Sequence[NotionBlock], dept
         if block.missing is not None:
             page.report(block, block.missing, "content_block_incomplete")
     if depth > MAX_DEPTH:
-        page.report(run[0], "it is nested too deeply")
+        page.report(run[0], lazy_gettext("it is nested too deeply"))
         return NOTHING
     match kind:
         case "numbered_list_item":

@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.block_renderer import NOTHING, BlockRenderer, Piece, mapping
 from mailwright.sources.mailouts.rendering.cards import captioned, card
@@ -22,7 +23,7 @@ def image(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     expiring = expiring_url(block.content)
     shown_image = page.images.get(expiring) if expiring is not None else _external_image(block.content)
     if shown_image is None:
-        page.report(block, "the image could not be copied from Notion", "content_image_not_copied")
+        page.report(block, lazy_gettext("the image could not be copied from Notion"), "content_image_not_copied")
         named = f"[Image: {said}]" if said else "[Image]"
         return Piece(f'<p class="mw-muted" style="margin:0 0 16px;color:{MUTED}">{shown(named)}</p>', named)
     # Outlook supports this attribute, but not max-width.
@@ -43,7 +44,9 @@ def file(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     name = clean(block.content.get("name")) or (_last_part(url) if url else "")
     if expiring_url(block.content) is not None or url is None:
         page.report(
-            block, "recipients cannot open files stored in Notion: link to a copy elsewhere", "content_file_expires"
+            block,
+            lazy_gettext("recipients cannot open files stored in Notion: link to a copy elsewhere"),
+            "content_file_expires",
         )
         url = None
     title = " ".join((caption.text or name).split()) or spoken
@@ -57,7 +60,7 @@ def link(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     url = safe_url(block.content.get("url"))
     title = " ".join(caption.text.split())
     if url is None:
-        reason = "its address is missing, or recipients cannot open it"
+        reason = lazy_gettext("its address is missing, or recipients cannot open it")
         page.report(block, reason, "content_link_dropped")
         return Piece(card("🔗", title, None, ""), title) if title else NOTHING
     return Piece(card("🔗", title or _spoken(url), url, ""), f"{title} {url}".strip())
@@ -69,7 +72,7 @@ def linked_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     url = safe_url(block.content.get("public_url"))
     if url is None or is_private(url):
         if block.missing is None:
-            page.report(block, "it links to a page that is not published", "content_link_dropped")
+            page.report(block, lazy_gettext("it links to a page that is not published"), "content_link_dropped")
         return Piece(card("📄", title, None, ""), title) if title else NOTHING
     return Piece(card("📄", title or _spoken(url), url, ""), f"{title} {url}".strip())
 
@@ -77,7 +80,9 @@ def linked_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
 def other_page(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     """Render the title only: the content belongs to another page."""
     title = clean(block.content.get("title"))
-    page.report(block, "only its title is shown: its content is not part of this page", "content_not_included")
+    page.report(
+        block, lazy_gettext("only its title is shown: its content is not part of this page"), "content_not_included"
+    )
     return Piece(card("📄" if block.type == "child_page" else "🗂", title, None, ""), title) if title else NOTHING
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.rendering.styles import LINK, MONOSPACE, SHADE, coloured
 
 SCHEMES = ("http", "https", "mailto", "tel")
@@ -175,7 +176,10 @@ def _allowed(link: object, plain: str, around: RichTextContext) -> str | None:
         return None
     url = safe_url(link)
     if url is None:
-        around.report("content_link_dropped", f"the link of {plain.strip()[:80]!r} does not work outside Notion")
+        around.report(
+            "content_link_dropped",
+            lazy_gettext("the link of {text} does not work outside Notion", text=repr(plain.strip()[:80])),
+        )
     return url
 
 

@@ -1,13 +1,14 @@
 """Report blocks that cannot be rendered, and keep their text if there is any."""
 
+from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.mailouts.notion.pages import NotionBlock
 from mailwright.sources.mailouts.rendering.block_renderer import NOTHING, BlockRenderer, Piece
 from mailwright.sources.mailouts.rendering.rich_text import clean
 
 _LEFT_OUT = {
-    "template": "template buttons do not work in emails",
-    "meeting_notes": "meeting notes are private",
-    "transcription": "meeting transcriptions are private",
+    "template": lazy_gettext("template buttons do not work in emails"),
+    "meeting_notes": lazy_gettext("meeting notes are private"),
+    "transcription": lazy_gettext("meeting transcriptions are private"),
 }
 
 
@@ -18,7 +19,7 @@ def left_out(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
 
 def unsupported_block(page: BlockRenderer, block: NotionBlock, _depth: int) -> Piece:
     kind = clean(block.content.get("block_type")) or "unknown"
-    page.report(block, f"the Notion API does not return blocks of the type {kind!r}")
+    page.report(block, lazy_gettext("the Notion API does not return blocks of the type {kind}", kind=repr(kind)))
     return NOTHING
 
 
@@ -27,8 +28,9 @@ def unknown(page: BlockRenderer, block: NotionBlock, depth: int) -> Piece:
     said = page.words(block)
     page.report(
         block,
-        f"blocks of the type {block.type!r} are not supported; "
-        + ("only the text is shown" if said.html else "it is left out"),
+        lazy_gettext("blocks of the type {kind} are not supported; only the text is shown", kind=repr(block.type))
+        if said.html
+        else lazy_gettext("blocks of the type {kind} are not supported; it is left out", kind=repr(block.type)),
     )
     html = f'<p style="margin:0 0 16px">{said.html}</p>' if said.html else ""
     return page.with_children(block, Piece(html, said.text), depth)

@@ -123,7 +123,9 @@ class Supabase:
         Supabase returns no rows and no error for a browser key, so an empty table is treated as a wrong key.
         """
         if objection := find_key_problem(self._key):
-            raise SupabaseRefused(f"SUPABASE_SERVICE_ROLE_KEY: {objection}.", code="SUPABASE_KEY_SEES_NOTHING")
+            raise SupabaseRefused(
+                "SUPABASE_SERVICE_ROLE_KEY: {objection}.", code="SUPABASE_KEY_SEES_NOTHING", objection=objection
+            )
         if not await self._call(_SupabaseRequest("GET", f"/{SUBSCRIBERS}?select=email&limit=1", SUBSCRIBERS)):
             raise SupabaseRefused(
                 "Supabase returned no subscribers: the table is empty, or row level security hides it from this key. "
@@ -172,9 +174,11 @@ class Supabase:
             changed += await self._update(where, changes, expected=len(outdated))
         if changed < len(outdated):
             raise SupabaseRefused(
-                f"Supabase changed {changed} of {len(outdated)} rows of a subscriber and gave no reason. Check the "
+                "Supabase changed {changed} of {count} rows of a subscriber and gave no reason. Check the "
                 "triggers and the row level security of the table, and that the key is the service_role key.",
                 code="SUPABASE_NOT_CHANGED",
+                changed=changed,
+                count=len(outdated),
             )
         return StatusWrite.CHANGED
 
@@ -350,12 +354,16 @@ def _failure(call: _SupabaseRequest, reply: HttpResponse | Disconnect) -> Supaba
     """Classify a failure: retry, in doubt, or refused."""
     if isinstance(reply, Disconnect):
         if reply.is_in_doubt and not call.is_repeatable:
-            return SupabaseInDoubt(f"Supabase did not confirm the rows of {call.about}: {reply.cause}.")
-        return SupabaseUnavailable(f"Supabase is unreachable: {reply.cause}.")
+            return SupabaseInDoubt(
+                "Supabase did not confirm the rows of {about}: {cause}.", about=call.about, cause=reply.cause
+            )
+        return SupabaseUnavailable("Supabase is unreachable: {cause}.", cause=reply.cause)
     if reply.status >= 500 and not call.is_repeatable:
-        return SupabaseInDoubt(f"Supabase returned {reply.status} and may have stored the rows of {call.about}.")
+        return SupabaseInDoubt(
+            "Supabase returned {status} and may have stored the rows of {about}.", status=reply.status, about=call.about
+        )
     if reply.status == 429 or reply.status >= 500 or reply.status < 300:
-        return SupabaseUnavailable(f"Supabase returned {reply.status} without a usable body.")
+        return SupabaseUnavailable("Supabase returned {status} without a usable body.", status=reply.status)
     return _refusal(call, reply)
 
 
@@ -363,15 +371,17 @@ def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
     """Explain what is wrong, and how to fix it in Supabase."""
     code, message = _parse_error(reply)
     if code in NO_TABLE:
-        return SupabaseRefused(f"Supabase has no table {call.about}. Create it.", code="SUPABASE_NO_TABLE")
+        return SupabaseRefused("Supabase has no table {about}. Create it.", code="SUPABASE_NO_TABLE", about=call.about)
     if code == "PGRST122":
         return SupabaseRefused(
             "PostgREST is older than 12.1 and does not know the preference max-affected.", code=NO_MAX_AFFECTED
         )
     if code in ("PGRST204", "42703"):
         return SupabaseRefused(
-            f"The table {call.about} in Supabase lacks a column that mailouts need: {message}",
+            "The table {about} in Supabase lacks a column that mailouts need: {text}",
             code="SUPABASE_NO_COLUMN",
+            about=call.about,
+            text=message,
         )
     if reply.status in (401, 403):
         return SupabaseRefused(
@@ -379,7 +389,13 @@ def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
             "project.",
             code="SUPABASE_UNAUTHORIZED",
         )
-    return SupabaseRefused(f"Supabase refused {call.about} with {reply.status} {code}: {message}")
+    return SupabaseRefused(
+        "Supabase refused {about} with {status} {reason}: {text}",
+        about=call.about,
+        status=reply.status,
+        reason=code,
+        text=message,
+    )
 
 
 def _parse_error(reply: HttpResponse) -> tuple[str, str]:

@@ -1,5 +1,7 @@
 """Errors of Supabase, classified by remedy: fix the cause, retry later, or check the result."""
 
+from typing import Any
+
 from mailwright.domain.errors import MailwrightError
 
 
@@ -8,8 +10,8 @@ class SupabaseError(MailwrightError):
 
     code = "SUPABASE_ERROR"
 
-    def __init__(self, message: str | None = None, *, code: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | None = None, /, *, code: str | None = None, **values: Any) -> None:
+        super().__init__(message, **values)
         self.code = code or type(self).code
 
 

@@ -2,20 +2,26 @@
 
 import binascii
 from base64 import urlsafe_b64decode
-from typing import Final
 
 import orjson
 
-_INSTEAD: Final = "use the service_role key or a secret key, from Project Settings, API Keys"
+from mailwright.domain.translation import lazy_gettext
 
 
 def find_key_problem(key: str) -> str | None:
     """Return why mailouts cannot use this key, or None if its format is fine."""
     if key.startswith("sb_publishable_"):
-        return f"this is a publishable key, which cannot read subscribers; {_INSTEAD}"
+        return lazy_gettext(
+            "this is a publishable key, which cannot read subscribers; use the service_role key or a secret key, from "
+            "Project Settings, API Keys"
+        )
     role = _role(key)
     if role is not None and role != "service_role":
-        return f"this key has the role {role}, which cannot read subscribers; {_INSTEAD}"
+        return lazy_gettext(
+            "this key has the role {role}, which cannot read subscribers; use the service_role key or a secret key, "
+            "from Project Settings, API Keys",
+            role=role,
+        )
     return None
 
 
