@@ -1,6 +1,7 @@
 """The language of the dashboard: chosen for a user, by a cookie or by the browser."""
 
 import re
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -43,8 +44,8 @@ async def test_sign_in_page_remembers_language(site: Site) -> None:
         assert language_in((await client.get("/sign-in")).text) == "ru"
 
 
-async def test_installation_has_a_language(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site.engine.settings, "language", "pt")
+async def test_installation_has_a_language(site: Site) -> None:
+    site.app.state.engine = replace(site.engine, settings=site.engine.settings.model_copy(update={"language": "pt"}))
     async with site.client(**{"Accept-Language": "de"}) as client:
         assert language_in((await client.get("/sign-in")).text) == "pt"
         assert language_in((await client.get("/unsubscribe")).text) == "pt"
