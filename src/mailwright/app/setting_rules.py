@@ -62,7 +62,11 @@ def _region_url(regions: Iterable[tuple[str, str]]) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text.rstrip("/") not in known:
             raise ConfigurationInvalid(
-                lazy_gettext("use {known}; another server can be set in the environment", known=" / ".join(known))
+                lazy_gettext(
+                    "use {first} or {second}; another server can be set in the environment",
+                    first=known[0],
+                    second=known[1],
+                )
             )
         return text.rstrip("/")
 
