@@ -189,6 +189,7 @@ async def test_control_character_in_sender_name_is_refused(web_engine: Engine, u
                 "postal_address": "1 Main Street",
                 "base_url": HOME,
                 "timezone": "UTC",
+                "language": "en",
                 "reply_address": "replies@example.com",
                 "reply_forward_to": "office@example.com",
                 "bounce_address": "bounces@example.com",
