@@ -13,16 +13,45 @@ from mailwright.audience.contacts import ContactDetails
 from mailwright.audience.enrolments import export_enrolments
 from mailwright.audience.external_ids import list_external_ids
 from mailwright.audience.form_submissions import list_submissions
+from mailwright.audience.status import ContactStatus
+from mailwright.audience.suppressions import scope_text
 from mailwright.audience.tracking_consent import consent_json
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.message import FORWARDED_REPLY
 from mailwright.domain.states import EventType
+from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.message_records import NEWEST, MessageSearch, MessageSummary, search
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages, raw_contents, subscriptions
 
 _PAGE: Final = 200
-_EVENT_TEXTS: Final[Mapping[str, str]] = {EventType.REPLIED: "answered"}
+_EVENT_TEXTS: Final[Mapping[str, str]] = {
+    EventType.RECEIVED: lazy_gettext("email received"),
+    EventType.VALIDATED: lazy_gettext("email validated"),
+    EventType.VALIDATION_FAILED: lazy_gettext("email validation failed"),
+    EventType.SENT_ATTEMPT: lazy_gettext("email sent attempt"),
+    EventType.SENT: lazy_gettext("email sent"),
+    EventType.FAILED: lazy_gettext("email failed"),
+    EventType.RETRY_SCHEDULED: lazy_gettext("email retry scheduled"),
+    EventType.IN_DOUBT: lazy_gettext("email in doubt"),
+    EventType.CLOSED_UNKNOWN: lazy_gettext("email closed unknown"),
+    EventType.CANCELLED: lazy_gettext("email cancelled"),
+    EventType.REQUEUED: lazy_gettext("email requeued"),
+    EventType.ACCEPTED: lazy_gettext("email accepted"),
+    EventType.DELIVERED: lazy_gettext("email delivered"),
+    EventType.OPENED: lazy_gettext("email open"),
+    EventType.CLICKED: lazy_gettext("email click"),
+    EventType.BOUNCED: lazy_gettext("email bounce"),
+    EventType.COMPLAINED: lazy_gettext("email complaint"),
+    EventType.UNSUBSCRIBED: lazy_gettext("email unsubscribe"),
+    EventType.DEFERRED: lazy_gettext("email deferred"),
+    EventType.REPLIED: lazy_gettext("email answered"),
+}
+_STATUS_TEXTS: Final[Mapping[str, str]] = {
+    ContactStatus.ACTIVE: lazy_gettext("became active"),
+    ContactStatus.UNSUBSCRIBED: lazy_gettext("became unsubscribed"),
+    ContactStatus.BOUNCED: lazy_gettext("became bounced"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +74,9 @@ async def load_history(
     for key, type_, at, metadata in await _events(database, list(messages_by_key)):
         message = messages_by_key[key]
         is_machine = metadata.get("isMachine") is True or metadata.get("isAutomatic") is True
-        what = f"email {_EVENT_TEXTS.get(type_) or type_.lower().replace('_', ' ')}"
-        what += " by a machine" if is_machine else ""
+        what = _EVENT_TEXTS[type_]
+        if is_machine:
+            what = lazy_gettext("{event} by a machine", event=what)
         entries.append(ContactHistoryEntry(at, what, message.subject, message.outbox_id, type_, is_machine))
     # Sorting is stable, so entries of the same millisecond keep their order.
     return sorted(entries, key=lambda entry: entry.at)[::-1]
@@ -195,23 +225,26 @@ async def _events(database: Database, keys: list[int]) -> list[tuple[int, str, I
 
 def _contact_entries(details: ContactDetails) -> list[ContactHistoryEntry]:
     contact = details.contact
-    entries = [ContactHistoryEntry(contact.created_at, "became a contact", "")]
+    entries = [ContactHistoryEntry(contact.created_at, lazy_gettext("became a contact"), "")]
     if contact.status_updated_at is not None:
         entries.append(
-            ContactHistoryEntry(contact.status_updated_at, f"became {contact.status}", contact.status_source or "")
+            ContactHistoryEntry(contact.status_updated_at, _STATUS_TEXTS[contact.status], contact.status_source or "")
         )
     for membership in details.lists:
         if membership.confirmed_at is not None:
-            entries.append(ContactHistoryEntry(membership.confirmed_at, "confirmed", membership.list_key))
+            entries.append(ContactHistoryEntry(membership.confirmed_at, lazy_gettext("confirmed"), membership.list_key))
         if membership.subscribed_at is not None:
-            change = "was asked to confirm" if membership.is_pending else "subscribed to a list"
+            change = (
+                lazy_gettext("was asked to confirm") if membership.is_pending else lazy_gettext("subscribed to a list")
+            )
             entries.append(ContactHistoryEntry(membership.subscribed_at, change, membership.list_key))
         if membership.unsubscribed_at is not None:
             entries.append(
-                ContactHistoryEntry(membership.unsubscribed_at, "unsubscribed from a list", membership.list_key)
+                ContactHistoryEntry(
+                    membership.unsubscribed_at, lazy_gettext("unsubscribed from a list"), membership.list_key
+                )
             )
-    scopes = {"*": "all email", "general": "bulk email"}
     for entry in details.suppressions:
-        scope = scopes.get(entry.list_key, f"the list {entry.list_key}")
-        entries.append(ContactHistoryEntry(entry.created_at, f"suppressed: {scope}", entry.reason))
+        what = lazy_gettext("suppressed: {scope}", scope=scope_text(entry.list_key))
+        entries.append(ContactHistoryEntry(entry.created_at, what, entry.reason))
     return entries

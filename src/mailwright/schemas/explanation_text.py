@@ -40,7 +40,7 @@ from mailwright.domain.permits import (
     DeferReason,
     split_defer_reason,
 )
-from mailwright.domain.translation import gettext, lazy_gettext, marked_plural, ngettext, number_text
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext, marked_plural, ngettext, number_text
 from mailwright.outbox.sending_hold import HoldReason, SendingHold
 from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.schemas.time_text import count_text, time_text
@@ -984,7 +984,7 @@ class DeferralLabel:
     preposition: str = lazy_gettext("until")
 
 
-_AT: Final = lazy_gettext("at")
+_AT: Final = lazy_pgettext("before a time", "at")
 _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     "rate_per_second": DeferralLabel(lazy_gettext("Limit per second reached")),
     "rate_per_hour": DeferralLabel(lazy_gettext("Hourly limit reached")),
@@ -1000,9 +1000,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     QUOTA_EXHAUSTED: DeferralLabel(lazy_gettext("Provider quota used up")),
     PROVIDER_RATE: DeferralLabel(lazy_gettext("Provider send rate reached")),
     PROVIDER_LIMIT: DeferralLabel(lazy_gettext("Limit of the provider reached")),
-    DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel(
-        lazy_gettext("Provider unavailable, next attempt"), lazy_gettext("at")
-    ),
+    DeferReason.PROVIDER_UNAVAILABLE: DeferralLabel(lazy_gettext("Provider unavailable, next attempt"), _AT),
     DeferReason.PROVIDER_THROTTLED: DeferralLabel(lazy_gettext("Slowed down by the provider")),
     DeferReason.PROVIDER_MISSING: DeferralLabel(lazy_gettext("Provider no longer configured")),
     DeferReason.RESEND_TURN: DeferralLabel(lazy_gettext("Waiting to be sent again")),

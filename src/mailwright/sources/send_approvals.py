@@ -45,7 +45,7 @@ class SendKind(StrEnum):
     ENROLMENT = "enrolment"  # of many people in a sequence at once
 
 
-_KINDS: Final = {
+KIND_TEXTS: Final = {
     SendKind.ARTICLE: lazy_gettext("article"),
     SendKind.MAILOUT: lazy_gettext("mailout"),
     SendKind.SEQUENCE: lazy_gettext("sequence"),
@@ -113,7 +113,7 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
             else "The user {decided_by} rejected this {kind}. Change it, and send it again, or ask an administrator "
             "to lift the rejection.",
             decided_by=refused.decided_by,
-            kind=_KINDS[planned.kind],
+            kind=KIND_TEXTS[planned.kind],
             comment=(refused.comment or "").rstrip("."),
         )
     newest = await _find_newest(tx, planned)
@@ -125,7 +125,7 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
                 requester = audit_log.describe_actor(newest.requested_by)
                 return AwaitsApproval(
                     "This {kind} waits for the approval of a second person, which {requester} requested.",
-                    kind=_KINDS[planned.kind],
+                    kind=KIND_TEXTS[planned.kind],
                     requester=requester,
                 )
             case _:
@@ -135,7 +135,7 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
     if rejections:
         reason = lazy_gettext(
             "This {kind} can reach {people}, and {decided_by} rejected it before, so a second person must approve it.",
-            kind=_KINDS[planned.kind],
+            kind=KIND_TEXTS[planned.kind],
             people=_people(planned),
             decided_by=rejections[0].decided_by,
         )
@@ -152,7 +152,7 @@ async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, o
     if planned.kind is SendKind.SEQUENCE:
         return lazy_gettext(
             "This {kind} can reach {people} now, and others who enter later, so a second person must approve it.",
-            kind=_KINDS[planned.kind],
+            kind=KIND_TEXTS[planned.kind],
             people=_people(planned),
         )
     # Each enrolment of people in the same sequence is another send.
@@ -163,7 +163,7 @@ async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, o
         return None
     reason = lazy_gettext(
         "This {kind} can reach {people}, and a second person must approve what reaches more than {over}.",
-        kind=_KINDS[planned.kind],
+        kind=KIND_TEXTS[planned.kind],
         people=_people(planned),
         over=lazy_number(over),
     )
@@ -282,7 +282,7 @@ class SendApprovals:
                     "The user {decided_by} rejected this {kind}, so it needs an approval. Change it, and send it "
                     "again, or ask an administrator to lift the rejection with a reason.",
                     decided_by=rejections[0].decided_by,
-                    kind=_KINDS[found.kind],
+                    kind=KIND_TEXTS[found.kind],
                 )
             ended = (*_same_send(found), _a.status.in_(WITHDRAWABLE))
             await tx.execute(update(send_approvals).where(*ended).values(status=ApprovalStatus.WITHDRAWN))

@@ -17,6 +17,7 @@ from mailwright.schemas.exclusions import EXCLUSION_TEXT
 from mailwright.sources.campaigns.approvals import SecondPersonRequired
 from mailwright.sources.campaigns.records import Actor
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.sources.send_approvals import KIND_TEXTS
 from mailwright.web.dashboard.campaigns import find_visible, load_row, review_values, tabs_of
 from mailwright.web.dashboard.forms import Errors, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, email_frame, page, redirect
@@ -44,6 +45,7 @@ async def list_waiting(request: Request, engine: EngineDep, visitor: ViewerDep) 
         "rejected_sends": await engine.send_approvals.list_rejected(visitor.tenant_id),
         "over": (await tenants.find(engine.database, visitor.tenant)).approval_over,
         "describe_actor": describe_actor,
+        "kinds": KIND_TEXTS,
     }
     return await page(request, visitor, "approvals.html", **values)
 

@@ -34,7 +34,7 @@ from mailwright.audience.tracking_consent import TrackingConsent
 from mailwright.domain.clock import DAY
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
-from mailwright.domain.translation import gettext
+from mailwright.domain.translation import gettext, lower_first
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas.contacts import legal_basis_record
 from mailwright.schemas.paging import decode_cursor, encode_cursor
@@ -300,6 +300,7 @@ async def _page(
         "events": [(each, property_texts(each)) for each in events],
         "other_lists": [each for each in every if each.list_key not in on],
         "names": {each.list_key: each.name for each in every},
+        "legal_basis": lower_first(dict(legal_basis_options()).get(known.contact.legal_basis or "", "")),
         "legal_bases": [(NO_BASIS, gettext("None")), *legal_basis_options()],
         "to": to_contact(known.contact.email),
         "form": form if form is not None else _fields_of(known),

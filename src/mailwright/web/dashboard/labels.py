@@ -1,6 +1,7 @@
 """Display text for statuses, deferrals, times and numbers. Each status also has a colour and an icon."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Final
@@ -205,9 +206,19 @@ def format_rate(rate: float | None) -> str:
     return NO_TIME if rate is None else f"{number_text(100 * rate, int(round(100 * rate, 1) % 1 != 0))} %"
 
 
+LEGAL_BASES: Final[Mapping[LegalBasis, str]] = {
+    LegalBasis.CONSENT: lazy_gettext("Consent"),
+    LegalBasis.CONTRACT: lazy_gettext("Contract"),
+    LegalBasis.LEGAL_OBLIGATION: lazy_gettext("Legal obligation"),
+    LegalBasis.VITAL_INTERESTS: lazy_gettext("Vital interests"),
+    LegalBasis.PUBLIC_TASK: lazy_gettext("Public task"),
+    LegalBasis.LEGITIMATE_INTEREST: lazy_gettext("Legitimate interest"),
+}
+
+
 def legal_basis_options() -> list[tuple[str, str]]:
     """Return the legal bases as options of a form."""
-    return [(each.value, each.value.replace("_", " ").capitalize()) for each in LegalBasis]
+    return [(each.value, str(text)) for each, text in LEGAL_BASES.items()]
 
 
 def _local(instant: Instant, zone: tzinfo) -> datetime:

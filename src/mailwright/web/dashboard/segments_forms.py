@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.web.dashboard.forms import Fields
 
 # Condition types, in display order.
@@ -25,9 +25,9 @@ KINDS: Final = {
     "timezone": lazy_gettext("Time zone"),
 }
 COMPARISONS: Final = {
-    "is": "is",
+    "is": lazy_pgettext("condition", "is"),
     "isNot": lazy_gettext("is not"),
-    "contains": "contains",
+    "contains": lazy_pgettext("condition", "contains"),
     "greaterThan": lazy_gettext("is more than"),
     "atLeast": lazy_gettext("is at least"),
     "lessThan": lazy_gettext("is less than"),
@@ -38,14 +38,14 @@ COMPARISONS: Final = {
 ACTIVITIES: Final = ("opened", "clicked", "sent", "bounced")
 COUNTED: Final = (*ACTIVITIES, "event")
 _FREQUENCY: Final = {"yes": lazy_gettext("at least"), "no": lazy_gettext("fewer than")}
-_YES_NO: Final = {"yes": "is", "no": lazy_gettext("is not")}
+_YES_NO: Final = {"yes": lazy_pgettext("condition", "is"), "no": lazy_gettext("is not")}
 OPERATORS: Final[Mapping[str, Mapping[str, str]]] = {
     "attribute": COMPARISONS,
     "tag": _YES_NO,
-    "list": {"yes": "on", "no": lazy_gettext("not on")},
+    "list": {"yes": lazy_pgettext("condition", "on"), "no": lazy_gettext("not on")},
     "status": _YES_NO,
     **dict.fromkeys(COUNTED, _FREQUENCY),
-    "created": {"since": "since", "before": "before"},
+    "created": {"since": lazy_pgettext("condition", "since"), "before": lazy_pgettext("condition", "before")},
     "domain": _YES_NO,
     "locale": _YES_NO,
     "timezone": _YES_NO,
