@@ -122,6 +122,9 @@ class _OpenLoad:
 
     async def _redirect(self, path: str) -> float:
         started = time.perf_counter()
+        # The server closes connections that were idle for some seconds.
+        while self._idle and self._idle[-1][0].at_eof():
+            self._idle.pop()[1].close()
         reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection(self.host, self.port)
         writer.write(b"GET %b HTTP/1.1\r\nHost: bench\r\nUser-Agent: %b\r\n\r\n" % (path.encode(), BROWSER))
         head = await reader.readuntil(b"\r\n\r\n")
