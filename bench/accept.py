@@ -1,4 +1,4 @@
-"""How fast the API accepts messages durably. wrk sends the requests; the audit counts what was accepted."""
+"""How fast the API accepts messages durably. wrk sends the requests; the audit counts the accepted messages."""
 
 import json
 import math

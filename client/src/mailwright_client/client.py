@@ -151,7 +151,7 @@ def _read(call: Call[R], response: httpx.Response) -> R:
 
 
 def _delay(call: Call[Any], error: Exception, attempt: int, retries: Retries) -> float | None:
-    """Return the delay, or None to raise the error. The API answers 429 and 503 only when it did nothing."""
+    """Return the delay, or None to raise the error. The API answers 429 or 503 only if it has stored nothing."""
     jitter = random.random()  # noqa: S311 - not used for security
     if isinstance(error, Unavailable):
         return retries.delay(attempt, error.retry_after, jitter)

@@ -1,4 +1,4 @@
-"""An email backend for Django: every email of the application goes through Mailwright, with its own bytes.
+"""An email backend for Django: every email of the application goes through Mailwright unchanged.
 
     EMAIL_BACKEND = "mailwright_client.django.EmailBackend"
     MAILWRIGHT_URL = "https://mail.example.com"
@@ -94,7 +94,7 @@ def _setting(name: str) -> str:
 
 
 def _message_id(content: bytes) -> str | None:
-    """Return the Message-ID, under which Mailwright accepts an email once, however often it is sent."""
+    """Return the Message-ID. Mailwright accepts an email with the same Message-ID only once."""
     found = BytesHeaderParser().parsebytes(content)["Message-ID"]
     return str(found).strip()[:255] or None if found is not None else None
 

@@ -66,7 +66,7 @@ class Invalid(ApiError):
 
 
 class Unavailable(ApiError):
-    """The server is busy or cannot store anything. It did nothing."""
+    """The server is busy or cannot store anything. The request had no effect."""
 
 
 ERROR_CLASSES: Mapping[int, type[ApiError]] = {

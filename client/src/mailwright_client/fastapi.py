@@ -7,7 +7,7 @@
     async def order(client: Annotated[AsyncClient, Depends(email)]) -> None:
         await client.email.send(models.SendRequest(to="ada@example.com", subject="Hello", text="Hello."))
 
-The arguments, or the environment, have the URL and the API key: `MAILWRIGHT_URL` and `MAILWRIGHT_API_KEY`.
+The URL and the API key are arguments or environment variables: `MAILWRIGHT_URL` and `MAILWRIGHT_API_KEY`.
 """
 
 import os

@@ -3,7 +3,7 @@
     email = MailwrightExtension(app)
     email.client.email.send(models.SendRequest(to="ada@example.com", subject="Hello", text="Hello."))
 
-The configuration of the application, or the environment, has `MAILWRIGHT_URL` and `MAILWRIGHT_API_KEY`.
+Set `MAILWRIGHT_URL` and `MAILWRIGHT_API_KEY` in the configuration of the application or in the environment.
 """
 
 import os

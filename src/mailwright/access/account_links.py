@@ -77,7 +77,7 @@ class Invitation:
 
     @property
     def inviter(self) -> str | None:
-        """The user who invites. None for the console and API keys, which the reader does not know."""
+        """The user who invites. None if the console or an API key does, because the reader does not know them."""
         return _person(self.created_by)
 
 
@@ -212,7 +212,7 @@ class AccountLinks:
         return str(rows[0].login)
 
     async def reset_password(self, token: str, password: str, *, origin: RequestOrigin | None = None) -> None:
-        """Set the new password, end all sessions of the user and tell them. A second factor stays required."""
+        """Set the new password, end all sessions of the user and notify them. A second factor stays required."""
         user = await self._users.find(await self.find_reset(token))
         check_password(password, user.login)
         hashed, now = await self._users.passwords.hash(password), self._clock.now()
@@ -224,7 +224,7 @@ class AccountLinks:
     # New addresses.
 
     async def request_address(self, user: User, email: str, *, origin: RequestOrigin | None = None) -> None:
-        """Email a link to a new address, and tell the present one, which stays in use until the user confirms."""
+        """Email a link to a new address and notify the current one, which stays in use until the user confirms."""
         to, now = normal_email(email), self._clock.now()
         if to == user.address:
             raise InvalidInput("This is your address already.", field="email")
@@ -235,7 +235,7 @@ class AccountLinks:
             await self._notices.notify(tx, user, ADDRESS_REQUESTED, actor=user.login, origin=origin, email=to)
 
     async def _send_link(self, tx: Transaction, user: User, kind: LinkKind, to: str, now: Instant) -> None:
-        """Email a link to a user instead of an earlier one of its kind."""
+        """Email a link to a user. It replaces an earlier link of the same kind."""
         path, text, action = _LINKS[kind]
         token = secrets.token_urlsafe(32)
         await _delete_links(tx, kind, user.id)
@@ -266,7 +266,10 @@ class AccountLinks:
         return _own_address(rows[0], user)
 
     async def confirm_address(self, user: User, token: str, *, origin: RequestOrigin | None = None) -> str:
-        """Let the address of a link replace the present one, and return it. Only the user who asked for it can."""
+        """Replace the current address with the address of a link, and return it.
+
+        Only the user who asked for the link can do this.
+        """
         async with self._database.write() as tx:
             row = await _use_link(tx, LinkKind.ADDRESS, token, self._clock.now())
             email = _own_address(row, user)
@@ -297,7 +300,9 @@ async def take_invitation(tx: Transaction, now: Instant, *, token: str = "", ema
 
 
 def _require_own_login(name: str, invitation: Invitation) -> None:
-    """Raise if a user name is an address that the person has not proved: invitations and identities look it up."""
+    """Raise if a user name is an address that the person has not verified, because invitations and identities match
+    users by it.
+    """
     if "@" not in name or (invitation.is_emailed and name == invitation.email):
         return
     if invitation.is_emailed:
@@ -310,7 +315,10 @@ def _require_own_login(name: str, invitation: Invitation) -> None:
 
 
 def _digest(token: str) -> str:
-    """Return the digest of a link's token. It differs from that of a session, so that neither works as the other."""
+    """Return the digest of a link's token.
+
+    It differs from the digest of a session, so that a link cannot be used as a session or the other way round.
+    """
     return token_digest(f"account {token[:_MAX_TOKEN]}")
 
 

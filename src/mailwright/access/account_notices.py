@@ -42,7 +42,7 @@ class AccountNotices:
         self.public_url = public_url
 
     async def notify_sign_in(self, user: "User", origin: RequestOrigin) -> None:
-        """Tell a user about a sign-in from a network that they have not used before."""
+        """Notify a user of a sign-in from a network that they have not used before."""
         async with self._database.write() as tx:
             await self.notify(tx, user, SIGN_IN_NOTICE, actor=user.login, origin=origin)
 
@@ -56,7 +56,7 @@ class AccountNotices:
         origin: RequestOrigin | None = None,
         **values: Any,
     ) -> None:
-        """Tell a user at their present address what was changed, when, by whom and from where."""
+        """Notify a user at their current address of a change: what changed, when, by whom and from where."""
         if user.address is None:
             return
         parts = [origin.time, origin.address, origin.browser] if origin is not None else [utc_text(self._clock.now())]
@@ -88,7 +88,7 @@ class AccountNotices:
     ) -> None:
         """Accept an email of the user's tenant, or of the first one. A link with a token is stored encrypted.
 
-        It is in the language that the user chose, otherwise in that of the page, otherwise in the installation's.
+        Its language is the user's choice, or else the language of the page, or else that of the installation.
         """
         now, is_secret = self._clock.now(), "token=" in link
         chosen = None if language is not None else catalogue_of_page()

@@ -164,7 +164,7 @@ class ApiKeys:
     async def set_owner(
         self, tenant_id: int, key_id: int, login: str, *, actor: str, must_be_free: bool = False
     ) -> str:
-        """Set who answers for what a key does, and return the user name.
+        """Set the owner of a key, the user who is responsible for it, and return the user name.
 
         With `must_be_free`, raise if the key has an owner.
         """

@@ -1,4 +1,4 @@
-"""Challenges of sign-ins: the server's part of one sign-in, encrypted in a cookie of the browser that began it.
+"""Challenges of sign-ins: the server's data for one sign-in, encrypted in a cookie of the browser that began it.
 
 Nothing is stored before a challenge has been answered correctly, so visitors who are not signed in cannot fill the
 database. The first correct answer stores the digest of the challenge, and later ones are refused.

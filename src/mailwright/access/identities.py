@@ -58,7 +58,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """What a new user gets, and who gave it."""
+    """The role and tenant of a new user, and who granted them."""
 
     role: Role
     tenant_id: int | None
@@ -93,7 +93,7 @@ class Identities:
     async def connect(
         self, user: User, person: Person, challenge: Mapping[str, Any], *, origin: RequestOrigin | None = None
     ) -> None:
-        """Let a signed-in user sign in with this identity from now on, and tell them."""
+        """Let a signed-in user sign in with this identity from now on, and notify them."""
         self._require_domain(person)
         try:
             async with self._database.write() as tx:
@@ -131,7 +131,7 @@ class Identities:
             raise NoAccount("Sign in with a verified email address of {domains}.", domains=", ".join(sorted(domains)))
 
     async def _find(self, tx: Transaction, person: Person, now: Instant) -> int | None:
-        """Return the user of a known identity. If groups created the user, apply what they say today."""
+        """Return the user of a known identity. If groups gave the user access, apply the current groups."""
         i = identities.c
         known = (i.issuer == person.issuer, i.subject == person.subject)
         rows = await tx.execute(

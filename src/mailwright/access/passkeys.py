@@ -60,7 +60,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True)
 class PasskeyRequest:
-    """What the browser needs to ask for a passkey, and the cookie that remembers the challenge."""
+    """The options with which the browser asks for a passkey, and the cookie with the challenge."""
 
     options: dict[str, Any]
     sealed: str
@@ -119,7 +119,7 @@ class Passkeys:
         keep_session: str,
         origin: RequestOrigin | None = None,
     ) -> list[str] | None:
-        """Store a new passkey, end the user's other sessions and tell the user.
+        """Store a new passkey, end the user's other sessions and notify the user.
 
         Return new recovery codes, shown only once, if the user had none.
         """
@@ -161,7 +161,7 @@ class Passkeys:
                 raise NotFound("This passkey was removed in the meantime.")
 
     async def remove(self, user: User, passkey_id: int, *, actor: str, origin: RequestOrigin | None = None) -> str:
-        """Remove a passkey, tell the user, and return its name."""
+        """Remove a passkey, notify the user, and return the name of the passkey."""
         async with self._database.write() as tx:
             rows = await tx.execute(delete(passkeys).where(*_own(user, passkey_id)).returning(passkeys.c.name))
             if not rows:
@@ -305,7 +305,7 @@ def _own(user: User, passkey_id: int) -> tuple[Any, ...]:
 
 
 async def _require_another_way_in(tx: Transaction, user: User) -> None:
-    """Raise if a user without a password has neither a passkey nor an identity any more."""
+    """Raise if a user without a password would have neither a passkey nor an identity left."""
     if user.has_password or (await find_user(tx, user.id)).has_passkey:
         return
     if not await tx.execute(select(identities.c.id).where(identities.c.user_key == user.id)):

@@ -80,7 +80,7 @@ class SecondFactors:
     async def remove(
         self, user: User, *, actor: str, with_passkeys: bool = True, origin: RequestOrigin | None = None
     ) -> None:
-        """Turn off two-factor authentication, or only the authenticator app if the passkeys stay. Tell the user."""
+        """Turn off two-factor authentication, or only the authenticator app if the passkeys stay. Notify the user."""
         now = self._clock.now()
         async with self._database.write() as tx:
             none = {"totp_secret": None, "totp_enabled_at": None, "totp_step": 0}
@@ -111,7 +111,7 @@ async def _accepts_code(tx: Transaction, user_id: int, code: str, now: Instant, 
 
 
 async def _consume_recovery_code(tx: Transaction, user: User, code: str, now: Instant) -> int | None:
-    """Return how many recovery codes are left, or None if this is none."""
+    """Use a recovery code, and return how many are left; None if the code is wrong."""
     matching = recovery_codes.c.user_key == user.id
     digest = second_factor.recovery_digest(code)
     taken = await tx.execute(

@@ -10,7 +10,7 @@ from mailwright.outbox.audit_log import record
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import users
 
-# The subject of a failed sign-in without a user. What was typed is not stored, because it can be a password.
+# The subject of a failed sign-in without a user. The entered name is not stored, because it can be a password.
 UNKNOWN_USER: Final = "unknown user"
 _MAX_REASON: Final = 200
 

@@ -63,7 +63,7 @@ class Signature:
 
 
 def parse_signature(request: SignedRequest, service: str) -> Signature:
-    """Return the signature of a request, which is not verified yet. Raise if it does not cover what it must."""
+    """Return the signature of a request, which is not verified yet. Raise if it does not cover all required parts."""
     authorizations = request.values("authorization")
     found = _AUTHORIZATION.fullmatch(authorizations[0]) if len(authorizations) == 1 else None
     if found is None:

@@ -116,7 +116,7 @@ class Users:
         keep_session: str | None = None,
         origin: RequestOrigin | None = None,
     ) -> None:
-        """Change the password, end every session except the one with the digest `keep_session`, and tell the user."""
+        """Change the password, end every session except the one with the digest `keep_session`, and notify the user."""
         user = await self.find(login)
         check_password(password, user.login)
         hashed = await self.passwords.hash(password)
@@ -133,7 +133,7 @@ class Users:
     async def store_email(
         self, tx: Transaction, user: User, email: str | None, *, actor: str, origin: RequestOrigin | None
     ) -> None:
-        """Store an address and tell the one before. Open links become invalid."""
+        """Store an address and notify the previous one. Open links become invalid."""
         await tx.execute(update(users).where(users.c.id == user.id).values(email=email))
         await tx.execute(delete(account_links).where(account_links.c.user_key == user.id))
         now = self._clock.now()
@@ -249,7 +249,7 @@ async def store_password(
 async def store_role(
     tx: Transaction, now: Instant, user: User, role: Role, *, actor: str, notices: AccountNotices
 ) -> None:
-    """Store a new role and tell the user, or raise if the installation would lose its last administrator."""
+    """Store a new role and notify the user, or raise if the installation would lose its last administrator."""
     if role is not Role.ADMIN:
         await require_another_admin(tx, user)
     await tx.execute(update(users).where(users.c.id == user.id).values(role=role))
@@ -279,7 +279,7 @@ def normal_email(email: str) -> str:
 
 
 def email_of(login: str, email: str | None) -> str | None:
-    """Return the address of a user: their own one, or a user name that is an address."""
+    """Return the address of a user: the stored address, or the user name if it is an address."""
     if email is not None:
         return email
     try:
@@ -291,8 +291,9 @@ def email_of(login: str, email: str | None) -> str | None:
 async def require_another_admin(tx: Transaction, user: User) -> None:
     """Raise if the user is the last administrator, because only the console could then manage the installation.
 
-    An administrator with a password stays, because a failure of the identity provider would lock everybody else out.
-    Lock the rows of all administrators, so that two who disable each other at the same time cannot both succeed.
+    At least one administrator with a password must stay, because a failure of the identity provider locks out all
+    others. Lock the rows of all administrators, so that two who disable each other at the same time cannot both
+    succeed.
     """
     u = users.c
     admins = (u.role == Role.ADMIN, u.disabled_at.is_(None), u.tenant_id.is_(None))

@@ -7,12 +7,12 @@ from mailwright.app.dns_lookup import DnsUnavailable, Lookup, make_lookup
 from mailwright.domain import address
 from mailwright.ops.settings import Settings
 
-# The server of a null MX record, with which a domain says that it receives no email.
+# The server name in a null MX record, which means that the domain receives no email.
 NO_SERVER: Final = ("", ".")
 
 
 class AddressChecks:
-    """Fails open: without an answer of DNS, the confirmation email decides."""
+    """Fails open: if DNS does not answer, the address is accepted and the confirmation email decides."""
 
     def __init__(self, look_up: Lookup, disposable: Collection[str]) -> None:
         """`disposable` are further domains that are refused."""
@@ -47,5 +47,5 @@ def make_address_checks(settings: Settings) -> AddressChecks:
 
 
 async def _answer_nothing(_name: str, _kind: str) -> list[str]:
-    """Look nothing up in a demo, whose sample addresses do not exist."""
+    """Answer no lookup. The demo uses this function, because its sample addresses do not exist."""
     raise DnsUnavailable("a demo does not use DNS")

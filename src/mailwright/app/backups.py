@@ -35,7 +35,8 @@ from mailwright.storage.database import Database
 from mailwright.storage.migrate import create_schema, known_revision, upgrade
 
 SUFFIX: Final = ".mwbackup"
-# The prefix of folders for unfinished files. They are beside the finished ones, because these are renamed or linked.
+# The prefix of folders for unfinished files. They are in the same folder as finished files, so that a file can be
+# renamed or linked into place.
 TEMPORARY: Final = ".mailwright-unfinished-"
 
 # A backup stops before it takes the last free space, which accepting and sending may need.
@@ -46,7 +47,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A finished backup. `audit` is None if it was not wanted, or not possible without the secret key."""
+    """A finished backup. `audit` is None if no audit was requested, or if the secret key for it is missing."""
 
     file: Path
     size_bytes: int
@@ -113,7 +114,9 @@ async def audit_of(file: Path, key: Path | None) -> Audit:
 
 
 def writable_folder(file: Path) -> Path:
-    """Return the folder of a backup, or the current one if it cannot be written, as on a disk that is read-only."""
+    """Return the folder of a backup, or the current folder if that one cannot be written, for example on a read-only
+    disk.
+    """
     return file.parent if os.access(file.parent, os.W_OK) else Path()
 
 
@@ -212,7 +215,7 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
         partial.replace(file)
         return
     try:
-        os.link(partial, file)  # Unlike a rename, this never replaces a file that appeared meanwhile.
+        os.link(partial, file)  # Unlike a rename, this never replaces a file that appeared in the meantime.
     except FileExistsError:
         raise BackupNotWritten(f"The file {file} appeared meanwhile. Choose another name.") from None
     except OSError:  # The file system has no hard links, as those of USB sticks and some network shares.
@@ -222,7 +225,8 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
 
 @contextmanager
 def _partial_file(file: Path) -> Iterator[Path]:
-    """Yield a private file in a temporary folder beside the target. Also delete what killed processes left there."""
+    """Yield a private file in a temporary folder beside the target. Also delete files that killed processes left there.
+    """
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(open_temporary_folder(TEMPORARY, file.parent))

@@ -16,7 +16,7 @@ def dmarc_records(texts: Sequence[str]) -> list[str]:
 
 
 def find_dmarc_problem(name: str, found: Sequence[str]) -> str | None:
-    """Return what is wrong with the TXT records of a `_dmarc` name, as a sentence; None if nothing is."""
+    """Return the problem of the TXT records of a `_dmarc` name as a sentence; None if there is none."""
     records = dmarc_records(found)
     if len(records) > 1:
         return f"{name} has {len(records)} DMARC records, so receivers ignore all. Keep one."

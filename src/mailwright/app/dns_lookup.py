@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # The timeout of one lookup. It is short, so that a machine without a network does not wait a minute for the result.
 DNS_SECONDS: Final = 2.0
-# A name with more records than this, or more text, is not the sender's own.
+# The maximum number of records and of characters. Names of real senders have fewer.
 MAX_RECORDS: Final = 100
 MAX_TEXT: Final = 16_384
 
@@ -65,7 +65,7 @@ def _resolver(servers: Sequence[tuple[str, int]]) -> "Resolver":
 def _text(record: Any) -> str:
     """Return a record as text. Names are in lower case and without the final dot.
 
-    Text without control characters and the like can be shown in a terminal.
+    Control characters and similar ones are removed, so that the text can be shown in a terminal.
     """
     if hasattr(record, "strings"):
         text = b"".join(record.strings).decode(errors="replace")

@@ -17,9 +17,9 @@ from mailwright.sources.feeds.reader import FeedReading
 _TIMEOUT_SECONDS: Final = 10.0
 _SUCCESS: Final = 200
 _NOT_MODIFIED: Final = 304
-# There is no feed at this URL.
+# With these statuses there is no feed at the URL.
 _GONE: Final = (404, 410)
-# A server may send more than this as an ETag; it is not worth storing.
+# A longer ETag is not stored.
 _MAX_VALIDATOR: Final = 1_000
 
 Request = Callable[[str, Mapping[str, str]], Awaitable[HttpResponse | Disconnect]]
@@ -38,7 +38,7 @@ async def fetch_changed_feed(url: str, known: Validators, request: Request | Non
     if request is not None:
         return await _read(url, known, request)
     http = HttpClient(connections=1, resolve=public_only())
-    # One byte more, so that a feed that is too large is not mistaken for one that ends there.
+    # Read one byte more than the limit, so that a feed that is too large is recognised.
     get = partial(http.request, "GET", timeout_seconds=_TIMEOUT_SECONDS, max_response_bytes=MAX_FEED_BYTES + 1)
     try:
         return await _read(url, known, lambda each, headers: get(each, headers=headers))

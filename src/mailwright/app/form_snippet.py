@@ -11,7 +11,7 @@ def form_url(public_url: str, form: SignUpForm) -> str:
 
 
 def form_snippet(public_url: str, form: SignUpForm) -> str:
-    """Return plain HTML that works without scripts. The script spares people the second page."""
+    """Return plain HTML that works without scripts. With the script, people do not see the second page."""
     content, url = form.content, form_url(public_url, form)
     lines = [
         f'<form method="post" action="{escape(url)}" data-mailwright>',

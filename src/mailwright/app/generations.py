@@ -1,8 +1,8 @@
-"""Use changed settings without a restart: run with a new engine while the old one finishes what it has begun.
+"""Use changed settings without a restart: run with a new engine while the old one finishes its requests and attempts.
 
 The old worker claims nothing more, finishes the attempts that are on a connection and records their results, exactly as
-in a graceful shutdown. The new worker claims the rest. An attempt records its provider, so that no message that the old
-provider may have goes to the new one.
+in a graceful shutdown. The new worker claims the rest. An attempt records its provider, so that a message that the old
+provider may have received never goes to the new one.
 """
 
 import asyncio

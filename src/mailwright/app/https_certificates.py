@@ -1,4 +1,4 @@
-"""Check the certificates that visitors of the public addresses get, so that health checks know them.
+"""Check the certificates of the public addresses, and store the results for health checks.
 
 A visitor whose browser warns about a certificate can neither unsubscribe nor follow a tracked link.
 """
@@ -23,7 +23,8 @@ from mailwright.storage.database import Database
 
 LOOK_SECONDS: Final = 300.0
 CHECK_EVERY: Final = HOUR
-# A corrected certificate is seen at the next look. Other processes do not check it at the same look again.
+# A certificate with a problem is checked again if its last check is older than this, so at each look, but only by one
+# process.
 CHECK_AGAIN: Final = 4 * MINUTE
 HANDSHAKE_SECONDS: Final = 10.0
 _MAX_AT_ONCE: Final = 8

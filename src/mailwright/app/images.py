@@ -72,7 +72,7 @@ async def delete_image(database: Database, store: ImageStore, tenant_id: int, na
 
 
 async def find_uses(database: Database, tenant_id: int, image: Image) -> list[ImageUse]:
-    """Find what would show a broken image without it, except the emails of `find_sent_uses`."""
+    """Find everything that would show a broken image after its deletion, except the emails of `find_sent_uses`."""
     async with database.read() as tx:
         uses = await _brand(tx, tenant_id, image)
         uses += await _templates(tx, tenant_id, image)

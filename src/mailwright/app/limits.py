@@ -1,4 +1,4 @@
-"""The limits of the settings. Commands need them without the engine, which takes half a second to import."""
+"""The limits of the settings. Commands use this module instead of the engine, which takes half a second to import."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 
 
 def defaults_of(settings: Settings, providers: Mapping[str, int | None], named: str | None = None) -> DefaultLimits:
-    """Return the limits of the settings. `named`: for messages that this provider sends."""
+    """Return the limits of the settings. With `named`, return those for messages that this provider sends."""
     domains = domain_limits(settings) or DomainLimits()
     return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains, named)
 

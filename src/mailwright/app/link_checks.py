@@ -28,7 +28,7 @@ def public_only(resolve: Resolve = addresses_of, *, otherwise: str = PRIVATE_NET
     """Resolve names to public addresses only.
 
     The check applies to the address that the client then connects to, so a second lookup cannot bypass it.
-    `otherwise` is the error message for a private address.
+    `otherwise` is the error message if the address is private.
     """
 
     async def resolve_public(host: str, port: int) -> Sequence[AddrInfoType]:

@@ -1,4 +1,4 @@
-"""Providers with a name and credentials of their own, for some tenants or sources."""
+"""Named providers: providers with their own credentials, for some tenants or sources."""
 
 from base64 import b32decode
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "resend": "resend_api_key | resend_webhook_secret",
     "brevo": "brevo_smtp_url | brevo_webhook_secret smtp_connections",
 }
-# These stay as they are in the installation, if a provider does not set them.
+# If a provider does not set these, the values of the installation apply.
 _INHERITED: Final = frozenset({"sendgrid_url", "mailgun_url"})
 
 
@@ -59,7 +59,7 @@ def is_secret(name: str) -> bool:
     return holds_secret(Settings.model_fields[name].annotation)
 
 
-# What says at which server and account a provider of this kind sends. Of a URL, only host, port and user do.
+# The settings that identify the server and account of each kind of provider. Of a URL, only host, port and user count.
 _ACCOUNT: Final[Mapping[str, str]] = {
     "smtp": "smtp_url",
     "ses": "aws_region aws_access_key_id",
@@ -71,7 +71,9 @@ _ACCOUNT: Final[Mapping[str, str]] = {
 
 
 def account_of(kind: str, settings: Mapping[str, str]) -> tuple[str | None, ...]:
-    """Return what identifies the server and account, without passwords and tokens, which can change at any time."""
+    """Return the values that identify the server and account, without passwords and tokens, which can change at any
+    time.
+    """
     return tuple(_identity(name, settings.get(name)) for name in _ACCOUNT.get(kind, "").split())
 
 
@@ -85,7 +87,10 @@ def _identity(name: str, text: str | None) -> str | None:
 
 
 def aws_account(key_id: str) -> str:
-    """Return the AWS account of an access key. Its ID contains the account, so that a rotated key has the same."""
+    """Return the AWS account of an access key.
+
+    The key ID contains the account, so a rotated key yields the same account.
+    """
     try:
         number = int.from_bytes(b32decode(key_id[4:])[:6])
     except ValueError:
@@ -93,7 +98,7 @@ def aws_account(key_id: str) -> str:
     return str((number & 0x7FFFFFFFFF80) >> 7)
 
 
-# The settings of the installation that no other provider may use by accident, above all credentials.
+# Settings of the installation, above all credentials, that a named provider must not inherit by accident.
 _OWN: Final = {
     name: Settings.model_fields[name].default
     for name in {each for kind in KINDS for each in fields_of(kind)} | {"sqs_queue_url", "route"}
@@ -139,13 +144,13 @@ class NamedProviders:
         return tuple(self.by_name[name] for name in sorted(self.routes.providers))
 
     def settings_of(self, tenant_id: int, installation: Settings) -> list[Settings]:
-        """Return the settings of all providers that send what the tenant's sources ask for."""
+        """Return the settings of all providers that send email of the tenant."""
         used = {self.routes.provider_of(tenant_id, source) for source in Source}
         named = [self.by_name[name].settings for name in sorted(name for name in used if name is not None)]
         return [installation, *named] if None in used else named
 
     def find(self, tenant_id: int, source: Source) -> NamedProvider | None:
-        """Return the provider that sends what this source asks for; None for the provider of the installation."""
+        """Return the provider that sends the email of this source; None for the provider of the installation."""
         name = self.routes.provider_of(tenant_id, source)
         return None if name is None else self.by_name[name]
 
@@ -179,7 +184,7 @@ def named_provider(found: ProviderConfiguration, settings: Settings) -> NamedPro
 
 
 def _find_problems(own: Settings) -> list[str]:
-    """Return what is wrong with the settings of a provider: those for sending, and those of its webhook."""
+    """Return the problems in the settings of a provider, for sending and for its webhook."""
     from mailwright.app.inbound import verify_inbound  # noqa: PLC0415
     from mailwright.app.providers import verify_providers  # noqa: PLC0415
 
@@ -193,7 +198,7 @@ def _find_problems(own: Settings) -> list[str]:
 
 
 class ProviderService:
-    """What administrators do with providers: the same for the dashboard, the API and `mailwright provider`."""
+    """The actions of administrators on providers, shared by the dashboard, the API and `mailwright provider`."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
         self._settings = settings

@@ -38,8 +38,8 @@ RECORD_SECONDS = 0.1
 MAX_ROWS_PER_CLAIM = 1_000
 # The maximum number of locked rows per worker, because each lock must be renewed while its message waits.
 MAX_LOCKED_ROWS = 5_000
-# After a poll that found nothing to do, pause this many times its duration, so that thousands of rows that wait for
-# their delivery window do not keep a worker busy. A maximum pause ensures that new rows do not wait long.
+# After a poll that found nothing to do, pause this many times its duration, so that a worker is not kept busy by
+# thousands of rows that wait for their delivery window. A maximum pause ensures that new rows do not wait long.
 PAUSE_PER_POLL = 9
 MAX_PAUSE_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 5.0

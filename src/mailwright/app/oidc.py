@@ -48,7 +48,7 @@ class SignInDenied(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What Mailwright uses of the provider's discovery document."""
+    """The parts of the provider's discovery document that Mailwright uses."""
 
     authorization_endpoint: str
     token_endpoint: str
@@ -168,7 +168,7 @@ class OidcClient:
         if info.get("sub") != claims["sub"]:
             raise ProviderUnavailable("The identity provider returned information about another person.")
         if "email" in claims:
-            # A verified address belongs to the source that names the address.
+            # Take "verified" from the same source as the address.
             info = {name: value for name, value in info.items() if name not in ("email", "email_verified")}
         return {**info, **claims}
 

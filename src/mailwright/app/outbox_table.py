@@ -28,7 +28,7 @@ log = logger(__name__)
 
 @asynccontextmanager
 async def open_application_database(url: str | None) -> AsyncIterator[Database]:
-    """Open the database of an application, whose settings stay as they are."""
+    """Open the database of an application without changing its settings."""
     if url is None:
         raise ConfigurationInvalid(f"{SETTING}: not set; set it to the application's database, or use --database URL")
     try:
@@ -64,7 +64,7 @@ async def relay_table(relay: OutboxRelay, stop: asyncio.Event | None = None) -> 
 
 
 async def run_outbox_table(engine: Engine) -> None:
-    """Relay the configured table, if there is one. While it cannot be opened, the other services go on."""
+    """Relay the configured table, if there is one. If it cannot be opened, the other services still run."""
 
     async def open_and_relay() -> None:
         async with open_relay(engine) as relay:

@@ -10,7 +10,7 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
 from mailwright.providers.protocol import ProviderCheck
 
-# The timeouts of a send are longer, but somebody waits for this result.
+# Shorter than the timeouts of a send, because a user waits for this result.
 TEST_SECONDS: Final = 15.0
 
 # The next step by error code of a provider.

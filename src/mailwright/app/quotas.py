@@ -44,7 +44,7 @@ class QuotaSync:
         every: Instant,
         turn: str = "quota",
     ) -> None:
-        """`turn` names the round: each named provider has a round of its own."""
+        """`turn` is the name of the round: each named provider has its own round."""
         self._turn = turn
         self._database = database
         self._clock = clock
@@ -104,7 +104,10 @@ async def _run_quota_sync(settings: Settings, database: Database, clock: Clock, 
 async def open_quota_sync(
     settings: Settings, database: Database, clock: Clock, name: str | None = None
 ) -> AsyncIterator[QuotaSync | None]:
-    """Open the quota sync. Yield None if no provider of the route reports a quota. `name`: of a named provider."""
+    """Open the quota sync.
+
+    Yield None if no provider of the route reports a quota. `name` is the name of a named provider.
+    """
     kinds = quota_source_names(settings)
     if not kinds:
         yield None

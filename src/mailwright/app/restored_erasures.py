@@ -1,4 +1,4 @@
-"""Erase people again who were erased after a backup that is restored."""
+"""After a restore, erase again the people who were erased since the backup."""
 
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RestoredErasures:
-    """What happened to the people who were erased after the backup."""
+    """Counts of the people who were erased after the backup."""
 
     is_known: bool  # Whether the record or the replaced database says who was erased since the backup.
     erased: int = 0
@@ -44,7 +44,7 @@ async def save_erasures(record: ErasureRecord, replaced: Database, since: Instan
 async def erase_again(
     record: ErasureRecord, database: Database, clock: Clock, since: Instant, *, imports_folder: Path
 ) -> RestoredErasures:
-    """Erase the restored contacts whose erasure since then is in the record."""
+    """Erase the restored contacts that, according to the record, were erased after the backup."""
     digests = record.digests_since(since)
     if not digests:
         return RestoredErasures(is_known=digests is not None)
@@ -59,7 +59,7 @@ async def erase_again(
 
 
 async def _find_addresses(database: Database, digests: Collection[str]) -> AsyncIterator[tuple[int, str]]:
-    """Find contacts, and addresses with events that never became contacts."""
+    """Find contacts, and addresses that have events but never became contacts."""
     found = set[tuple[int, str]]()
     for table in (contacts, contact_events):
         c, after = table.c, 0

@@ -43,7 +43,8 @@ class _Entry(NamedTuple):
 
 
 class RestoredSuppressions:
-    """The suppressions of the replaced database, in a file because they may be many, and those that the backup lacked.
+    """The suppressions of the replaced database (in a file, because there may be many), and those that the backup
+    lacked.
 
     All of them are compared, not only new ones: reports arrive late, and a suppression has the time of its cause.
     """

@@ -32,7 +32,7 @@ from mailwright.storage.migrate import current_revision
 from mailwright.storage.sqlite_file import replace_file
 from mailwright.storage.tables import installation
 
-# Sessions of other processes: this one has a single connection while it asks.
+# Sessions of other processes. This process has only one connection while it runs this query.
 _OTHER_SESSIONS: Final = (
     "SELECT count(*) AS sessions FROM pg_stat_activity WHERE datname = current_database() "
     "AND application_name = 'mailwright' AND pid <> pg_backend_pid()"
@@ -86,7 +86,7 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
         await _acknowledge(settings, database, clock)
         await suppressions.apply(database, clock)
         erasures = await erase_again(record, database, clock, since, imports_folder=settings.imports)
-        # With PostgreSQL, other machines have records of their own.
+        # With PostgreSQL, each machine has its own record.
         is_known = is_read or (database.dialect == "sqlite" and erasures.is_known)
         erasures = replace(erasures, is_known=is_known)
         return Restored(header.created_at, await audit(database), images, kept, erasures, suppressions)
@@ -104,7 +104,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Database]:
 async def _save_of_file(
     settings: Settings, record: ErasureRecord, since: Instant, suppressions: RestoredSuppressions
 ) -> bool:
-    """Read the SQLite file that is about to be replaced; return whether there is one whose erasures are readable."""
+    """Read the SQLite file that is about to be replaced. Return whether it exists and its erasures are readable."""
     async with _opened(settings) as database:
         return not is_missing(database) and await _save(database, record, since, suppressions)
 
@@ -130,7 +130,8 @@ def _finish(header: BackupHeader, clock: Clock, suppressions: RestoredSuppressio
 
 
 async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> None:
-    """Tell the markers outside the database that it was restored, so that they do not hold sending a second time."""
+    """Update the markers outside the database after the restore, so that they do not put sending on hold a second time.
+    """
     valkey = valkey_client(settings.redis_url) if settings.redis_url else None
     try:
         await make_guard(settings, database, clock, valkey).check()
@@ -141,7 +142,7 @@ async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> 
 
 
 async def _keep_content(settings: Settings, database: Database, clock: Clock, folder: Path) -> Path | None:
-    """Back up what PostgreSQL holds now, unless it is empty. Raise if another process uses it."""
+    """Back up the current content of PostgreSQL, unless it is empty. Raise if another process uses it."""
     if await current_revision(database) is None:
         return None
     await _require_alone(database, clock)
@@ -154,7 +155,7 @@ async def _keep_content(settings: Settings, database: Database, clock: Clock, fo
 
 
 async def _require_alone(database: Database, clock: Clock) -> None:
-    """Require that no other process of Mailwright uses the database: it would lose what it accepts now."""
+    """Require that no other process of Mailwright uses the database: messages that it accepts now would be lost."""
     workers = {presence.worker for presence in await list_present(database, clock.now())}
     async with database.read() as tx:
         [others] = await tx.execute(text(_OTHER_SESSIONS))

@@ -26,10 +26,10 @@ from mailwright.storage.reclaim import release_pages
 log = logger(__name__)
 
 TICK_SECONDS: Final = 10.0
-# A rule whose pass has ended begins the next one after this time.
+# The time between the end of a rule's pass and its next pass.
 PASS_EVERY: Final = DAY
-# A batch shall hold its locks this long. The writes of workers wait for it on SQLite. On PostgreSQL they do not, and
-# the batches of a busy server would become too small.
+# The target for how long a batch holds its locks. On SQLite, writes of workers wait for it. On PostgreSQL they do not
+# wait, and a busy server would make the batches too small.
 BATCH_SECONDS: Final = {"sqlite": 0.03, "postgresql": 0.25}
 MIN_BATCH, FIRST_BATCH, MAX_BATCH = 20, 100, 1_000
 # While a worker is sending, retention pauses this many times as long as it works: it takes a twentieth of the time.
@@ -94,9 +94,10 @@ class RetentionSweep:
         self.failed: list[tuple[RetentionRule, str]] = []  # rules that could not be applied, and why
 
     async def run(self, rules: Sequence[RetentionRule]) -> AsyncIterator[tuple[RetentionRule, RetentionCount]]:
-        """Run each rule to the end of its pass. Yield the rule and what was deleted after each batch.
+        """Run each rule to the end of its pass.
 
-        A rule that fails is added to `failed`, and the others run.
+        After each batch, yield the rule and the number of deleted rows and bytes. A rule that fails is added to
+        `failed`, and the other rules still run.
         """
         # Count new events first, because only counted events are deleted. `serve` does this all the time.
         await EventTallier(self._database, self._clock).add_existing()

@@ -17,7 +17,10 @@ class Section(StrEnum):
 
 
 async def load_sections(engine: Engine, tenant_id: int) -> dict[Section, bool]:
-    """Return the sections that the tenant sees, and whether each was switched on; otherwise the tenant uses it."""
+    """Return the sections that the tenant sees.
+
+    The value is true if it was switched on, and false if it is shown because the tenant uses it.
+    """
     settings = engine.settings
     used = (
         exists().where(slices.c.tenant_id == tenant_id).label(Section.ARTICLES),

@@ -18,7 +18,7 @@ from mailwright.domain.sender_domains import is_same_or_below
 from mailwright.ops.settings import Settings
 from mailwright.outbox.sender_domains import SenderDomain, key_name
 
-# All lookups of a domain run at once. This ends a check whose lookups are retried for each parent domain.
+# The timeout of a check. All lookups of a domain run at once, but some are repeated for each parent domain.
 CHECK_SECONDS: Final = 10.0
 RETURN_PATH_LABEL: Final = "bounce"
 TRACKING_LABEL: Final = "links"
@@ -26,7 +26,7 @@ MX_HINT: Final = (
     "The mail server that receives email for this domain. If the domain has mailboxes, keep the record that it has; "
     "otherwise the provider of your mailboxes names it."
 )
-# How much of a foreign record a sentence quotes.
+# The maximum number of characters that a message quotes from a DNS record of somebody else.
 _QUOTED: Final = 120
 
 
@@ -38,9 +38,9 @@ def return_path_domain(settings: Settings, domain: str) -> str | None:
 
 
 def dmarc_address(settings: Settings, domain: str) -> str:
-    """Return the address for DMARC reports: one of the mailbox that Mailwright reads, if there is one.
+    """Return the address for DMARC reports, in the mailbox that Mailwright reads if one is configured.
 
-    An address of the domain itself is better, because the domain of another one has to allow the reports in DNS.
+    An address of the domain itself is preferred, because any other domain must allow the reports with a DNS record.
     """
     bounces = settings.bounce_address
     if bounces is not None and (name := return_path_domain(settings, domain)) is not None:
@@ -100,7 +100,7 @@ def _spf_records(purpose: RecordPurpose, name: str, spf: SpfAdvice) -> list[DnsR
 
 
 def _report_records(domain: str, receiver: str) -> list[DnsRecord]:
-    """Return the record with which another domain agrees to receive reports (RFC 7489, section 7.1)."""
+    """Return the DNS record that lets another domain receive the reports (RFC 7489, section 7.1)."""
     if is_same_or_below(receiver, domain) or is_same_or_below(domain, receiver):
         return []
     return [DnsRecord(RecordPurpose.DMARC_REPORTS, "TXT", f"{domain}._report._dmarc.{receiver}", "v=DMARC1")]
@@ -136,7 +136,7 @@ def _check_dkim(record: DnsRecord, found: Sequence[str]) -> DnsResult:
 
 
 async def _check_spf(record: DnsRecord, found: Sequence[str], look_up: Lookup) -> DnsResult:
-    """Check the SPF record. Without a known value, only the owner of the domain can tell whether it is right."""
+    """Check the SPF record. If the correct value is unknown, only the owner of the domain can check it."""
     policies = spf_records(found)
     if not policies:
         return _missing(record, "SPF record")
@@ -154,7 +154,7 @@ async def _check_dmarc(record: DnsRecord, look_up: Lookup) -> DnsResult:
     for start in range(min(len(labels) - 1, 4)):
         name = f"_dmarc.{'.'.join(labels[start:])}"
         texts = await look_up(name, "TXT")
-        # A wildcard record of a parent also answers for this name, and is no DMARC record then.
+        # A wildcard record of a parent domain also matches this name, but is not a DMARC record.
         if not any("dmarc" in text.lower() for text in texts):
             continue
         if (wrong := find_dmarc_problem(name, texts)) is not None:
@@ -174,7 +174,7 @@ def _check_reports(record: DnsRecord, found: Sequence[str]) -> DnsResult:
 
 
 def _check_replies(record: DnsRecord, found: Sequence[str]) -> DnsResult:
-    """Check that the domain of From receives email: replies go there, and some receivers refuse a domain without."""
+    """Check that the domain of the From address receives email: replies go there, and some receivers require it."""
     servers = [text for text in found if text.split()[-1:] not in ([], ["."])]
     if any("your-mail-server" in text for text in servers):
         return _wrong(record, f"The MX record {record.name} has a placeholder: {_shown(servers)}")
@@ -193,7 +193,7 @@ _CHECKS: Final = {
 
 
 def _check_target(record: DnsRecord, found: Sequence[str]) -> DnsResult:
-    """Check an MX or CNAME record. Another preference of an MX record is fine."""
+    """Check an MX or CNAME record. An MX record may have any preference."""
     wanted = record.value.split()[-1].lower().removesuffix(".")
     if any(text.split()[-1:] == [wanted] for text in found):
         return _ok(record, f"{record.name} points to {wanted}.")
@@ -222,6 +222,7 @@ def _unknown(record: DnsRecord, reason: str) -> DnsResult:
 
 
 def _shown(texts: Sequence[str]) -> str:
-    """Quote the beginning of foreign text, without control characters and characters that change the direction."""
+    """Quote the beginning of untrusted text, without control characters and characters that change the text direction.
+    """
     text = "".join(character if character.isprintable() else "�" for character in texts[0][: _QUOTED + 1])
     return f"{text[:_QUOTED]}…" if len(text) > _QUOTED else text

@@ -55,7 +55,8 @@ from mailwright.storage.database import Database, Transaction
 log = logger(__name__)
 
 TICK_SECONDS: Final = 30.0
-# How often a domain that waits for DNS records is checked: for a day, then rarely. Any other domain is checked daily.
+# The intervals between checks of a domain that waits for DNS records: on the first day, and after it. Other domains are
+# checked daily.
 WAITING_EVERY: Final = 5 * MINUTE
 LONG_WAITING_EVERY: Final = HOUR
 
@@ -78,7 +79,8 @@ class SenderDomainService:
         directory: SenderDirectory | None = None,
         look_up: Lookup | None = None,
     ) -> None:
-        """`directory` is the one that this process uses. Other processes notice a change within a second."""
+        """`directory` is the cache of sender domains in this process. Other processes notice a change within a second.
+        """
         self._settings = settings
         self._database = database
         self._clock = clock
@@ -120,17 +122,17 @@ class SenderDomainService:
         ]
 
     async def notes(self, domain: SenderDomain) -> list[str]:
-        """Return why the domain cannot be verified, and sentences about records that it does not need."""
+        """Return why the domain cannot be verified, and notes about records that are not required."""
         found = (await self.find_conflict(domain), (await self.spf(domain)).note)
         return [each for each in found if each]
 
     async def find_conflict(self, domain: SenderDomain) -> str | None:
-        """Say that another tenant has verified the domain, but not which; None if no other tenant has."""
+        """Return a message if another tenant has verified the domain, without naming that tenant; otherwise None."""
         async with self._database.read() as tx:
             return str(DomainTaken(domain.domain)) if await is_taken(tx, domain) else None
 
     async def check(self, tenant_id: int, name: str, *, actor: str) -> SenderDomain:
-        """Look up the records and store what was found. New keys sign as soon as their records are visible.
+        """Look up the records and store the results. New keys sign as soon as their records are visible.
 
         A domain that another tenant has verified stays pending, and no key of it signs.
         """
@@ -159,7 +161,10 @@ class SenderDomainService:
         return after
 
     async def rotate(self, tenant_id: int, name: str, *, force: bool = False, actor: str) -> SenderDomain:
-        """Create new keys. The old ones sign until a check sees the new records, or with `force`, no longer."""
+        """Create new keys.
+
+        The old keys sign until a check finds the new records. With `force`, the new keys sign at once.
+        """
         found = await self.find(tenant_id, name)
         now = self._clock.now()
         created = await asyncio.to_thread(_create_keys, found.domain, now)
@@ -208,9 +213,9 @@ class SenderDomainService:
         ]
 
     async def unrestrict(self, tenant: str, *, actor: str) -> None:
-        """Let a tenant without verified domains send again from every domain that is nobody's.
+        """Let a tenant without verified domains send again from every domain that no other tenant has verified.
 
-        Only administrators of the installation may do this: the tenant could free itself otherwise.
+        Only administrators of the installation may do this, so that a tenant cannot lift its own restriction.
         """
         found = next((each for each in await self.list_restricted() if each.name == tenant), None)
         if found is None:
@@ -233,7 +238,7 @@ class SenderDomainService:
         self._expire()
 
     async def check_due(self) -> None:
-        """Check the domains whose last check is too old. One that fails does not stop the others."""
+        """Check the domains whose last check is too old. If one check fails, the others still run."""
         now = self._clock.now()
         async with self._database.read() as tx:
             found = [each for each in await list_unchecked(tx, now - WAITING_EVERY) if _is_due(each, now)]
@@ -252,12 +257,14 @@ class SenderDomainService:
         return records_of(domain, self._settings, await self.spf(domain), host)
 
     async def spf(self, domain: SenderDomain) -> SpfAdvice:
-        """Return what SPF needs for all providers to which email of the tenant is routed."""
+        """Return the SPF mechanisms that all providers of the tenant need."""
         named = await load_named(self._database, self._settings)
         return spf_advice(named.settings_of(domain.tenant_id, self._settings), domain.domain)
 
     def _sender(self, domain: str, given: str | None) -> str:
-        """Return the default sender of the domain: the given one, or the name before @ of the installation's."""
+        """Return the default sender of the domain: the given address, or the local part of the installation's sender at
+        this domain.
+        """
         if given is None:
             local = address.split_mailbox(self._settings.sender)[1].rpartition("@")[0]
             return f"{local}@{domain}"
@@ -274,9 +281,10 @@ class SenderDomainService:
         return given
 
     def _return_path(self, domain: SenderDomain, results: Sequence[DnsResult]) -> str | None:
-        """Return the return path if its records are visible. An unknown record keeps what was known before.
+        """Return the return path if its records are visible.
 
-        An SPF record whose value only the owner can know does not decide; that of the mail server does.
+        If a lookup fails, the previous result stays. If only the owner can know the right SPF value, the MX record
+        alone decides.
         """
         wanted = return_path_domain(self._settings, domain.domain)
         own = [each for each in results if each.record.purpose is RecordPurpose.RETURN_PATH]

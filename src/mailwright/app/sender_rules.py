@@ -58,7 +58,7 @@ def rules_of(settings: Settings, directory: SenderDirectory | None = None, look_
 
 
 def unusable_rules(provider: NamedProvider) -> RouteRules:
-    """Return rules that nobody meets, because it is not known where a provider that cannot be used sends to."""
+    """Return rules that are never met, for a provider whose configuration cannot be used."""
 
     async def find_unmet(_sender: str | None) -> tuple[str, ...]:
         return (f"The provider {provider.name} cannot be used: {provider.problem}.",)
@@ -90,7 +90,7 @@ def _is_local(name: str, settings: Settings) -> bool:
 async def _dns_problems(settings: Settings, look_up: Lookup | None, *, has_keys: bool) -> tuple[str, ...]:
     """Return the DNS problems of the sender. Unknown records count as missing, except a provider's own DKIM.
 
-    `has_keys`: keys of a sender domain sign, whose records were checked when it was verified.
+    `has_keys`: the email is signed with keys of a sender domain, whose records were checked when it was verified.
     """
     is_signed = providers_of(settings).keys() <= _SIGNING
     return tuple(

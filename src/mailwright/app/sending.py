@@ -37,9 +37,10 @@ async def decide_quarantine(
     actor: str,
     only: QuarantineFilter = EVERYTHING,
 ) -> tuple[int, int]:
-    """Resume sending, and send or close what may have been sent; return how many messages and paused campaigns.
+    """Resume sending, and send or close the messages that may have been sent.
 
-    `was_held` is what the operator has seen. If someone else has resumed sending since then, nothing is changed.
+    Return the number of messages and of paused campaigns. `was_held` is the hold that the operator has seen. If someone
+    else has resumed sending since then, nothing is changed.
     """
     paused = 0
     if was_held:
@@ -55,7 +56,7 @@ async def list_running_campaigns(database: Database) -> list[str]:
 
 
 async def stop_article_runs(database: Database, clock: Clock) -> None:
-    """Stop article runs that still add recipients: those may have received the article after the backup."""
+    """Stop article runs that still add recipients, because these may have received the article after the backup."""
     failure = "The database was restored while this run was adding recipients. Start another run for the rest."
     async with database.write() as tx:
         is_open = campaign_runs.c.enqueue_ended_at.is_(None)
@@ -63,7 +64,10 @@ async def stop_article_runs(database: Database, clock: Clock) -> None:
 
 
 async def _pause_repeats(database: Database, clock: Clock, actor: str) -> None:
-    """Pause sequences and recurring campaigns: what is due may have happened after the backup, so a person decides."""
+    """Pause sequences and recurring campaigns.
+
+    Their due emails may have been sent after the backup, so a person must decide.
+    """
     now = clock.now()
     q = sequences.c
     running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)

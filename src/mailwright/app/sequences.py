@@ -1,4 +1,4 @@
-"""Sequences with the rules of the settings. Commands need them without the engine, which takes long to import."""
+"""Create the `Sequences` object from the settings. Commands use this instead of the engine, whose import is slow."""
 
 from collections.abc import Sequence
 

@@ -83,7 +83,7 @@ async def record_step(database: Database, step: SetupStep, state: StepState) -> 
 
 
 async def reopen_step(database: Database, step: SetupStep) -> None:
-    """Forget that a step was done, because what it tested has changed."""
+    """Mark a step as not done, because the settings that it tested have changed."""
 
     def change(text: str | None) -> str | None:
         progress = _parse_progress(text)

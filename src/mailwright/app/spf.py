@@ -1,4 +1,4 @@
-"""The SPF record of a domain: what it must allow so that the providers may send for it, and its check."""
+"""The SPF record of a domain: the mechanisms that the providers need, and the check of the published record."""
 
 import asyncio
 import ipaddress
@@ -46,14 +46,16 @@ _MAILGUN: Final = "include:mailgun.org"
 
 # A receiver stops after this number of DNS lookups and ignores the record (RFC 7208, section 4.6.4).
 MAX_LOOKUPS: Final = 10
-# Ends the check of a record whose includes answer slowly, one after the other.
+# The timeout of the whole check, because includes are looked up one after the other.
 WALK_SECONDS: Final = 8.0
 _WITH_LOOKUP: Final = ("include", "a", "mx", "ptr", "exists", "redirect")
 
 
 @dataclass(frozen=True, slots=True)
 class SpfAdvice:
-    """The mechanisms to publish, what only the operator can find out, and the services that need no record here."""
+    """The mechanisms to publish, a hint for those that only the operator can know, and the services that need no record
+    here.
+    """
 
     mechanisms: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
@@ -82,7 +84,10 @@ class SpfAdvice:
 
 
 def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
-    """Return what the SPF record of a domain needs for these providers. `providers` are settings with a provider."""
+    """Return the mechanisms that the SPF record of a domain needs for these providers.
+
+    Each item of `providers` is the settings of one provider.
+    """
     mechanisms, hints, own = dict[str, None](), dict[str, None](), dict[str, None]()
     kinds = [(name, settings) for settings in providers for name in providers_of(settings)]
     for name, settings in kinds:
@@ -107,10 +112,10 @@ def spf_advice(providers: Iterable[Settings], domain: str) -> SpfAdvice:
 
 
 async def find_spf_problem(domain: str, value: str, found: Sequence[str], look_up: Lookup) -> str | None:
-    """Return what is wrong with the SPF records of a domain, as a sentence; None if they allow what `value` does.
+    """Return the problem of the SPF records of a domain as a sentence; None if they allow the same servers as `value`.
 
     `value` may be empty: then the record must only be valid and allow any server. Raises `DnsUnavailable` if a record
-    that decides about it cannot be read.
+    that the result depends on cannot be read.
     """
     records = spf_records(found)
     if len(records) > 1:

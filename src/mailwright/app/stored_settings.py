@@ -47,7 +47,7 @@ class EffectiveSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShownSetting:
-    """A setting as lists show it. A secret shows only that it is set, and the end of an API key."""
+    """A setting as lists show it. Of a secret, it shows only that it is set, and the last characters of an API key."""
 
     name: str
     variable: str

@@ -82,7 +82,7 @@ async def run_submission(engine: Engine, sockets: SubmissionSockets) -> None:
 
 
 def make_shadow(engine: Engine) -> tuple[Relay, ShadowRecorder] | None:
-    """Return the relay of shadow mode and what records its email; None if email is delivered."""
+    """Return the relay of shadow mode and the recorder of its email; None if shadow mode is off."""
     settings = engine.settings
     if settings.smtp_mode is SmtpMode.DELIVER or settings.smtp_relay_url is None:
         return None

@@ -1,4 +1,4 @@
-"""Give the emails that Mailwright writes itself the look of their tenant."""
+"""Apply the tenant's brand kit to the emails that Mailwright writes itself."""
 
 from mailwright.access.account_notices import AccountNotices
 from mailwright.content.brand_store import load_brand

@@ -16,7 +16,10 @@ async def check_template(
     is_bulk: bool | None = None,
     sender: tuple[str, ...] = (),
 ) -> list[PresendIssue]:
-    """Run the pre-send check of content. `is_bulk` None: as its footer says, and bulk without one."""
+    """Run the pre-send check of content.
+
+    If `is_bulk` is None, the footer decides; without a footer, the email counts as bulk.
+    """
     async with database.read() as tx:
         brand = await load_brand(tx, stored.tenant_id)
     known = frozenset(each.segment_key for each in await segments.list_all(database, stored.tenant_id))

@@ -150,7 +150,7 @@ REPORT_GRACE = 10 * MINUTE
 class PublicPages:
     """Settings of the pages that recipients open: unsubscribe, preferences, sign-up and archive."""
 
-    # The secret that signs links. If it is None, the secret that this installation generated and stored is used.
+    # The secret that signs links. If it is None, the installation uses the secret that it generated and stored.
     secret: str | None = field(default=None, repr=False)
     retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # former secrets whose links still work
     asks_first: bool = False  # An unsubscribe link opens a confirmation page instead of unsubscribing at once.
@@ -164,7 +164,7 @@ class PublicPages:
 
 
 class EngineSettings:
-    """What others read from the settings of an engine."""
+    """The settings of an engine that other packages read."""
 
     settings: Settings
 
@@ -259,7 +259,7 @@ class Engine(EngineSettings):
     # The stored settings that this engine uses, and why it must not send with them.
     settings_version: str = ""
     settings_problems: tuple[str, ...] = ()
-    # Providers of their own for some tenants, and who uses them.
+    # The named providers, and which tenants use them.
     named: NamedProviders = NO_PROVIDERS
     # Set after this process has changed the stored settings, so that it uses them at once.
     settings_saved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -552,7 +552,7 @@ async def make_worker(
     worker_id: str | None = None,
     named: NamedProvider | None = None,
 ) -> Worker:
-    """Create a worker of one provider. `named`: not of the installation's, but of this one."""
+    """Create a worker of one provider: the named provider if `named` is given, otherwise the installation's."""
     settings, clock, database = engine.settings, engine.clock, engine.database
     route = _route(provider, settings, clock) if named is None else named.make_route(clock)
     lease = min(settings.lock_ttl_seconds * SECOND, MAX_LEASE)
@@ -624,7 +624,10 @@ def _claim_scope(engine: Engine, named: NamedProvider | None) -> ClaimScope | No
 
 
 def _reporting_providers(engine: Engine, route: Route) -> dict[str, bool]:
-    """Return whether each provider reports events, also those of other workers, whose messages may be in doubt."""
+    """Return whether each provider reports events.
+
+    Includes providers of other workers, because their messages may be in doubt.
+    """
     installed = {name: reports_events(name, engine.settings) for name in providers_of(engine.settings)}
     named = {each.name: reports_events(each.kind, each.settings) for each in engine.named.by_name.values()}
     return installed | named | {member.name: member.provider.reports_events for member in route.members}

@@ -9,7 +9,7 @@ from mailwright.domain import locales
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationText:
-    """`{list}` is the name of the list, `{wording}` that of the consent to tracking."""
+    """`{list}` is the name of the list, and `{wording}` the wording of the consent to tracking."""
 
     subject: str
     request: str

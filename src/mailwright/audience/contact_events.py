@@ -32,7 +32,7 @@ ERASED_CONTACTS: Final = statement(__package__, "erased_contacts")
 MAX_COMMIT_EVENTS: Final = 2_000
 # PostgreSQL receives the events of a statement as one JSON value, whose size is limited.
 MAX_COMMIT_BYTES: Final = 64 * 1024 * 1024
-# How often a transaction runs again because another process stored the same events.
+# The number of times a transaction runs again if another process stored the same events.
 MAX_RACES: Final = 10
 # An event that arrives this long after it occurred is marked as late.
 LATE_AFTER: Final[Instant] = DAY
@@ -43,7 +43,7 @@ _Key = tuple[int, str]
 
 
 class EventStatus(StrEnum):
-    """What happened to an event that was submitted."""
+    """The result for a submitted event."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -65,7 +65,7 @@ class NewContactEvent:
 
     @property
     def content(self) -> tuple[str, str, str]:
-        """What two submissions of one event have in common."""
+        """The values that two submissions of the same event have in common."""
         return (self.email, self.name, self.properties)
 
 
@@ -111,7 +111,7 @@ class ContactEvents:
         )
 
     async def accept(self, events: Sequence[NewContactEvent]) -> list[EventStatus]:
-        """Store events durably, and return what happened to each one, in their order."""
+        """Store events durably, and return the result of each one, in their order."""
         return await self._group_commit.submit(events) if events else []
 
     async def close(self) -> None:
@@ -127,7 +127,7 @@ class ContactEvents:
 
 
 async def _nothing() -> None:
-    """Wake nobody: readers look for new events themselves."""
+    """Do nothing: readers poll for new events."""
 
 
 async def store(tx: Runner, events: Sequence[NewContactEvent], now: Instant) -> list[EventStatus]:
@@ -158,7 +158,7 @@ async def _find_known(tx: Runner, events: Sequence[NewContactEvent]) -> dict[_Ke
 
 
 async def _insert(tx: Runner, events: Sequence[NewContactEvent], now: Instant) -> None:
-    """Insert events. Those of an erased address are dropped, and the answer does not reveal it."""
+    """Insert events. Events of an erased address are dropped, and the response does not reveal this."""
     await _create_contacts(tx, events, now)
     inserted = 0
     rows = [

@@ -122,9 +122,9 @@ class DoubleOptIn:
     ) -> bool:
         """Confirm a pending subscription. Return whether the contact is now subscribed.
 
-        An old link does not undo a later unsubscribe. `with_consent` if the link came with the wording of the consent
-        to tracking: it counts unless a later request, which anyone can make, was without it. `submission_id` names the
-        submitted form that the link belongs to.
+        An old link does not undo a later unsubscribe. `with_consent`: the email with the link contained the wording of
+        the consent to tracking. The consent counts, unless a later request (anyone can make one) was without it.
+        `submission_id` names the submitted form that the link belongs to.
         """
         request, now = DoubleOptInRequest(tenant_id, normalize_email(email), list_key), self._clock.now()
         async with self._database.write() as tx:
@@ -199,7 +199,7 @@ async def _set_pending(
         return True
     was_asked = rows[0].is_pending and now - (rows[0].subscribed_at or 0) < RESEND_INTERVAL
     if was_asked and consent_wording is None:
-        # The last request is without consent, so the email that was sent for the one before must not give it.
+        # The latest request is without consent, so the link in an earlier email must not give it.
         values = {"requested_consent": None}
     elif was_asked:
         return False

@@ -117,9 +117,9 @@ CONFIRMATION_REQUIRED: Final = "confirmation_required"
 
 
 def opt_out(list_key: str) -> ColumnElement[str | None]:
-    """Return why nobody but the contact may subscribe a row of `contacts` to the list; NULL if nothing is against it.
+    """Return why only the contact may subscribe a row of `contacts` to the list; NULL if others may too.
 
-    Steps that run unattended use it: they never undo an unsubscribe or a suppression, or confirm for somebody.
+    Automatic steps use it: they never undo an unsubscribe or a suppression, and never confirm for somebody.
     """
     double_opt_in = select(lists.c.id).where(
         lists.c.tenant_id == contacts.c.tenant_id, lists.c.list_key == list_key, lists.c.requires_confirmation.is_(True)

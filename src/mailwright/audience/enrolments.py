@@ -1,7 +1,7 @@
-"""Who is in which sequence, as far as subscriptions and unsubscribes decide it, in the same transaction.
+"""Start and end runs through sequences because of subscriptions and unsubscribes, in the same transaction.
 
 Every function that subscribes contacts calls `enrol_subscribers`, and every function that suppresses addresses calls
-`end_suppressed`. The steps themselves are run by `sources/sequences`.
+`end_suppressed`. `sources/sequences` runs the steps.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -36,7 +36,7 @@ GOAL: Final = "goal"
 
 @dataclass(frozen=True, slots=True)
 class SuppressedAddress:
-    """An address that receives no email of a scope any more, and why."""
+    """An address that no longer receives email of a scope, and the reason."""
 
     tenant_id: int
     email: str
@@ -100,14 +100,14 @@ async def reach_goal_afterwards(tx: Runner, finished: Iterable[int], now: Instan
 
 
 async def cancel_unsent(tx: Runner, enrolments: Collection[int], now: Instant) -> None:
-    """Cancel the messages of enrolments. Attempts that workers have begun are the last ones."""
+    """Cancel the unsent messages of enrolments. Attempts that workers have begun still finish."""
     if enrolments:
         unsent = await tx.run(UNSENT_OF_ENROLMENTS, ended=[(key,) for key in enrolments])
         await cancel_or_expire(tx, unsent, now)
 
 
 async def _publish_ends(tx: Runner, ended: Sequence[tuple[int, str]], now: Instant) -> None:
-    """Append an event for each run that ended, if a webhook of the tenant gets such events."""
+    """Append an event for each run that ended, if a webhook of the tenant subscribes to such events."""
     pattern = f'%"{EventType.SEQUENCE_ENDED}"%'
     rows = await tx.run(ENDED_FOR_WEBHOOKS, ended=ended, now=now, pattern=pattern)
     if rows:
@@ -124,7 +124,10 @@ async def _publish_ends(tx: Runner, ended: Sequence[tuple[int, str]], now: Insta
 
 
 def sequence_facts(sequence: Any, contact_key: int, run: int) -> dict[str, Any]:
-    """Return what events of sequences have in common. The contact is named by its key, so that an erasure holds."""
+    """Return the data that all events of sequences contain.
+
+    They refer to the contact by its key, so that an erasure also applies to them.
+    """
     return {CONTACT_KEY: contact_key, "sequenceId": sequence.sequence_id, "sequence": sequence.name, "run": run}
 
 

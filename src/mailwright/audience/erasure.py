@@ -123,7 +123,8 @@ async def _erase(
     async with database.write() as tx:
         await _lock_imports(tx, tenant_id)
         contact = await _contact(tx, tenant_id, address, for_update=True)
-        # What was stored since the search. Steps of sequences lock the contact, so no more of theirs follow.
+        # Find the rows that were stored since the search. Steps of sequences lock the contact, so they store no more
+        # rows now.
         found = await _search(tx, tenant_id, address, found)
         keys = await _stop_messages(tx, tenant_id, address, now)
         await _erase_raw_contents(tx, tenant_id, address)
@@ -154,7 +155,7 @@ async def _erase(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Where else the contact is named: the keys of messages to others and of webhook requests."""
+    """The keys of messages to others and of webhook requests that contain data of the contact."""
 
     copies: list[int]
     step_requests: list[int]
@@ -163,7 +164,7 @@ class _Found:
 
 
 async def _search(tx: Transaction, tenant_id: int, address: str, earlier: _Found | None = None) -> _Found:
-    """Search all messages and webhook requests, or what an earlier search cannot have seen."""
+    """Search all messages and webhook requests, or only those that an earlier search cannot have seen."""
     newest_message, newest_request = await _newest(tx, messages), await _newest(tx, webhook_deliveries)
     if earlier is None:
         copies = await _copied_to(tx, tenant_id, address, 0)
@@ -251,7 +252,8 @@ async def _cancel_unsent(tx: Transaction, tenant_id: int, rows: Sequence[Any], n
 
 
 async def _erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> None:
-    """Delete the stored raw emails that applications sent to the contact, also for their other recipients.
+    """Delete the stored raw emails that applications sent to the contact, which deletes them for their other recipients
+    too.
 
     Raise `MessageInProgress` if one of these emails must still be sent, because it cannot be sent without its content.
     """
@@ -332,7 +334,8 @@ async def _erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[
 
 
 async def _find_step_requests(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
-    """Return the keys of the webhook requests of sequence steps, which contain what started the contact's run."""
+    """Return the keys of the webhook requests of sequence steps. They contain the event that started the contact's run.
+    """
     contact, w = await _contact(tx, tenant_id, address), webhook_deliveries.c
     theirs = w.metadata.startswith(f'{{"{CONTACT_KEY}":{contact.id},', autoescape=True)
     matching = (w.id > after, w.tenant_id == tenant_id, w.metadata.is_not(None), theirs)
@@ -346,7 +349,7 @@ async def _erase_step_requests(tx: Transaction, keys: list[int]) -> None:
 
 
 async def _copied_to(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
-    """Return the keys of messages to others that copy this address, forward a reply of it or are about it."""
+    """Return the keys of messages to others that have this address in Cc, forward its reply, or are about it."""
     matching = (
         messages.c.id > after,
         messages.c.tenant_id == tenant_id,

@@ -28,7 +28,7 @@ class ErasureRecord:
         self.file = FileMarker(folder, url).file.with_suffix(".erasures")
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Append entries durably. A failure is logged: the database still has the erasures until it is lost."""
+        """Append entries durably. A failure is only logged, because the database also has the erasures."""
         text = "".join(f"{at} {digest}\n" for at, digest in entries)
         if not text:
             return

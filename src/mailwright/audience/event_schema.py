@@ -22,7 +22,8 @@ from mailwright.storage.tables import contact_event_names, contact_event_propert
 COUNT_NAMES: Final = statement(__package__, "count_contact_event_names")
 COUNT_PROPERTIES: Final = statement(__package__, "count_contact_event_properties")
 
-# A tenant has at most this many names, and a name this many types of properties. Other events are stored, not listed.
+# A tenant has at most this many names, and a name this many types of properties. Further ones are stored but not
+# listed.
 MAX_NAMES: Final = 1_000
 MAX_PROPERTIES: Final = 500
 BATCH_SIZE: Final = 1_000
@@ -51,7 +52,7 @@ class EventProperty:
 
 @dataclass(frozen=True, slots=True)
 class EventSchema:
-    """What is known about the events with one name, since the first one."""
+    """Statistics about all events with one name."""
 
     name: str
     events: int

@@ -14,7 +14,7 @@ _C: Final = contact_external_ids.c
 
 
 async def record_external_id(database: Database, tenant_id: int, external_id: str, email: str) -> None:
-    """Record whose ID this is. An ID belongs to one address, the latest."""
+    """Record the address of an ID. If another address had the ID before, it loses it."""
     async with database.write() as tx:
         await tx.count(RECORD_EXTERNAL_IDS, ids=[(tenant_id, external_id, email)])
 

@@ -1,4 +1,5 @@
-"""What a filter names: lists and campaigns, which must exist, and tags, which some contact should have."""
+"""The objects that a filter refers to: lists and campaigns, which must exist, and tags, which some contact should have.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ UNKNOWN_CAMPAIGN: Final = "UNKNOWN_CAMPAIGN"
 
 @dataclass(frozen=True, slots=True)
 class MissingReferences:
-    """What a filter names although it does not exist. Such a filter matches nobody."""
+    """The missing objects that a filter refers to. Such a filter matches nobody."""
 
     lists: tuple[str, ...]
     campaigns: tuple[str, ...]

@@ -253,7 +253,7 @@ class MessageActivity(BaseModel):
 
 
 class OpenActivity(MessageActivity):
-    """Also bounds for the time between sending and the first open or click."""
+    """Adds bounds for the time between sending and the first open or click."""
 
     after_minutes: Annotated[StrictInt, Field(ge=0, le=1_000_000)] | None = None
     before_minutes: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = None
@@ -313,7 +313,7 @@ PropertyName = Annotated[StrictStr, Field(min_length=1, max_length=100), AfterVa
 
 
 class EventActivity(BaseModel):
-    """Bounds for contact events: the name, the minimum count, the time span, and what their properties must be."""
+    """Bounds for contact events: the name, the minimum count, the time span, and conditions on their properties."""
 
     model_config = FilterCondition.model_config
 

@@ -1,4 +1,4 @@
-"""Protect sign-up forms from programs without a captcha: proof of work, or a second page without scripts.
+"""Protect sign-up forms from bots without a captcha: with proof of work, or with a second page if scripts are off.
 
 Both are signed, so that nothing is stored before they are used. Each works once.
 """
@@ -43,7 +43,7 @@ class FormProtection:
         return self._signed("step", form_id)
 
     async def is_person(self, form_id: str, step: str) -> bool:
-        """Return whether the button of the second page was pressed, neither too fast nor before."""
+        """Return whether the button of the second page was pressed, not too fast and only once."""
         at = self._time_of("step", form_id, step)
         if at is None or not FASTEST_PERSON <= self._clock.now() - at <= STEP_LIFETIME:
             return False
@@ -60,7 +60,7 @@ class FormProtection:
         return f"{text}.{self._signature(purpose, form_id, text)}"
 
     def _time_of(self, purpose: str, form_id: str, token: str) -> int | None:
-        """Return when the token was made; None if it is not ours."""
+        """Return when the token was made; None if it is not one of our tokens."""
         text, _, signature = token[:MAX_TEXT].rpartition(".")
         if not token.isascii() or not hmac.compare_digest(signature, self._signature(purpose, form_id, text)):
             return None

@@ -1,6 +1,6 @@
 """Submitted sign-up forms: evidence of consent, and values that become attributes once the contact confirms.
 
-Anyone can type any address, so nothing of a submission changes a contact before its own link is followed.
+Anyone can enter any address, so a submission changes a contact only after the contact has followed its link.
 """
 
 import secrets

@@ -77,7 +77,7 @@ class Forms:
         return after
 
     async def delete(self, tenant_id: int, form_id: str, *, actor: str) -> None:
-        """Delete a form. What people agreed to in it is kept with their contacts."""
+        """Delete a form. The consents that people gave in it are kept with their contacts."""
         async with self._database.write() as tx:
             found = await _find(tx, tenant_id, form_id, for_update=True)
             await tx.execute(delete(forms).where(forms.c.id == found.id))

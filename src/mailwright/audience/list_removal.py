@@ -114,7 +114,7 @@ class ListRemoval:
             await self._record(tx, actor, "delete", tenant_id, list_key)
 
     async def restore(self, tenant_id: int, list_key: str, *, actor: str) -> None:
-        """Bring back an archived list, or else a deleted one.
+        """Restore an archived list, or else a deleted one.
 
         Contacts who unsubscribed in the meantime stay unsubscribed.
         """
@@ -214,7 +214,7 @@ def _lists_of(definition: Mapping[str, Any]) -> set[str]:
 
 
 async def _remove_permanently(tx: Transaction, tenant_id: int, list_key: str, now: Instant) -> None:
-    """Remove what can no longer be restored, and an older deleted list with the same key."""
+    """Remove deleted lists that can no longer be restored, and an older deleted list with the same key."""
     d = deleted_lists.c
     is_gone = and_(d.tenant_id == tenant_id, (d.deleted_at <= now - RESTORABLE) | (d.list_key == list_key))
     gone = select(d.id).where(is_gone)

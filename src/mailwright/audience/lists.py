@@ -176,7 +176,7 @@ async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str
 
 
 async def require(tx: Transaction, tenant_id: int, list_key: str, *, field: str = "listKey") -> None:
-    """Raise UnknownList unless the list exists. `field` is where the request names it."""
+    """Raise UnknownList unless the list exists. `field` is the request field with the list key."""
     if list_key not in await existing_keys(tx, tenant_id, [list_key]):
         raise UnknownList(list_key, field)
 

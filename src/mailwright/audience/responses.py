@@ -21,7 +21,7 @@ _ENGAGEMENT: Final = (EventType.OPENED, EventType.CLICKED)
 
 
 def responses(type_: EventType, url: str | None = None) -> Select[Any]:
-    """Select the responses of people to a row of `messages`; of clicks, only those of a link if it is given.
+    """Select the responses of people to a row of `messages`. If a link is given, select only its clicks.
 
     Long URLs are compared by their beginning, because tallies contain only this part.
     """

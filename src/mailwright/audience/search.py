@@ -131,7 +131,7 @@ async def list_tags(database: Database, tenant_id: int, *, limit: int = 200) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What one page reads: a part of an index. `last_key` is the contact where a bounded part ends."""
+    """The part of an index that one page reads. `last_key` is the contact where a limited part ends."""
 
     source: Any
     conditions: list[ColumnElement[bool]]

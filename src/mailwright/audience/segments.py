@@ -217,8 +217,8 @@ async def load_memberships(
 ) -> dict[str, dict[str, bool]]:
     """Return for each address whether it belongs to a contact in each segment.
 
-    Segments that do not exist, or that name a list that does not exist, are missing, so that a template that asks
-    about one fails.
+    Segments that do not exist, or that name a list that does not exist, are missing, so that a template with a
+    condition on one fails.
     """
     saved = await load_filters(tx, tenant_id, segment_keys)
     usable = {key: each for key, each in saved.items() if not await find_missing(tx, tenant_id, each)}

@@ -60,7 +60,7 @@ class SuppressionReason(StrEnum):
     UNSUBSCRIBED = "unsubscribed"
 
 
-# Why a suppression ends the sequences that a contact is in.
+# The end reason of a contact's sequences, by the reason of the suppression.
 END_REASONS: Final = {
     SuppressionReason.BOUNCE: "bounced",
     SuppressionReason.SOFT_BOUNCES: "bounced",

@@ -14,12 +14,12 @@ _MAX_NUMBER_LENGTH: Final = 16
 
 
 def properties_match(where: Mapping[str, ValueComparison] | None, properties: Mapping[str, Any]) -> bool:
-    """Return whether the properties of an event are as wanted. Without conditions, all are."""
+    """Return whether the properties of an event match all conditions."""
     return all(value_matches(comparison, properties.get(name)) for name, comparison in (where or {}).items())
 
 
 def value_matches(comparison: ValueComparison, value: Any) -> bool:  # noqa: PLR0911 - a table
-    """Compare a value. None means that there is none."""
+    """Compare a value. None means that the value is missing."""
     match comparison.comparison:
         case "exists", wanted:
             return (value is not None) is wanted

@@ -1,7 +1,7 @@
-"""Check the state of a running installation: what is wrong, how bad it is, since when, and what to do.
+"""Check the state of a running installation: its problems, how severe each is, since when, and what to do.
 
-Reads only the database and this machine, so it is quick and can run every minute. The servers check certificates of
-public addresses in the background and record them there.
+Reads only the database and this machine, so it is quick and can run every minute. The servers check the certificates of
+public addresses in the background and store the results in the database.
 """
 
 import shutil
@@ -43,7 +43,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.server_state import database_bytes
 
 LOW_DISK: Final = {Verdict.PROBLEM: 512 * 1024**2, Verdict.WARNING: 2 * 1024**3}
-# With more free space than this, a small share of a large disk is no finding.
+# With more free space than this, a small free share of a large disk is not reported.
 LOW_DISK_FREE_ENOUGH: Final = 20 * 1024**3
 LOW_DISK_SHARE: Final = {Verdict.PROBLEM: 0.03, Verdict.WARNING: 0.10}
 FULL_WITHIN: Final = {Verdict.PROBLEM: 3 * DAY, Verdict.WARNING: 30 * DAY}
@@ -65,7 +65,7 @@ LOCAL_ONLY: Final = lazy_gettext("no email leaves this machine: messages go to t
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """What the checks read, for the metrics too."""
+    """The values that the checks read. The metrics use them too."""
 
     disk_free: int
     disk_total: int
@@ -155,7 +155,7 @@ async def _https(settings: Settings, database: Database) -> dict[str, RecordedCe
 
 
 def _reporting_providers(settings: Settings, named: NamedProviders) -> Iterator[str]:
-    """List the providers whose events arrive here, if everything is set up right: the installation's and tenants'."""
+    """List the providers of the installation and of tenants whose events should arrive here."""
     for name in providers_of(settings):
         if _has_events(name, settings):
             yield name

@@ -16,7 +16,7 @@ _ADVICE = "correct MAILWRIGHT_OIDC_ISSUER or the provider; until then, only pass
 
 
 async def check_oidc(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
-    """Download what a sign-in needs. Nobody is signed in."""
+    """Download the documents that a sign-in needs. Nobody is signed in."""
     try:
         configured = oidc_settings(settings)
     except ConfigurationInvalid:

@@ -11,13 +11,13 @@ from mailwright.outbox.recorded_facts import RecordedBackup, find_backup
 from mailwright.storage.database import Database
 from mailwright.storage.pending_migrations import SchemaState, load_schema_state
 
-# An older backup would lose too much.
+# The maximum age of the last backup. Restoring an older one would lose too much data.
 FRESH_BACKUP: Instant = DAY
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeCheck:
-    """What `mailwright db upgrade` of this version would change."""
+    """The changes that `mailwright db upgrade` of this version would make."""
 
     dialect: str
     schema: SchemaState

@@ -1,4 +1,4 @@
-"""`mailwright approval`: what waits for the approval of a second person."""
+"""`mailwright approval`: sends that wait for the approval of a second person."""
 
 from typing import Annotated
 

@@ -80,7 +80,7 @@ def backup(  # noqa: PLR0917 - one parameter for each option
 
 
 def _prepare_folder(folder: Path) -> None:
-    """Create the folder, but not the one above it, which may be a disk that is not mounted."""
+    """Create the folder, but not its parent: a missing parent may be a disk that is not mounted."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError as error:

@@ -150,7 +150,7 @@ def _guard_rail_text(name: str, value: float | str) -> str:
 
 
 def guard_lines(report: GuardReport) -> Iterable[str]:
-    """Yield what the guard rails count, the thresholds, and what they have done."""
+    """Yield the counts of the guard rails, their thresholds and their actions so far."""
     counts, rails, state = report.counts, report.rails, report.state
     if report.wave is not None and report.waves is not None:
         opens_at = report.waves.opens_at

@@ -1,4 +1,4 @@
-"""`mailwright campaign repeat`: send a draft again and again."""
+"""`mailwright campaign repeat`: send a draft repeatedly, on a schedule."""
 
 from typing import Annotated, Any
 

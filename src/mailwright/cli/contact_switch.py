@@ -56,10 +56,10 @@ def import_from_command(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Move contacts from listmonk, Mailchimp, SendGrid or another Mailwright, with those who must not get email.
+    """Move contacts from listmonk, Mailchimp, SendGrid or another Mailwright, including those who must not get email.
 
-    Those who unsubscribed, complained or bounced are stored first and stay so. Then the subscribers join the list. Run
-    it again after an interruption. At the end the numbers add up to the rows of the files.
+    Contacts who unsubscribed, complained or bounced are stored first, with that status. Then the subscribers join the
+    list. Run it again after an interruption. At the end the numbers add up to the rows of the files.
     """
     named = {
         MemberStatus.SUBSCRIBED: subscribed,

@@ -244,7 +244,7 @@ def _refused(faults: Sequence[tuple[str, str]]) -> typer.Exit:
 
 
 async def _prepare(mailouts: MailoutSender, begun: MailoutRun) -> MailoutRun:
-    """Prepare the run now, so that errors are shown; leave temporary failures to a worker."""
+    """Prepare the run now, so that its errors are shown. After a temporary failure, a worker tries again."""
     if begun.status is MailoutRunStatus.REFUSED:
         return begun
     if (waits := begun.delay) is not None:

@@ -1,4 +1,4 @@
-"""`mailwright provider`: providers with credentials of their own, and the routes of tenants."""
+"""`mailwright provider`: named providers with their own credentials, and the routes of tenants."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -218,7 +218,10 @@ def _used_by(name: str, found: StoredProviders) -> str:
 
 
 def _given(values: Sequence[str] | None, *, from_input: bool) -> dict[str, str]:
-    """Return the settings of the options and of standard input. Other users can see options, so no secret is one."""
+    """Return the settings of the options and of standard input.
+
+    Secrets are not options, because other users of the machine can see command options.
+    """
     given = _pairs(values or (), "--set")
     if secret := next((name for name in given if _is_secret(name)), None):
         raise InvalidInput(f"{secret} is a secret. Pass it with --stdin, as a line {secret}=VALUE.", field=secret)

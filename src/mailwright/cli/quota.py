@@ -35,7 +35,7 @@ def quota(
             named = (await load_named(at.database, at.settings)).used
             sources = [(at.settings, None), *((each.settings, each.name) for each in named if each.problem is None)]
             results = [await _sync(at, settings, name) for settings, name in sources]
-            # The installation's provider may have no quota if a named one has.
+            # The installation's provider needs no quota if a named provider has one.
             is_synced = any(result is True for result in results) and False not in results
         return await quotas.load_quotas(at.database), is_synced, at.clock.now()
 

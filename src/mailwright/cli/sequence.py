@@ -457,7 +457,7 @@ def _next_time(person: EnrolmentRecord) -> str:
 
 
 def _print_missing(missing: Sequence[FieldError]) -> None:
-    """Say what a document names that this tenant does not have."""
+    """Print the lists, segments and templates that a document names and this tenant does not have."""
     if missing:
         out.print("It cannot be published yet:", markup=False)
     for each in missing:

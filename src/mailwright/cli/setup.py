@@ -73,7 +73,7 @@ _LABELS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SetupResult:
-    """What the set-up has found and created."""
+    """The results of the set-up so far."""
 
     settings: Settings
     checks: list[ProviderCheck]
@@ -90,7 +90,7 @@ class SetupResult:
 
 @dataclass(frozen=True, slots=True)
 class LastSteps:
-    """What to do after the settings are stored. None skips a step."""
+    """The actions after the settings are stored. None skips a step."""
 
     key: str | None = None  # the name of an API key
     test_to: str | None = None
@@ -212,7 +212,7 @@ def _ask(name: str, settings: Settings, fixed: frozenset[str], *, is_needed: boo
 
 
 def _create_admin(login: str) -> None:
-    """Create the administrator. A password that is refused is asked for again."""
+    """Create the administrator. If a password is refused, ask again."""
     while True:
         password = ask_password(f"Password of {login}")
         try:
@@ -271,7 +271,7 @@ async def _do_last_steps(at: Installation, result: SetupResult, last: LastSteps)
         key = await ApiKeys(at.database, at.clock).create(owner.id, last.key, frozenset([Scope.SEND]))
         await record_step(at.database, SetupStep.KEY, StepState.DONE)
     if last.colleague is not None:
-        # Access to all tenants is given only where somebody chooses it, or while there is one.
+        # Give access to all tenants only if the user chooses it, or if there is only one tenant.
         home = owner.id if len(await tenants.list_all(at.database)) > 1 else None
         links = account_links_of(at)
         invitation = await links.invite(last.colleague, last.role, tenant_id=home, actor=CONSOLE, sends_email=False)

@@ -1,4 +1,4 @@
-"""`mailwright shadow`: what shadow mode passed on, and what Mailwright would have done."""
+"""`mailwright shadow`: the email that shadow mode passed on, and what Mailwright would have done with it."""
 
 from typing import Annotated
 

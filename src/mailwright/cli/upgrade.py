@@ -1,4 +1,4 @@
-"""`mailwright upgrade`: what an update would change."""
+"""`mailwright upgrade`: show what an update would change."""
 
 import os
 from importlib.metadata import version

@@ -68,7 +68,8 @@ def _page(body: str, *, is_right_to_left: bool) -> str:
     page = _PAGE.format(body=body)
     if not is_right_to_left:
         return page
-    # Programs drop attributes of the whole page, so the element around the text has the direction, too.
+    # Email programs drop attributes of the html and body elements, so the element around the text gets the direction
+    # too.
     page = page.replace('<html lang="und">', '<html lang="und" dir="rtl">').replace(
         'class="email"', 'class="email" dir="rtl"'
     )
@@ -204,7 +205,9 @@ def _with_title(html: str, title: str, locale: str) -> str:
 
 
 def _is_template(source: str) -> bool:
-    """Return whether the source is a valid template, so that a subject's error is not reported as one of the body."""
+    """Return whether the source is a valid template, so that an error in the subject is not reported as an error in the
+    body.
+    """
     try:
         TemplatePart("subject", source)
     except InvalidTemplate:

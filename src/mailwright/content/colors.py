@@ -14,7 +14,10 @@ _COLOR: Final = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.ASCII | re.IGNORE
 
 
 def parse_color(text: str) -> str:
-    """Return a colour as `#rrggbb` in lower case. Only hexadecimal colours are allowed, so nothing else gets in."""
+    """Return a colour as `#rrggbb` in lower case.
+
+    Only hexadecimal colours are allowed, so a value cannot contain CSS or HTML.
+    """
     if not _COLOR.fullmatch(text):
         raise ValueError("must be a colour such as #2563eb")
     digits = text[1:].lower()
@@ -33,7 +36,7 @@ def readable_on(background: str) -> str:
 
 
 def with_contrast(color: str, background: str, ratio: float = TEXT_CONTRAST) -> str:
-    """Return the colour, mixed with as much black or white as the contrast with the background needs."""
+    """Return the colour, mixed with black or white until its contrast with the background is sufficient."""
     target = readable_on(background)
     for percent in range(0, 100, 4):
         mixed = mix(color, target, percent)

@@ -21,7 +21,7 @@ from mailwright.content.presend_checks import (
 )
 from mailwright.content.template_store import StoredTemplate
 
-# Blocks of a new design that its author does not write.
+# Blocks of a new design that authors do not edit.
 _AROUND: Final = frozenset({"header", "footer", "divider", "spacer"})
 # Shorter texts of a starter, such as a greeting, may be right as they are.
 _MIN_SAMPLE: Final = 40
@@ -56,7 +56,7 @@ def check_design(stored: StoredTemplate, brand: Brand) -> list[PresendIssue]:
 def _with_brand_change(
     stored: StoredTemplate, used: Brand, brand: Brand, issues: list[PresendIssue]
 ) -> list[PresendIssue]:
-    """Add that the version has an earlier brand kit, and drop the issues that publishing it again would end."""
+    """Add an issue if the version has an outdated brand kit, and drop the issues that publishing it again would fix."""
     # Imported only here, because most callers need no compiler.
     from mailwright.content.blocks.compile import write_mjml  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def _with_brand_change(
 
 
 def _block_issues(stored: StoredTemplate, brand: Brand) -> Iterator[PresendIssue]:
-    """Yield what the compiler warns about, each sentence once with its blocks."""
+    """Yield the warnings of the compiler, each sentence once with its blocks."""
     from mailwright.content.blocks.compile import write_mjml  # noqa: PLC0415
 
     found: dict[tuple[str, str], list[str]] = {}

@@ -14,7 +14,8 @@ from mailwright.domain.clock import Instant
 if TYPE_CHECKING:
     from mailwright.content.dkim_key import DkimKey  # takes 8 MB that only signing needs
 
-# The signature lists each of these once more than it occurs, so that a header added in transit breaks the signature.
+# The signature lists each of these one time more than it occurs, so that a header added in transit breaks the
+# signature.
 OVERSIGNED = (b"from", b"to", b"cc", b"subject", b"date", b"reply-to", b"mime-version", b"content-type")
 # Mailbox providers honour one-click unsubscribe only if both of its headers are signed.
 SIGNED = (

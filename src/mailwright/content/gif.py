@@ -7,7 +7,7 @@ _LOOPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0")
 
 
 def without_metadata(content: bytes) -> bytes:
-    """Return the GIF without comments, application data, and whatever follows its end.
+    """Return the GIF without comments, application data and bytes after its end.
 
     Raises `IndexError` or `ValueError` if it is truncated or damaged.
     """

@@ -40,7 +40,7 @@ _OURS = """
 RESERVED = frozenset(_OURS.split())
 # Prefixes of headers that are commands to a provider; some of them add recipients.
 PROVIDER_COMMANDS = ("x-mailgun-", "x-mc-", "x-mj-", "x-msys-api", "x-pm-", "x-ses-", "x-smtpapi")
-# Those that raw email may have, because Mailwright reads and removes them.
+# Headers that raw email may have, because Mailwright reads and removes them.
 PROVIDER_METADATA_PREFIX = "x-pm-metadata-"
 _READ = """
     x-mailgun-tag x-mailgun-track x-mailgun-track-clicks x-mailgun-track-opens x-mailgun-variables x-mc-metadata
@@ -97,7 +97,10 @@ def check_headers(headers: Mapping[str, str]) -> None:
 
 
 def custom_header(name: str, value: str, *, has_unsubscribe: bool = False) -> str:
-    """Return the line of a header that the sender has set. `has_unsubscribe` if Mailwright writes List-Unsubscribe."""
+    """Return the line of a header that the sender has set.
+
+    `has_unsubscribe`: whether Mailwright writes List-Unsubscribe.
+    """
     if not _FIELD_NAME.fullmatch(name):
         raise InvalidHeader("{name} is not a header name.", field="headers", name=repr(name[:80]))
     lowered, field = name.lower(), f"headers.{name}"

@@ -27,7 +27,7 @@ _JPEG_QUALITY: Final = 84
 _LARGE_PNG_BYTES: Final = 600 * 1024
 _FORMATS: Final = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "webp": "WEBP"}
 
-# Pillow checks this before it decodes anything; the lower limit of the other kinds is checked here.
+# Pillow checks this limit before it decodes anything. The lower limit of other kinds is checked in this module.
 Pillow.MAX_IMAGE_PIXELS = MAX_JPEG_PIXELS
 
 
@@ -44,7 +44,7 @@ def encode_for_email(content: bytes) -> ProcessedImage:
 
 @contextmanager
 def _explained_errors() -> Iterator[None]:
-    """Translate the errors of damaged files, of which Pillow raises many kinds."""
+    """Convert the many kinds of errors that Pillow raises for damaged files."""
     try:
         yield
     except InvalidInput:
@@ -107,7 +107,7 @@ def _encode(image: Pillow.Image, extension: str) -> ProcessedImage:
     """Choose PNG for transparency and drawings, and JPEG for photos. Outlook shows both, but no WebP."""
     if image.mode == "RGBA" and image.getchannel("A").getextrema() == (255, 255):
         image = image.convert("RGB")
-    # A new image has no metadata, whatever the uploaded one had.
+    # A new image has no metadata, even if the uploaded one had some.
     plain = Pillow.new(image.mode, image.size)
     plain.paste(image)
     if plain.mode == "RGBA":

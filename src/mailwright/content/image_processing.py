@@ -1,7 +1,7 @@
 """Turn an uploaded image into one that email programs show: turned upright, small enough, without metadata.
 
 The uploaded file is not trusted: its kind is detected by its first bytes, its size in pixels is checked before a pixel
-is decoded, and what is stored was encoded here, so that nothing else of the file survives.
+is decoded, and the stored image is encoded here, so that no other part of the file survives.
 """
 
 import re
@@ -64,7 +64,7 @@ async def process_image(content: bytes) -> ProcessedImage:
 
 
 def extension_of(content: bytes) -> str:
-    """Detect the kind of an image by its first bytes, whatever its name says."""
+    """Detect the kind of an image by its first bytes, not by its name."""
     for pattern, extension in _BEGINNINGS:
         if pattern.match(content):
             return extension

@@ -1,7 +1,7 @@
 """Find links that belong to one recipient of an email that was already sent, for example in copied HTML.
 
-Their tokens are recognized by their form, whatever the host: installations change their hosts, and tenants have their
-own for tracked links.
+Their tokens are recognized by their form and not by the host, because hosts change and tenants have their own host for
+tracked links.
 """
 
 import re
@@ -19,7 +19,7 @@ from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH
 
 _URL: Final = re.compile(r"""https?://[^\s"'<>()]+""", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[\w-]{4,}\.[\w-]{20,}", re.ASCII)
-# The variables that are the same page for each recipient. Other personal pages have none.
+# The variables that link to the same page for each recipient. Other personal pages have no variable.
 _VARIABLES: Final = {"unsubscribe": "unsubscribe_url", "preferences": "preferences_url"}
 _WITHOUT_VARIABLE: Final = frozenset({"resubscribe", "confirm"})
 

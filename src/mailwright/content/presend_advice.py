@@ -1,4 +1,4 @@
-"""How to fix what the pre-send checks of content report, by issue code."""
+"""How to fix the issues that the pre-send checks of content report, by issue code."""
 
 from collections.abc import Mapping
 from typing import Final

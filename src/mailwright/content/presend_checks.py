@@ -44,7 +44,8 @@ class PresendIssue:
     code: str
     sentence: str
     where: str  # subject, html, text, sender, audience, attachments or scheduledAt
-    # Where an issue of a template was found first. Not compared: an issue of many languages is reported once.
+    # Where an issue of a template was found first. It is not compared, so that an issue in several languages is
+    # reported once.
     locale: str = field(default="", compare=False)
     blocks: tuple[str, ...] = field(default=(), compare=False)  # The IDs of the blocks that have the issue.
 
@@ -236,7 +237,10 @@ def _unsubscribe_link(html: str | None, text: str | None) -> Iterator[PresendIss
 
 
 def _personal_links(html: str | None, text: str | None) -> Iterator[PresendIssue]:
-    """Find links of one recipient, in HTML that was copied from a sent email: everyone would act as that recipient."""
+    """Find personal links in HTML that was copied from a sent email.
+
+    With them, everyone would act as that one recipient.
+    """
     for where, source in (("html", html), ("text", text)):
         for link in find_personal_links(source or ""):
             page = _short(link.page)

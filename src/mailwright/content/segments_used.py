@@ -1,6 +1,6 @@
-"""The segments that a template asks about: `{% if in_segments["vip"] %}`.
+"""The segments in the conditions of a template: `{% if in_segments["vip"] %}`.
 
-The membership of a recipient is decided when their message is created, and stored with the message's variables.
+Mailwright checks the membership of a recipient when it creates the message, and stores it with the message's variables.
 """
 
 import re

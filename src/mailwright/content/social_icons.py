@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from mailwright.content.brand import Network
 from mailwright.domain.network import is_private_host
 
-# Under this path, the web server returns its files whatever they contain, so addresses in sent emails stay valid.
+# The web server serves every file under this path permanently, so that URLs in sent emails stay valid.
 _PATH: Final = "/assets/social"
 
 

@@ -4,12 +4,12 @@ from mailwright.content.headers import MAX_LINE, find_unwritable
 from mailwright.domain.translation import lazy_gettext
 
 MAX_CHARACTERS = 150
-# The limit of applications that were written for another service, whose subjects are only limited by the header.
+# The limit for applications that were written for another email service, where only the header limits the subject.
 MAX_LONG_CHARACTERS = MAX_LINE
 
 
 def subject_problem(subject: str, *, is_free: bool = False) -> str | None:
-    """Return why a subject is not acceptable, or None. One that `is_free` may be empty, and long."""
+    """Return why a subject is not acceptable, or None. If `is_free` is true, it may be empty or long."""
     most = MAX_LONG_CHARACTERS if is_free else MAX_CHARACTERS
     if not subject.strip() and not is_free:
         return lazy_gettext("The subject is empty.")

@@ -1,4 +1,4 @@
-"""The look of emails that Mailwright writes itself, such as the confirmation of a subscription."""
+"""The design of emails that Mailwright writes itself, such as the confirmation of a subscription."""
 
 from html import escape
 
@@ -8,7 +8,7 @@ from mailwright.domain.system_email import SystemEmail
 
 
 def render_system_email(content: SystemEmail, brand: Brand) -> str:
-    """Return the HTML in the tenant's look. Tables and attributes are for Outlook, which ignores most CSS."""
+    """Return the HTML in the tenant's design. Tables and attributes are for Outlook, which ignores most CSS."""
     font = f"font-family:{brand.font_stack}"
     text = with_contrast(brand.text, WHITE)
     quiet = f"margin:24px 0 0;color:#5b5e68;font-size:14px;line-height:21px;{font}"

@@ -1,7 +1,7 @@
 """Drafts of the composer: saved while someone edits a template, and published as a new version.
 
-Each save names the revision that its browser read. If another browser saved since, nothing is written, and the caller
-gets what the other one saved.
+Each save names the revision that its browser read. If another browser has saved since then, nothing is written, and the
+caller gets the draft of the other browser.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ RECORD_EDITOR: Final = statement(__package__, "record_editor")
 FORGET_EDITORS: Final = statement(__package__, "forget_editors")
 # The limit of a template's source.
 MAX_DRAFT_BYTES: Final = 1024 * 1024
-# A composer reports every few seconds. One that did not for this long is closed.
+# A composer reports every few seconds. Without a report for this long, it counts as closed.
 EDITOR_LIFETIME: Final[Instant] = MINUTE // 2
 
 
@@ -47,7 +47,7 @@ class DraftKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftContent:
-    """What a browser saves. `document` is None if the draft ends, because it was published or discarded."""
+    """The data that a browser saves. `document` is None if the draft ends, because it was published or discarded."""
 
     revision: int
     base_version: int
@@ -62,7 +62,7 @@ class SavedDraft(DraftContent):
 
     @property
     def content(self) -> DraftContent:
-        """What was saved, without who saved it and when."""
+        """The saved data, without its author and time."""
         return DraftContent(
             revision=self.revision, base_version=self.base_version, subject=self.subject, document=self.document
         )
@@ -146,7 +146,7 @@ class TemplateDrafts:
         )
 
     async def record_editor(self, key: DraftKey, editor: str, *, login: str) -> list[str]:
-        """Record that this browser has the draft open, and return the users of the other open ones."""
+        """Record that this browser has the draft open, and return the users who have it open in other browsers."""
         now = self._clock.now()
         place = {"tenant_id": key.tenant_id, "template_id": key.template_id, "locale": key.locale}
         t = template_editors.c

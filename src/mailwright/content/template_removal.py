@@ -44,7 +44,7 @@ class TemplateInUse(NotPossibleNow):
 
 
 class TemplateLocked(NotPossibleNow):
-    """A developer locked blocks of this template, so only administrators delete it."""
+    """A developer locked blocks of this template, so only administrators can delete it."""
 
     def __init__(self, template_id: str) -> None:
         super().__init__(
@@ -121,7 +121,10 @@ async def _has_locks(tx: Transaction, tenant_id: int, template_id: str) -> bool:
 
 
 async def _end_drafts(tx: Transaction, tenant_id: int, template_id: str) -> None:
-    """End the drafts, so that a new template with this ID does not begin with them. Open browsers get a conflict."""
+    """End the drafts, so that a new template with this ID does not start from them.
+
+    Browsers with an open draft get a conflict.
+    """
     t = template_drafts.c
     drafts = update(template_drafts).where(t.tenant_id == tenant_id, t.template_id == template_id)
     await tx.execute(drafts.values(document=None, revision=t.revision + 1))

@@ -41,7 +41,7 @@ from mailwright.storage.tables import templates, tenants
 # megabytes.
 MAX_CACHED_VERSIONS = 1_000
 MAX_CACHED_CHARACTERS = 32 * 1024 * 1024
-# The versions of this many last loads stay cached, because their messages may not be built yet.
+# The versions of this many latest loads stay cached, because their messages may not be built yet.
 RECENT_LOADS = 16
 # Template IDs with this character are internal, for example the content of a campaign.
 RESERVED_CHARACTER = ":"
@@ -119,7 +119,7 @@ class StoredTemplate:
     ) -> RenderedEmail:
         """Render for a preview; samples replace missing values. Raise an error that lists all values still missing.
 
-        Without memberships in `values`, the recipient is a member of every segment that the template asks about.
+        Without memberships in `values`, the recipient counts as a member of every segment in the template's conditions.
         """
         template = self.compiled()
         samples = {variable.name: variable.sample for variable in self.variables if variable.sample is not None}
@@ -183,7 +183,7 @@ class TemplateStore:
 
         If `keeps_locked` is true, the blocks that a developer locked must be unchanged.
         If `must_be_new` is true, a template with this ID must not exist yet, because email would use the new version.
-        If `must_be_unused` is true, neither may a deleted one have this ID, because it can be restored.
+        If `must_be_unused` is true, a deleted template must not have this ID either, because it can be restored.
         If `base_version` is set and not the latest version of the locale (0: there is none), raise `VersionChanged`.
         """
         if RESERVED_CHARACTER in template_id or "/" in template_id:

@@ -22,7 +22,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 # Prefixes of links that lead nowhere outside of the email, so that their address is omitted from the text.
 _NOWHERE = ("#", "javascript:", "data:", "cid:")
 
-# The `rel` of a link that is repeated beside it, so that its address is omitted from the text.
+# The `rel` of a link that another link next to it repeats, so that its address is omitted from the text.
 REPEATED = "mw-repeated"
 
 _NAME = re.compile(r"/?[a-zA-Z][^\s/>]*")

@@ -18,7 +18,7 @@ STANDARD_VARIABLES: Mapping[str, str] = {
     "web_view_url": "https://example.com/view",
     "postal_address": "[postal address: not set]",  # obviously a placeholder
 }
-# Variables that nobody has to give: Mailwright knows their values.
+# Variables that need no value in a request, because Mailwright knows their values.
 KNOWN_VARIABLES = STANDARD_VARIABLES.keys() | {IN_SEGMENTS}
 
 
@@ -62,7 +62,7 @@ def check_declared(template: Template, declared: Sequence[Variable]) -> None:
 
 
 def optional_but_required(template: Template, declared: Sequence[Variable]) -> list[str]:
-    """Return a sentence for each variable declared as optional without which the template fails, and where."""
+    """Return a sentence for each variable that is declared as optional although the template fails without it."""
     optional = {variable.name for variable in declared if not variable.is_required}
     places: dict[str, str] = {}  # The first one: the title of the HTML repeats the subject.
     labelled = (

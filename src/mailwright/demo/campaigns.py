@@ -16,7 +16,7 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 
 NEWS: Final = "news"
 COLLECTORS: Final = "collectors"
-# Fewer than the subscribers, so that the campaign shows a deferral.
+# An hourly limit below the number of subscribers, so that the campaign shows a deferral.
 PER_HOUR: Final = 8
 # Send rate of the campaign that `moves` adds, slow enough to watch.
 INTERVAL_MS: Final = 15_000
@@ -27,7 +27,7 @@ TRACKED_FROM: Final = 3
 CONSENT: Final = "Yes, you may record which emails I open and which links I click."
 LINK: Final = "https://shop.example/new"
 
-# Name, city, what they collect, and how many orders they made.
+# Name, city, the kind of thing they collect, and their number of orders.
 SUBSCRIBERS: Final = (
     ("Ada Lovelace", "London", "engines", 12),
     ("Grace Hopper", "New York", "moths", 8),

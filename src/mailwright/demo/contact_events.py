@@ -1,4 +1,4 @@
-"""What the customers of the shop did in its own system."""
+"""Sample events: actions of the shop's customers in the shop's own system."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from mailwright.audience.event_schema import EventSchemaCounter
 from mailwright.domain.clock import HOUR, isoformat
 from mailwright.sources.api.messages import RequestContext
 
-# How many hours ago, who, what, and with which properties.
+# The age in hours, the contact, the event name and its properties.
 _EVENTS: Final[tuple[tuple[int, str, str, dict[str, Any]], ...]] = (
     (30, "ada@example.com", "account.created", {"plan": "free", "referrer": "newsletter"}),
     (26, "ada@example.com", "order.placed", {"order": "A-1815", "total": 24.0, "currency": "EUR", "gift": False}),

@@ -31,7 +31,7 @@ from mailwright.outbox.tenants import TenantExists
 from mailwright.sources.api.messages import ApiMessages, RequestContext
 
 BAKERY = "bakery"
-# Fewer than the bakery's messages, so that some of them show a deferral.
+# A limit below the number of the bakery's messages, so that some of them show a deferral.
 BAKERY_PER_HOUR = 3
 
 # A message in one of these states will change within seconds.

@@ -10,8 +10,8 @@ from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.runner import SequenceRunner
 
-# Who entered, and how many days ago, so that the number of emails does not depend on the weekday of today: emails wait
-# for the morning of a working day.
+# Who entered, and how many days ago. Emails wait for the morning of a working day, so these days make the number of
+# emails independent of the current weekday.
 _ENTERED: Final = {
     "mary@example.com": 14,
     "frances@example.com": 14,

@@ -13,12 +13,12 @@ MAX_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class AllowedSenders:
-    """Addresses, and domains as `@example.com`, in the form in which addresses are compared. Subdomains are others."""
+    """Addresses, and domains as `@example.com`, in normalized form. A domain does not include its subdomains."""
 
     entries: frozenset[str]
 
     def allow(self, sender: str) -> bool:
-        """Return whether a sender is one of these. An invalid address is none of them."""
+        """Return whether a sender is allowed. An invalid address never is."""
         try:
             found = address.normal(sender)
         except address.InvalidAddress:

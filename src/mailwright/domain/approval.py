@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-# By how many percent the audience may be larger than the approved number of recipients.
+# The audience may be this many percent larger than the approved number of recipients.
 TOLERANCE_PERCENT: Final = 5
 
 
@@ -16,11 +16,12 @@ class ApprovalStatus(StrEnum):
     REPLACED = "replaced"  # by a later request
 
 
-# After a request, only an approval of exactly what is sent lets the campaign start, whatever the tenant requires then.
+# After a request, the campaign starts only if exactly its content is approved, even if the tenant no longer requires
+# approvals.
 BINDING: Final = frozenset(
     {ApprovalStatus.WAITING, ApprovalStatus.APPROVED, ApprovalStatus.REJECTED, ApprovalStatus.VOID}
 )
-# A change of what is sent makes these void.
+# A change of the campaign's content makes approvals in these statuses void.
 VOIDABLE: Final = frozenset({ApprovalStatus.WAITING, ApprovalStatus.APPROVED})
 
 

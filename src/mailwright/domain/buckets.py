@@ -52,7 +52,7 @@ def bucket_of(status: str, *, is_claimed: bool, is_bounced: bool, error_code: st
 
 
 def shown_status(status: str, *, is_bounced: bool, error_code: str | None) -> str:
-    """Return the displayed status: suppressed and bounced messages are shown as such, not as failed or sent."""
+    """Return the displayed status. Suppressed and bounced messages are shown as such, not as failed or sent."""
     if status == Status.FAILED and error_code in SUPPRESSED_CODES:
         return MessageGroup.SUPPRESSED
     return MessageGroup.BOUNCED if status == Status.SENT and is_bounced else status

@@ -1,7 +1,8 @@
 """The DKIM keys of a sender domain, and the steps of their rotation.
 
-A key is *new* until its DNS record is visible, then *active*: it signs. The next generation retires it: it no longer
-signs, and its record stays published for `KEPT_FOR`, because receivers verify delayed email later.
+A key is *new* until its DNS record is visible, then *active*: it signs. When a newer key becomes active, this one is
+*retired*: it no longer signs, but its record must stay published for `KEPT_FOR`, because receivers verify delayed email
+later.
 """
 
 from collections.abc import Collection, Sequence

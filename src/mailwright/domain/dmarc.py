@@ -1,4 +1,4 @@
-"""DMARC aggregate reports: what receivers saw of a domain's email, and which policy the reports justify."""
+"""DMARC aggregate reports: the results of a domain's email at receivers, and the policy that they justify."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,10 @@ class DkimResult:
 
 @dataclass(frozen=True, slots=True)
 class DmarcRow:
-    """Messages from one source with the same results. `dkim` and `spf`: passed and aligned with the From domain."""
+    """Messages from one source with the same results.
+
+    `dkim` and `spf` are true if the check passed and is aligned with the From domain.
+    """
 
     source_ip: str
     messages: int
@@ -82,7 +85,8 @@ class DmarcReport:
 
     @property
     def skipped_text(self) -> str | None:
-        """Say how many rows could not be read, and why the first could not; None if all were read."""
+        """Return a sentence with the number of unreadable rows and the reason for the first one; None if all were read.
+        """
         if not self.skipped_rows:
             return None
         rows = "1 row was" if self.skipped_rows == 1 else f"{self.skipped_rows:,} rows were"
@@ -100,7 +104,7 @@ class RefusedReport:
 
 
 class NotCompared(StrEnum):
-    """Why a report is not compared with what was sent."""
+    """Why a report is not compared with the sent messages."""
 
     RECEIVERS_UNKNOWN = "receivers_unknown"
     TOO_OLD = "too_old"
@@ -114,10 +118,10 @@ _WHY_NOT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReporterComparison:
-    """The reports of one reporter, and what Mailwright sent to its domains meanwhile.
+    """The reports of one reporter, and the number of messages that Mailwright sent to its domains in the same time.
 
-    `compared` are the aligned messages of the reports for which `sent` is known. `unsigned`: those of them that no key
-    in Mailwright signed.
+    `compared` counts the aligned messages of the reports for which `sent` is known. `unsigned` counts those of them
+    without a signature by a key of Mailwright.
     """
 
     reporter: str
@@ -173,7 +177,7 @@ def _are(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEvidence:
-    """What the reports of a domain say about its policy. `policies` are the policies that they name."""
+    """The evidence in a domain's reports for a policy. `policies` are the policies that the reports contain."""
 
     policy: str | None
     policies: frozenset[str]
@@ -227,7 +231,7 @@ def suggest_policy(found: PolicyEvidence) -> PolicyAdvice:
     )
 
 
-# The domains that a reporter receives email for, by a part of its name. Large ones also host the domains of others.
+# The domains that a reporter receives email for, by a part of its name. Large reporters also host domains of customers.
 _RECEIVERS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     ("google", domains_of(RecipientProvider.GMAIL)),
     ("yahoo", domains_of(RecipientProvider.YAHOO)),

@@ -1,4 +1,4 @@
-"""DNS records of a sender domain, and what a check found for each."""
+"""DNS records of a sender domain, and the result of the check of each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,7 +35,7 @@ class DnsRecord:
 
 @dataclass(frozen=True, slots=True)
 class DnsResult:
-    """A record, and what DNS answered."""
+    """A record, and the answer of DNS."""
 
     record: DnsRecord
     state: DnsState

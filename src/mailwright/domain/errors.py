@@ -71,7 +71,7 @@ class ConfigurationInvalid(MailwrightError):
         self.problems = problems
 
     def of(self, setting: str) -> "ConfigurationInvalid":
-        """Return the error with the name of the setting before each problem."""
+        """Return an error in which each problem begins with the name of the setting."""
         return ConfigurationInvalid(*(setting_problem(setting, problem) for problem in self.problems))
 
 

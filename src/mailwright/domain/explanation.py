@@ -198,6 +198,6 @@ class CampaignExplanation(Explanation):
     # Messages that a worker claimed before it stopped, and when the last of its leases ends.
     lost_messages: int = 0
     lost_until: Instant | None = None
-    # A draft that repeats, or that the schedule of another one made: its next time, and why nothing was sent.
+    # For a recurring draft, or a campaign that it created: the next send time, and why nothing was sent.
     repeats_at: Instant | None = None
     repeat_failure: str | None = None

@@ -63,7 +63,7 @@ DEFAULT_GUARD_RAILS: Final = GuardRails()
 
 
 class GuardRailSettings(BaseModel):
-    """The guard rails that a tenant or a campaign sets itself. None: use those of the level above."""
+    """The guard rails that a tenant or a campaign sets. None means that the next higher level applies."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
@@ -124,7 +124,7 @@ class GuardFinding:
 
 @dataclass(frozen=True, slots=True)
 class GuardState:
-    """What the guard rails of a campaign have found. Stored as JSON with its queue entry."""
+    """The findings of a campaign's guard rails. Stored as JSON with its queue entry."""
 
     since: Instant = 0  # only messages whose attempt began later count: a person resumed the campaign then
     messages_before: int = 0  # the messages with a result at that time

@@ -8,7 +8,7 @@ from typing import Final
 
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 
-# Lower-case characters that are more than a base character with an accent, as passports and web addresses write them.
+# Lower-case characters that need more than their base character, written as in passports and web addresses.
 TRANSLITERATION: Final[Mapping[str, str]] = {
     "ä": "ae",
     "ö": "oe",
@@ -64,7 +64,7 @@ TRANSLITERATION: Final[Mapping[str, str]] = {
 def derive_key(name: str, default: str, longest: int = 50) -> str:
     """Derive a key: `Märzbrief für Gäste` becomes `maerzbrief-fuer-gaeste`, `Новости` becomes `novosti`.
 
-    The default is for names without a character that can be written in ASCII.
+    If no character of the name can be written in ASCII, return the default.
     """
     return _OTHER.sub("-", write_in_ascii(name).lower()).strip("-")[:longest].rstrip("-") or default
 
@@ -77,8 +77,8 @@ def unused_key(key: str, taken: Iterable[str]) -> str:
 
 
 def write_in_ascii(text: str) -> str:
-    """Transliterate characters, remove accents, and drop what has no ASCII form."""
-    # First whole characters such as ä, then the base characters of others, whose accents are dropped.
+    """Transliterate characters, remove accents, and drop characters without an ASCII form."""
+    # First replace whole characters such as ä, then drop the accents of the others.
     whole = "".join(map(_transliterate, unicodedata.normalize("NFC", text)))
     bases = "".join(map(_transliterate, unicodedata.normalize("NFKD", whole)))
     return bases.encode("ascii", "ignore").decode()

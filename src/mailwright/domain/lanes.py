@@ -51,7 +51,7 @@ def priority_of(lane: int) -> int:
 
 
 def place_of(lane: int) -> int:
-    """Return what a lane belongs to among those of its tenant; 0 if its messages belong to nothing together."""
+    """Return the number of the campaign or sequence of a lane; 0 if the lane has single emails."""
     return lane & ((1 << _TENANT_SHIFT) - 1)
 
 

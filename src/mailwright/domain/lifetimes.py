@@ -35,7 +35,7 @@ class Lifetimes:
         return self.sources.get(claimed.source, self.bulk if claimed.is_bulk else self.transactional)
 
     def end_of(self, claimed: Claimed, now: Instant) -> Instant:
-        """Return when a message that is deferred now has no use any more."""
+        """Return when a message that is deferred now expires."""
         ends_at = now + self.of(claimed) if claimed.retry_until is None else claimed.retry_until
         return ends_at if claimed.expires_at is None else min(ends_at, claimed.expires_at)
 

@@ -43,8 +43,8 @@ RAW_BYTES = "rawBytes"
 OTHER_SENDERS = "otherSenders"
 
 
-# The field of a payload that holds the Message-ID of an email, if neither the message's id nor its deduplication key is
-# made of it. Replies are found by it.
+# The field of a payload that holds the Message-ID of an email, if it is derived neither from the message's id nor from
+# its deduplication key. Replies are matched by it.
 OWN_MESSAGE_ID = "messageId"
 # The fields of a payload that only the APIs of other services set: the email's Sender header, alternatives to its text
 # and HTML, and whether its subject may be empty, or as long as a header allows.
@@ -64,7 +64,7 @@ PREFERENCES_LINK_MARK = "https://preferences-link.invalid/"
 FORWARDED_REPLY = "forwardedReply"
 
 
-# A raw email of this size takes more pages than the entries of its key in the indexes.
+# From this size on, a raw email takes more pages than the index entries of its key.
 _SMALL_BYTES = 16 * 1024
 
 
@@ -83,9 +83,10 @@ class RawContent:
 
     @classmethod
     def of(cls, content: bytes, now: Instant) -> Self:
-        """Name the content by its digest, so that equal emails are stored once, and a small one also by its time.
+        """Derive the key from the digest of the content, so that equal emails are stored once.
 
-        Small emails that are stored together are then neighbours in the indexes: a commit writes fewer pages.
+        The key of a small email begins with its time, so that small emails of one commit are neighbours in the indexes
+        and the commit writes fewer pages.
         """
         digest = hashlib.sha256(content).hexdigest()
         return cls(content, digest, digest if len(content) > _SMALL_BYTES else f"{now:012x}{digest[:40]}")
@@ -266,7 +267,8 @@ class Settlement:
     duration_ms: int | None = None
     is_dead_letter: bool = False
     bounce: BounceKind | None = None  # Set if the rejection shows that the address bounces.
-    # Whether `provider` may have the message. Then no other provider may send it, and a report from it settles it.
+    # Whether `provider` may have the message. Then no other provider may send it, and a report from this provider
+    # settles it.
     may_have_been_sent: bool = False
 
 

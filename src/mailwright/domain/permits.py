@@ -150,9 +150,9 @@ class LimitWindow:
     reason: str
     deferred_until: Instant  # When sending resumes once the window is used up.
     related: tuple[RelatedCounter, ...] = ()
-    # A transaction that sums several counters locks this name first, so that no counter changes meanwhile.
+    # A transaction that sums several counters locks this name first, so that no counter changes until it ends.
     lock_name: str | None = None
-    # Reserve each permit only when its message is sent, because unused permits would be missing elsewhere.
+    # Reserve each permit only when its message is sent, because other workers could not use a permit reserved early.
     is_exact: bool = False
     reserved: int = 0  # Permits beyond `limit` that only transactional messages may use.
 

@@ -1,4 +1,4 @@
-"""Decide which text people may write on one line."""
+"""Check text that must be printable on one line."""
 
 from typing import Final
 

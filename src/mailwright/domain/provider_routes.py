@@ -8,7 +8,7 @@ from typing import Final
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.message import Source
 
-# What a route names if messages go out through the provider of the installation, and how lists show a whole tenant.
+# The name in a route for the provider of the installation, and the name in lists for all sources of a tenant.
 INSTALLATION: Final = "installation"
 ALL_SOURCES: Final = "all"
 # The sources as the database has them. The source of a deleted message is not known.
@@ -47,8 +47,8 @@ def check_provider_name(name: str, reserved: frozenset[str]) -> str:
 class ProviderRoutes:
     """The routes of tenants. A route of one source comes before the route of the whole tenant.
 
-    Each route names a provider of its own, or None for the provider of the installation, which also sends everything
-    that has no route.
+    Each route has the name of a provider, or None for the provider of the installation, which also sends all messages
+    without a route.
     """
 
     rules: Mapping[tuple[int, Source | None], str | None] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class ClaimScope:
 
     @property
     def is_listed(self) -> bool:
-        """Whether `pairs` lists what is in this scope; otherwise it lists what is not."""
+        """Whether `pairs` lists the tenants and sources in this scope. Otherwise it lists those that are not."""
         return self.provider is not None
 
     @property

@@ -1,4 +1,7 @@
-"""The large mailbox providers and their domains. Domains of companies count as other, whichever provider hosts them."""
+"""The large mailbox providers and their domains.
+
+Domains of companies count as "other", even if a large provider hosts them.
+"""
 
 from enum import StrEnum
 from typing import Final
@@ -34,5 +37,8 @@ def provider_of(domain: str) -> RecipientProvider:
 
 
 def domains_of(provider: RecipientProvider) -> tuple[str, ...]:
-    """Return the domains of a provider; of `OTHER`, the domains of all providers, because it means none of them."""
+    """Return the domains of a provider.
+
+    For `OTHER`, return the domains of all providers, because it means every other domain.
+    """
     return tuple(_PROVIDERS) if provider is RecipientProvider.OTHER else _DOMAINS[provider]

@@ -1,4 +1,4 @@
-"""Where a campaign, a list or a template is shown: in use, archived or deleted."""
+"""The state of a campaign, a list or a template: in use, archived or deleted. It decides where the object is shown."""
 
 from enum import StrEnum
 

@@ -21,7 +21,7 @@ class ContactVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportScope:
-    """The messages that a reporter may report about. None means any tenant or any provider."""
+    """The messages that a source of reports may report about. None means any tenant or any provider."""
 
     tenant_id: int | None = None
     provider: str | None = None

@@ -68,7 +68,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True)
 class RetentionCount:
-    """Rows and bytes that are or would be deleted. The bytes are the content, without indexes."""
+    """Rows and bytes that were deleted, or would be deleted. The bytes are the content, without indexes."""
 
     rows: int = 0
     bytes: int = 0

@@ -1,4 +1,4 @@
-"""Decide which tenant may send from which domain, and with which default sender."""
+"""Decide from which domains a tenant may send, and its default sender."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class TenantDomain:
     id: int
     tenant_id: int
     domain: str
-    sender: str  # The From of the tenant's email that names none.
+    sender: str  # The tenant's default From address.
     is_verified: bool
     created_at: Instant
     keys: tuple[DomainKey, ...] = ()  # The keys that sign, if it is verified.
@@ -35,20 +35,20 @@ class TenantDomain:
 
 @dataclass(frozen=True, slots=True)
 class InstallationSenders:
-    """What the settings say about senders."""
+    """The settings about senders."""
 
-    sender: str  # The From of email that names none.
-    domains: tuple[str, ...] = ()  # The domains that the default tenant may use without a record of their own.
+    sender: str  # The default From address.
+    domains: tuple[str, ...] = ()  # The domains that the default tenant may use without adding them.
     requires_verified: bool = False  # Whether every tenant needs a verified domain.
 
 
 class SenderPolicy:
     """The sender domains of all tenants at one moment.
 
-    A verified domain belongs to one tenant, with its subdomains, unless another tenant has verified one of those. A
-    tenant that has a sender domain sends only from its verified ones. One that had a verified domain stays restricted
-    without it, until an administrator of the installation lifts that, so that no tenant frees itself by a deletion. Any
-    other tenant sends from every domain that belongs to nobody, and from the installation's sender, unless the
+    A verified domain belongs to one tenant. So do its subdomains, except those that another tenant has verified. A
+    tenant that has sender domains may send only from the verified ones. If its last verified domain is deleted, it
+    stays restricted and sends nothing, until an administrator of the installation lifts the restriction. Any other
+    tenant may send from every domain that belongs to no tenant, and from the installation's sender, unless the
     installation requires verified domains.
     """
 
@@ -58,7 +58,7 @@ class SenderPolicy:
         domains: Iterable[TenantDomain] = (),
         restricted: Mapping[int, Instant] | None = None,
     ) -> None:
-        """`restricted`: the tenants that had a verified domain, and since when they are restricted."""
+        """`restricted`: the tenants that have or had a verified domain, and since when they are restricted."""
         self._installation = installation
         self._installation_address = _normal_address(installation.sender)
         self._verified: dict[str, TenantDomain] = {}
@@ -81,9 +81,9 @@ class SenderPolicy:
         return next((self._verified[each] for each in _with_parents(domain) if each in self._verified), None)
 
     def home_of(self, domain: str) -> tuple[int, str] | None:
-        """Return the tenant and its domain that reports about a domain belong to; None if it is nobody's.
+        """Return the tenant, and its domain, for reports about a domain; None if no tenant has the domain.
 
-        The domains in the settings belong to the default tenant, unless another one has verified them.
+        The domains in the settings belong to the default tenant, unless another tenant has verified them.
         """
         if (owner := self.owner_of(domain)) is not None:
             return owner.tenant_id, owner.domain
@@ -95,20 +95,21 @@ class SenderPolicy:
         return self._installation.sender
 
     def own_sender(self, tenant_id: int) -> str | None:
-        """Return the tenant's own From of email that names none; None if that is the installation's."""
+        """Return the tenant's default From address; None if the installation's applies."""
         verified = [each for each in self._by_tenant.get(tenant_id, ()) if each.is_verified]
         if not verified or self.is_own(tenant_id, self._installation_address):
             return None
         return verified[0].sender
 
     def default_sender(self, tenant_id: int) -> str:
-        """Return the From of email that names none."""
+        """Return the From address for email without a sender."""
         return self.own_sender(tenant_id) or self._installation.sender
 
     def refusal(self, tenant_id: int, sender: str, *, accepted_at: Instant | None = None) -> str | None:
         """Return why the tenant must not send from this address, which may have a name; None if it may.
 
-        A message that was accepted before its tenant had a sender domain is sent, unless the domain is another's.
+        A message that was accepted before its tenant had a sender domain is still sent, unless another tenant has
+        verified the domain.
         """
         if self.is_empty or self.is_own(tenant_id, sender):
             return None
@@ -118,7 +119,8 @@ class SenderPolicy:
             return None
         domain = _normal_domain(address.domain_of(sender))
         shown = address.both_forms(domain)
-        # A tenant without a sender domain is not restricted, and neither is what it sent before it had one.
+        # A tenant without a sender domain is not restricted, and neither are messages that were accepted before it had
+        # one.
         since = [each.created_at for each in own]
         if tenant_id in self._restricted:
             since.append(self._restricted[tenant_id])
@@ -163,7 +165,7 @@ class SenderPolicy:
 
 
 def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str | None:
-    """Return what the tenant's own sender domain of this sender lacks; None if it has no such domain."""
+    """Return why the tenant's sender domain for this sender is not verified; None if the tenant has no such domain."""
     for each in own:
         if is_same_or_below(domain, each.domain):
             return lazy_gettext(

@@ -1,4 +1,4 @@
-"""What Mailwright would have done with an email that shadow mode passed on."""
+"""The result that an email would have had in Mailwright, for email that shadow mode passed on."""
 
 from enum import StrEnum
 

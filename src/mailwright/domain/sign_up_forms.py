@@ -40,7 +40,7 @@ class ConsentBox:
 
 @dataclass(frozen=True, slots=True)
 class FormContent:
-    """What a form shows. Empty texts are replaced by the texts of the list and of the visitor's language."""
+    """The content of a form. Empty texts are replaced by the texts of the list, in the visitor's language."""
 
     title: str = ""
     text: str = ""
@@ -78,7 +78,7 @@ def consent_input(consent: ConsentBox) -> str:
 
 
 def parse_answers(content: FormContent, given: Mapping[str, Sequence[str]]) -> FormAnswers:
-    """Parse what was submitted. Inputs that the form does not have are ignored."""
+    """Parse a submitted form. Inputs that the form does not have are ignored."""
     attributes: dict[str, Any] = {}
     consents: dict[str, bool] = {}
     problems: dict[str, FieldProblem] = {}

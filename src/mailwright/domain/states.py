@@ -72,7 +72,7 @@ class EventType(StrEnum):
     SEQUENCE_STEP = "sequence.step"
     SEQUENCE_FAILED = "sequence.failed"
     SEQUENCE_ENDED = "sequence.ended"
-    # What a step of a sequence sends to one webhook.
+    # The event that a step of a sequence sends to one webhook.
     SEQUENCE_WEBHOOK = "sequence.webhook"
 
 

@@ -1,11 +1,11 @@
-"""The content of an email that Mailwright writes itself, without its look."""
+"""The content of an email that Mailwright writes itself, without its design."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class SystemEmail:
-    """A request, a button that does it, and a note. All fields are plain text."""
+    """A text that asks for an action, a button for that action, and a note. All fields are plain text."""
 
     body: str
     button: str

@@ -145,7 +145,7 @@ def link_id_in(token: str) -> str | None:
 
 
 def is_tracking_token(text: str) -> bool:
-    """Return whether a text has the form of a token, whatever its signature and age."""
+    """Return whether a text has the form of a token, without checking its signature and age."""
     try:
         content = decode(text) if text.isascii() and len(text) <= MAX_TOKEN_LENGTH else b""
         kind = TokenKind(content[0] & ~_ANONYMOUS)

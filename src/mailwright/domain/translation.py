@@ -31,7 +31,7 @@ def current_catalogue() -> Catalogue:
 
 
 def catalogue_of_page() -> Catalogue | None:
-    """Return the language of the page that is being made, or None in commands, workers and the API."""
+    """Return the language of the current page, or None in commands, workers and the API."""
     return _current.get()
 
 
@@ -42,7 +42,7 @@ def use_catalogue(catalogue: Catalogue) -> None:
 
 @contextmanager
 def using(catalogue: Catalogue) -> Iterator[None]:
-    """Translate into this language, or into one that is chosen inside, until the block ends."""
+    """Translate into this language until the block ends. The block can choose another language."""
     token = _current.set(catalogue)
     try:
         yield
@@ -56,7 +56,8 @@ def gettext(message: str, /, **values: object) -> str:
 
 
 def pgettext(context: str, message: str, /, **values: object) -> str:
-    """Translate a message that needs another translation in this context: "Source" of an email is its code."""
+    """Translate a message that has a different meaning in this context, for example "Source" for the code of an email.
+    """
     text = current_catalogue().messages.get(message_key(message, context)) or message
     return text.format(**values) if values else text
 
@@ -85,7 +86,7 @@ def plural_message(one: str, many: str, count: int) -> str:
 
 
 def lazy_gettext(message: str, /, **values: object) -> str:
-    """Return a message that is translated each time it is shown: of a module or class, or of a lower layer."""
+    """Return a message that is translated each time it is shown. Use it in constants, classes and lower layers."""
     return message if isinstance(message, _LazyText) else _LazyText(message, values)
 
 
@@ -95,32 +96,35 @@ def lazy_pgettext(context: str, message: str) -> str:
 
 
 def lazy_number(value: float, decimals: int = 0) -> str:
-    """Return a number that has the separators of the language each time it is shown."""
+    """Return a number that is formatted for the language of the page each time it is shown."""
     return lazy_text(lambda: number_text(value, decimals))
 
 
 def lazy_join(separator: str, texts: Sequence[str]) -> str:
-    """Join messages, each translated each time it is shown. `str.join` would take their English."""
+    """Join messages into a text that is translated each time it is shown. `str.join` would use their English texts."""
     return lazy_text(lambda: separator.join(map(str, texts)))
 
 
 def lazy_text(make: Callable[[], str]) -> str:
-    """Return a text that is made each time it is shown, of messages in the language of the page."""
+    """Return a text that is built each time it is shown, in the language of the page."""
     return _MadeText(make)
 
 
 def lower_first(text: str) -> str:
-    """Return a sentence as the end of another one."""
+    """Return a sentence that begins in lower case, so that it can follow in another sentence."""
     return f"{text[:1].lower()}{text[1:]}"
 
 
 def english_text(text: str) -> str:
-    """Return the English of a text, whatever the language of the page is."""
+    """Return the English version of a text, regardless of the language of the page."""
     return str.__str__(text)
 
 
 class _LazyText(str):
-    """Compares and hashes as its English text, so that it can be a key, and is stored and encoded in English."""
+    """A text that is translated when it is shown.
+
+    It compares, hashes and is stored as its English text, so it can be a key.
+    """
 
     __slots__ = ("_context", "_message", "_values")
     _context: str
@@ -158,13 +162,13 @@ def _in_the_language(name: str) -> Callable[..., Any]:
     return lambda text, *values, **named: getattr(str(text), name)(*values, **named)
 
 
-# What a page makes of a text, it makes of its translation.
+# String methods that pages call apply to the translation.
 for _name in ("capitalize", "format", "lower", "removeprefix", "removesuffix", "replace", "rstrip", "split", "strip"):
     setattr(_LazyText, _name, _in_the_language(_name))
 
 
 class _MadeText(_LazyText):
-    """A text without a message of its own: a number, or a list of messages."""
+    """A text that is not a message itself: a number, or a list of messages."""
 
     __slots__ = ("_make",)
     _make: Callable[[], str]

@@ -1,4 +1,7 @@
-"""Record reports and replies from emails to the bounce address. One without our ID never changes a contact."""
+"""Record reports and replies from emails to the bounce address.
+
+An email without one of our message IDs never changes a contact.
+"""
 
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -59,7 +62,7 @@ class RecordedBounceMail:
 
     @property
     def kind(self) -> str:
-        """What the email is, for logs, metrics and the `bounce` command."""
+        """The kind of the email, for logs, metrics and the `bounce` command."""
         match self.email:
             case BounceReport():
                 return "bounce"
@@ -91,7 +94,7 @@ class BounceMailRecorder:
         self._dmarc = dmarc
 
     async def record(self, content: bytes) -> RecordedBounceMail:
-        """Parse an email and record its reports, or the reply that it is, durably. Any content is accepted.
+        """Parse an email, and record its reports or the reply durably. Any content is accepted.
 
         Raise `NotDurable` if the database cannot store them.
         """

@@ -56,14 +56,14 @@ class ReportRecorder(Protocol):
 
 
 class ProviderReports:
-    """Records the reports of one named provider, about the messages that it sent and no others."""
+    """Records the reports of one named provider, only about messages that this provider sent."""
 
     def __init__(self, reports: ReportRecorder, provider: str) -> None:
         self._reports = reports
         self._provider = provider
 
     async def receive(self, reports: Sequence[Report], *, by_address: bool = False) -> ReportCounts:
-        """Record the reports. Those that name no message are ignored."""
+        """Record the reports. Reports without a message ID are ignored."""
         scope = ReportScope(provider=self._provider)
         return await self._reports.receive([replace(each, source=self._provider, scope=scope) for each in reports])
 

@@ -1,4 +1,4 @@
-"""What the parsers of provider events share."""
+"""Functions that the parsers of provider events share."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class ParsedEvents:
 
 @dataclass(frozen=True, slots=True)
 class ParsedEvent:
-    """What an event says, apart from the message and the recipient that it is about."""
+    """The content of an event, without its message and recipient."""
 
     type: EventType
     verdict: ContactVerdict = ContactVerdict.NOTHING

@@ -33,7 +33,8 @@ _NO_BOUNCES: Final = frozenset(
     {"AutoResponder", "AddressChange", "ChallengeVerification", "Subscribe", "OpenRelayTest", "InboundError"}
 )
 _REACTIVATED: Final = "reactivated"
-# Those, a renewed consent at Postmark, replies, and errors of SMTP, which Mailwright does not use with Postmark.
+# Ignored as well: a renewed consent at Postmark, replies, and errors of SMTP, which Mailwright does not use with
+# Postmark.
 IGNORED: Final = _NO_BOUNCES | {_REACTIVATED, "Inbound", "SMTPApiError"}
 _VERDICTS: Final[Mapping[str, ContactVerdict]] = {
     "HardBounce": ContactVerdict.HARD_BOUNCE,
@@ -66,7 +67,10 @@ def _bounce(event: Mapping[str, Any]) -> ParsedEvent | str:
 
 
 def _subscription(event: Mapping[str, Any]) -> ParsedEvent | str:
-    """Parse a change of Postmark's suppressions. A reactivation changes nothing here: consent is not renewed by it."""
+    """Parse a change of Postmark's suppressions.
+
+    A reactivation has no effect in Mailwright, because it does not renew the consent.
+    """
     if event.get("SuppressSending") is not True:
         return _REACTIVATED
     reason = short(event.get("SuppressionReason")) or "ManualSuppression"

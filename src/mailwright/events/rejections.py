@@ -15,7 +15,7 @@ VERDICTS = {BounceKind.HARD: ContactVerdict.HARD_BOUNCE, BounceKind.SOFT: Contac
 
 
 class SmtpRejections:
-    """Records bounces in the transaction that settles the messages. The outbox calls this."""
+    """Records bounces in the transaction that settles the messages. The outbox calls this class."""
 
     def __init__(self, soft: SoftBounces | None = None) -> None:
         self._soft = soft or SoftBounces()

@@ -1,7 +1,7 @@
 """Record replies to our messages on their timelines, and forward those that people wrote.
 
-A reply never changes a contact, with one exception: a reply from the recipient's own address to bulk email, whose whole
-subject asks to unsubscribe, unsubscribes the recipient. Nobody can forge it without the id of the message.
+A reply never changes a contact, with one exception: a reply to bulk email from the recipient's own address unsubscribes
+the recipient if its whole subject asks for that. Nobody can forge such a reply without the id of the message.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -50,8 +50,8 @@ UNSUBSCRIBE_SUBJECTS: Final = frozenset(
 )
 # Replies to one message that are forwarded in an hour. Anyone who has the message could otherwise flood the address.
 MAX_FORWARDED_PER_HOUR: Final = 20
-# Emails that are no reply to a message are forwarded only while fewer than this were forwarded in an hour: everybody
-# who knows the address of the mailbox can write them.
+# The maximum number of forwarded emails per hour that are not replies to a message, because anyone who knows the
+# address of the mailbox can send them.
 MAX_UNMATCHED_PER_HOUR: Final = 100
 
 log = logger(__name__)
@@ -65,7 +65,10 @@ class ReplyOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """What was done with an ordinary email. `needs_operator`: it is neither recorded nor forwarded completely."""
+    """The result for an ordinary email.
+
+    `needs_operator`: an operator must look at it, because it was not recorded or not forwarded completely.
+    """
 
     outcome: ReplyOutcome
     reports: tuple[Report, ...] = ()
@@ -119,8 +122,8 @@ class ReplyRecorder:
     async def _find_message(self, email: OrdinaryEmail) -> tuple[RepliedMessage | None, bool]:
         """Return the message, and whether the email contains its secret id.
 
-        An email of an application, or to several recipients, has a Message-ID that is no secret: only its recipient
-        can answer it.
+        The Message-ID of an application's email, or of an email to several recipients, is not secret, so only a reply
+        from its recipient counts.
         """
         if email.original.outbox_id is not None:
             found = await find_by_id(self._database, email.original.outbox_id)

@@ -1,4 +1,6 @@
-"""Systems that report what happened to messages, for example an own mail server, and their signatures."""
+"""Report sources: systems that report what happened to messages, for example your own mail server, and their
+signatures.
+"""
 
 import hmac
 import re
@@ -42,7 +44,7 @@ class ReportSourceExists(NotPossibleNow):
 
 @dataclass(frozen=True, slots=True)
 class ReportSource:
-    """`tenant` None: it may report about all tenants. `provider` None: about messages of all providers."""
+    """`tenant`: None means that it may report about all tenants. `provider`: None means messages of all providers."""
 
     name: str
     tenant_id: int | None
@@ -124,7 +126,7 @@ class ReportSources:
         try:
             return self._database.secret_box.decrypt(row.secret)
         except SecretKeyInvalid as error:
-            # Only the log names the key. Senders repeat the request, so that no report is lost.
+            # Only the log contains the cause, a wrong key. Senders repeat the request, so no report is lost.
             log.error("report_source_unreadable", source=row.name, reason=str(error))
             raise SecretKeyInvalid("Reports cannot be verified at present. Repeat the request later.") from error
 

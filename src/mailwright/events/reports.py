@@ -157,7 +157,8 @@ class Reports:
         return ReportCounts(*counts)
 
     async def use_signature(self, used: UsedSignature) -> None:
-        """Raise `ForgedEvent` if another body came with this signature, at any process. Call it before `receive`."""
+        """Raise `ForgedEvent` if any process has received another body with this signature. Call it before `receive`.
+        """
         await self._signatures.use(used)
 
     async def close(self) -> None:
@@ -204,9 +205,9 @@ class Reports:
 
 
 async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
-    """Delete a batch of old reports, except those that still count, and of old signatures of webhooks.
+    """Delete a batch of old reports, except those that still count, and a batch of old webhook signatures.
 
-    Return how many were deleted of the kind with more. Also delete old recipients of deleted messages.
+    Return the larger of the two numbers. Also delete old recipients of deleted messages.
     """
 
     async def work(tx: Runner) -> int:
@@ -403,7 +404,7 @@ async def _recipients(
 
 
 def _needs_recipient(report: Report) -> bool:
-    """Return whether the report is unknown if the message was not sent to the address that it names."""
+    """Return whether the report counts only if the message was sent to the address that it names."""
     return report.recipient is not None and report.scope is not None and report.scope.needs_own_recipient
 
 

@@ -1,4 +1,7 @@
-"""Signatures of webhooks that do not cover the body. All processes share them: each vouches for one body only."""
+"""Used signatures of webhooks whose signature does not cover the body.
+
+All processes share them, because each signature is valid for one body only.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ MIN_SECRET_LENGTH: Final = 16
 class MailgunSignature:
     """Verifies the signature in the body, which covers only a time and a random token.
 
-    A signature is therefore accepted for one body only, so that a seen one cannot vouch for another event.
+    A signature is therefore accepted for one body only, so that nobody can reuse it for another event.
     """
 
     def __init__(self, key: str, clock: Clock) -> None:

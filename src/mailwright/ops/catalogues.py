@@ -1,4 +1,4 @@
-"""The catalogues of the dashboard: the gettext files of locale/, read at the first use of their language."""
+"""The translations of the dashboard: the gettext files of locale/, read at the first use of their language."""
 
 import ast
 import re

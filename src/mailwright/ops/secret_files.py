@@ -1,6 +1,7 @@
 """Read secret settings from files: `NAME_FILE` is the path of a file with the value of `NAME`.
 
-Containers, Kubernetes and systemd hand over secrets as files, because every process of a user can read an environment.
+Containers, Kubernetes and systemd pass secrets as files, because every process of the same user can read environment
+variables.
 """
 
 import os

@@ -1217,7 +1217,8 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         file = _named_file(CONFIG_VARIABLE) or Path(CONFIG_FILE)
         ours: list[PydanticBaseSettingsSource] = [_VariablesSource(settings_cls)]
-        # Each source compares its values with all settings, so an empty one is left out.
+        # Reading a source takes time even if it is empty, because it is compared with all settings. So empty sources
+        # are left out.
         if secrets := secret_values(settings_cls.model_fields):
             ours.append(InitSettingsSource(settings_cls, dict(secrets)))
         if file.is_file():
@@ -1342,7 +1343,7 @@ class Settings(BaseSettings):
 
 
 class _VariablesSource(EnvSettingsSource):
-    """Reads the variables that are set, and skips the other settings: most of the time of reading was spent on them."""
+    """Reads only the variables that are set. Looking for all other settings would take most of the time."""
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
         super().__init__(settings_cls)

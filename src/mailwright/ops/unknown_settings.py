@@ -57,6 +57,6 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
 
 
 def _nearest(name: str, known: Collection[str], cutoff: float) -> str | None:
-    """Return the known name that was probably meant. Prefer a name that the given one is the beginning of."""
+    """Return the known name that was probably meant. Prefer a name that begins with the given one."""
     longer = [each for each in known if each.startswith(f"{name}_")]
     return min(longer, default=None) or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=cutoff)), None)

@@ -27,7 +27,8 @@ async def merge_accepted_counts(database: Database, now: Instant) -> bool:
 
     async def work(tx: Runner) -> None:
         sums: Counter[tuple[int, str]] = Counter()
-        # Only what this transaction has deleted is added: another process may delete the same rows at the same time.
+        # Add only the rows that this transaction has deleted, because another process may delete the same rows at the
+        # same time.
         for row in await tx.run(DELETE_ACCEPTED_COUNTS, most=MERGED_ROWS):
             sums[row.tenant_id, row.source] += row.accepted
         counts = [

@@ -12,7 +12,7 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
 
-# What an unfinished campaign uses cannot be deleted.
+# Objects that an unfinished campaign uses cannot be deleted.
 UNFINISHED: Final = (CampaignStatus.DRAFT, CampaignStatus.READY, CampaignStatus.SENDING, CampaignStatus.PAUSED)
 
 
@@ -58,9 +58,9 @@ async def find_uses(
     uses: Callable[[Mapping[str, Any]], bool],
     statuses: Collection[CampaignStatus] = UNFINISHED,
 ) -> tuple[CampaignUse, ...]:
-    """Return the campaigns, unless told otherwise the unfinished ones, whose definition matches, oldest first.
+    """Return the campaigns whose definition matches, oldest first; by default only unfinished ones.
 
-    `started` in the definition is what a campaign froze when it started, for example its filter.
+    `started` in the definition has the values that were fixed when the campaign started, for example its filter.
     """
     c, entry = campaigns.c, queue_entries.c
     matching = (c.tenant_id == tenant_id, c.status.in_(statuses), c.deleted_at.is_(None))

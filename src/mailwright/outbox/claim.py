@@ -38,7 +38,7 @@ class Claims:
     def __init__(
         self, database: Database, clock: Clock, worker: str, lock_ttl: Instant, scope: ClaimScope | None = None
     ) -> None:
-        """Create the claims of a worker. `scope`: claim only these messages; None: claim all."""
+        """Create the claims of a worker. `scope` limits the messages that it claims; None means all messages."""
         self._scope = scope
         self._lane_sources: dict[int, str] = {}  # By lane, for campaigns and sequences of tenants with routes.
         self._database = database
@@ -115,7 +115,10 @@ class Claims:
         return await self._taken(tx, name, now) if left < limit else []
 
     async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
-        """Return whether the lane may have messages that this worker claims. A lane of its own has one source."""
+        """Return whether the lane may have messages that this worker claims.
+
+        The lane of a campaign or a sequence has only one source.
+        """
         sources = scope.sources(lane.tenant_id)
         if not sources or scope.is_whole(lane.tenant_id) or not place_of(lane.number):
             return bool(sources)

@@ -28,14 +28,14 @@ INSERT_REPORT: Final = statement(__package__, "insert_dmarc_report")
 DEFAULT_DAYS: Final = 30
 MAX_DAYS: Final = 366
 MAX_SOURCES: Final = 100
-# Refused reports are kept for people to look at. Strangers can send any number of them.
+# The maximum number of refused reports that are kept for display. Anyone can send any number of them.
 MAX_REFUSALS: Final = 200
 _ROWS_PER_INSERT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTotals:
-    """What the receivers saw from one address. `signed`: messages that keys in Mailwright signed."""
+    """The results at receivers for one source address. `signed`: messages that were signed with keys of Mailwright."""
 
     source_ip: str
     header_from: str
@@ -100,7 +100,7 @@ class DomainReport:
 
 @dataclass(frozen=True, slots=True)
 class DomainRows:
-    """The part of a report that is about a domain of a tenant, and how much was sent meanwhile."""
+    """The part of a report that is about a domain of a tenant, and the number of messages sent in the same time."""
 
     tenant_id: int
     domain: str
@@ -155,7 +155,7 @@ def _source_rows(part: DomainRows, report_key: int) -> list[dict[str, Any]]:
 
 
 async def add_refusals(tx: Transaction, refused: Sequence[tuple[int | None, RefusedReport]], now: Instant) -> None:
-    """Keep why reports were refused. The oldest make room for new ones."""
+    """Store why reports were refused. If there are too many, delete the oldest."""
     r = dmarc_refusals.c
     for tenant_id, each in refused:
         values = {"tenant_id": tenant_id, "domain": each.domain, "reporter": each.reporter, "name": each.name}
@@ -169,7 +169,7 @@ async def add_refusals(tx: Transaction, refused: Sequence[tuple[int | None, Refu
 async def list_refusals(
     database: Database, tenant_id: int, *, domain: str | None = None, with_unowned: bool = False
 ) -> list[RefusedReportRecord]:
-    """List refused reports of a tenant, latest first; with those that are about nobody's domain if asked for."""
+    """List refused reports of a tenant, latest first. Optionally include reports about domains that no tenant has."""
     r = dmarc_refusals.c
     own = r.tenant_id == tenant_id
     if domain is not None:

@@ -224,7 +224,10 @@ def _remedy_of_failure(message: Any) -> Remedy:
 
 
 def _actions_of_failure(facts: MessageFacts) -> tuple[Action, ...]:
-    """Return the actions. To lift a suppression comes before a retry, which would otherwise fail in the same way."""
+    """Return the actions.
+
+    Lifting a suppression comes before a retry, because the retry would otherwise fail in the same way.
+    """
     message = facts.message
     if message.error_code in PERMANENT_ERRORS or not facts.is_still_wanted:
         return ()
@@ -325,7 +328,8 @@ def _provider_deferred(state: ExplanationState) -> Callable[[MessageFacts], Mess
 
 
 def _provider_missing(facts: MessageFacts) -> MessageExplanation:
-    """Explain a message that only one provider may send, which the tenant's route does not name any more."""
+    """Explain a message that only one provider may send, although the tenant's route no longer contains this provider.
+    """
     provider = facts.only_provider or ""
     details: dict[str, Any] = {"remedy": Remedy.RESTORE_PROVIDER}
     if provider.endswith(FORMER_SUFFIX):
@@ -531,7 +535,7 @@ def _possible_providers(facts: MessageFacts) -> list[WorkerPresence]:
 
 
 def _provider(facts: MessageFacts) -> str | None:
-    """Return the provider that has the message, sent it or will send it. None if the route is yet to choose it."""
+    """Return the provider that has the message, sent it or will send it; None if the route has not chosen one yet."""
     tried: str | None = facts.message.provider
     if facts.message.status not in CLAIMABLE or facts.only_provider is not None:
         return tried

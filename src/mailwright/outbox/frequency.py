@@ -1,4 +1,4 @@
-"""Apply frequency caps: begin a bulk message only if its recipient has received fewer than the cap allows.
+"""Apply frequency caps: begin a bulk message only if its recipient has received fewer bulk emails than the cap allows.
 
 The check runs in the transaction that begins the attempts, under a lock for each recipient. So the cap is exact with
 any number of workers, and needs no Valkey.
@@ -37,7 +37,7 @@ class _Send:
 async def reached_caps(tx: Runner, next_up: Sequence[Admitted], now: Instant) -> dict[int, CapReached]:
     """Return the messages whose recipients may not receive them yet, by message key. Earlier messages come first.
 
-    A message in flight takes a place, but only the sends that are certain decide how long another one waits.
+    A message in flight counts towards the cap, but only certain sends decide how long another message waits.
     """
     capped = [(message.claimed, message.frequency_cap) for message in next_up if message.frequency_cap is not None]
     if not capped:

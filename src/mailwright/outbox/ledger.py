@@ -236,7 +236,10 @@ class _RateBooking:
         return slot if self._is_in_batch(slot) and self._left else max(slot, self.next_us)
 
     def take(self, slot: int) -> None:
-        """Use a slot. A batch lasts one interval, because other rates may spread its messages over that time."""
+        """Book one message at this time.
+
+        A batch ends one interval after its start, because other rates may spread its messages over the interval.
+        """
         if not self._is_in_batch(slot):
             self._batch_at, self._left = slot, self.pace.batch_size
             self.next_us = slot + self.pace.interval_us

@@ -75,7 +75,7 @@ class DefaultLimits:
 @dataclass(frozen=True, slots=True)
 class LimitRules:
     default: Limits
-    tenants: Mapping[int, Limits] = field(default_factory=dict)  # Only tenants with limits of their own.
+    tenants: Mapping[int, Limits] = field(default_factory=dict)  # Only tenants with their own limits.
     campaigns: Mapping[int, LimitLevel] = field(default_factory=dict)  # By lane.
     quota: QuotaSnapshot | None = None
     provider_rate: int | None = None  # Messages per second that keep every provider within its reported rate.
@@ -185,8 +185,8 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:
     """Parse the `limits` of a queue entry. They apply in addition to the tenant's limits.
 
-    The time zone defaults to the tenant's. The working hours also do, even if the campaign's hours cover the whole
-    week. A warm-up begins on the day when the campaign started.
+    The time zone defaults to the tenant's. The tenant's working hours apply too, even if the campaign's hours cover the
+    whole week. A warm-up begins on the day when the campaign started.
     """
     own: dict[str, Any] = orjson.loads(text)
     zone = own.get("timezone") or tenant.timezone

@@ -34,7 +34,7 @@ _GROUPS: Final = {
     MessageGroup.SUPPRESSED: and_(_D.status == Status.FAILED, func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)),
     MessageGroup.BOUNCED: and_(_D.bounced_at.is_not(None), _D.status == Status.SENT),
 }
-# The groups that are shown instead of the state, for some messages in these states.
+# For some messages in these states, a group is shown instead of the state.
 _SHOWN_AS: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
 # This must equal the condition of the partial index, otherwise SQLite does not use it.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")

@@ -20,7 +20,9 @@ _EVENT_KEPT: Final[Instant] = 90 * DAY
 
 @dataclass(frozen=True, slots=True)
 class ProviderActivity:
-    """What a provider did: messages that it accepted 1 to 24 hours ago, and when its last event arrived."""
+    """The activity of a provider: the number of messages that it accepted 1 to 24 hours ago, and when its last event
+    arrived.
+    """
 
     sent: int = 0
     last_event: Instant | None = None
@@ -40,7 +42,10 @@ async def add_sent(tx: Transaction, sent: Mapping[str, int], now: Instant) -> No
 
 
 async def load_activity(database: Database, providers: Iterable[str], now: Instant) -> dict[str, ProviderActivity]:
-    """Return what these providers did. Messages of the last hour do not count, because their events may follow."""
+    """Return the activity of these providers.
+
+    Messages of the last hour do not count, because their events may still arrive.
+    """
     names = sorted(providers)
     newest = now - now % HOUR - 2 * HOUR
     hours = range(now - DAY - now % HOUR, newest + 1, HOUR)
@@ -60,7 +65,10 @@ class ProviderEvents:
         self._stored: dict[str, Instant] = {}
 
     async def record(self, providers: Collection[str]) -> None:
-        """Store that events of these providers arrived. A failure is only logged, because the events are recorded."""
+        """Store that events of these providers arrived.
+
+        A failure is only logged, because the events themselves are stored.
+        """
         now = self._clock.now()
         # If the clock was set back, store the time at once.
         due = sorted(name for name in providers if not 0 <= now - self._stored.get(name, 0) < STORE_EVERY)

@@ -1,4 +1,4 @@
-"""Providers with credentials of their own, and the routes that say which tenant and source uses which provider."""
+"""Named providers with their own credentials, and the routes that choose the provider for each tenant and source."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ STORE_PROVIDER_ROUTE = statement(__package__, "store_provider_route")
 COUNT_UNFINISHED_OF_PROVIDER = statement(__package__, "count_unfinished_of_provider")
 DETACH_FAILED_FROM_PROVIDER = statement(__package__, "detach_failed_from_provider")
 
-# No name of a provider ends like this: the provider of failed messages that a server has which is no longer used.
+# The suffix of the provider name in failed messages that a no longer used server may have. No real name ends like this.
 FORMER_SUFFIX: Final = ":former"
 
 
@@ -57,7 +57,7 @@ class ProviderChanged(NotPossibleNow):
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfiguration:
-    """A stored provider. `settings` are the texts by field of `Settings`.
+    """A stored provider. `settings` has the values as text, by the field names of `Settings`.
 
     `account` is a random number that changes with the server or the account, and with nothing else.
     """
@@ -74,7 +74,7 @@ class ProviderConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ProviderChange:
-    """New settings of a provider. `keeps_account`: they lead to the same server and account as before."""
+    """New settings of a provider. `keeps_account`: the server and the account stay the same."""
 
     settings: Mapping[str, str] = field(repr=False)
     keeps_account: bool
@@ -82,7 +82,10 @@ class ProviderChange:
 
 @dataclass(frozen=True, slots=True)
 class StoredRoute:
-    """A route of a tenant. `source` None: every source without a route. `provider` None: that of the installation."""
+    """A route of a tenant.
+
+    `source`: None means every source without its own route. `provider`: None means the provider of the installation.
+    """
 
     tenant_id: int
     tenant: str
@@ -94,7 +97,7 @@ class StoredRoute:
 
 @dataclass(frozen=True, slots=True)
 class StoredProviders:
-    """All providers and routes as they were at one moment. `version` differs for different contents."""
+    """All providers and routes at one moment. `version` changes with every change of the content."""
 
     configurations: tuple[ProviderConfiguration, ...] = ()
     routes: tuple[StoredRoute, ...] = ()
@@ -202,7 +205,11 @@ async def edit_configuration(
 
 
 async def delete_configuration(database: Database, clock: Clock, name: str, *, actor: str) -> None:
-    """Delete a provider. Refuse while something names it: its messages must not go to another provider."""
+    """Delete a provider.
+
+    Refuse while a route, a report source or an unfinished message refers to it, because its messages must not go to
+    another provider.
+    """
     table, now = provider_configurations, clock.now()
     async with database.write() as tx:
         if not await tx.execute(delete(table).where(table.c.name == name).returning(table.c.name)):
@@ -216,10 +223,9 @@ async def delete_configuration(database: Database, clock: Clock, name: str, *, a
 
 
 async def _leave_account(tx: Transaction, name: str) -> None:
-    """Refuse while the server of a provider may have unfinished messages: a new one of this name must not get them.
-
-    The caller has locked the provider, so no attempt begins meanwhile. Failed messages come first: one that is retried
-    at the same moment is then either renamed or counted.
+    """Refuse while the server of a provider may have unfinished messages, because a new server under the same name must
+    not get them. The caller has locked the provider, so no attempt begins during this check. Failed messages come
+    first, so that a message that is retried at the same moment is either renamed or counted.
     """
     await tx.count(DETACH_FAILED_FROM_PROVIDER, provider=name, former=f"{name}{FORMER_SUFFIX}")
     [row] = await tx.run(COUNT_UNFINISHED_OF_PROVIDER, provider=name)
@@ -272,7 +278,7 @@ async def _encrypted(database: Database, tx: Transaction, settings: Mapping[str,
 
 
 async def _find(tx: Transaction, name: str, keep: Literal["no", "row", "name"] = "no") -> Any:
-    """Find a provider. `keep`: until the transaction ends, nobody changes the row, or nobody deletes it."""
+    """Find a provider. `keep` locks the row until the transaction ends, against changes or only against deletion."""
     query = select(provider_configurations).where(provider_configurations.c.name == name)
     if keep != "no":
         query = query.with_for_update(read=keep == "name", key_share=keep == "name")

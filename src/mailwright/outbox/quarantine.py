@@ -27,7 +27,7 @@ BATCH = 500
 class QuarantinedMessages:
     """Counts of messages of one source or campaign that may have been sent.
 
-    `reported` is the number of messages that a provider has reported, so these were sent.
+    `reported` is the number of messages that a provider has reported and that were therefore sent.
     """
 
     tenant: str
@@ -40,7 +40,7 @@ class QuarantinedMessages:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineFilter:
-    """Which messages a decision is about. None means any; the campaign "" means messages without a campaign."""
+    """The messages that a decision applies to. None means any; the campaign "" means messages without a campaign."""
 
     tenant: str | None = None
     source: str | None = None

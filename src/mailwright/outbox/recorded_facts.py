@@ -36,7 +36,7 @@ class RecordedSize:
 
 
 class HttpsProblem(StrEnum):
-    """Why visitors of a host get no page, or a warning of their browser."""
+    """Why visitors of a host get no page, or a warning in their browser."""
 
     EXPIRED = "expired"
     WRONG_NAME = "wrong_name"
@@ -47,7 +47,7 @@ class HttpsProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCertificate:
-    """The certificate that a host had at a time: when it expires, or what is wrong with it."""
+    """The certificate of a host at the time of the check: when it expires, or its problem."""
 
     at: Instant
     ends: Instant | None = None

@@ -17,7 +17,7 @@ from mailwright.storage.tables import messages, reports, tenants
 FIND_REPLIED_BY_KEY = statement(__package__, "find_replied_by_key")
 FIND_REPLIED_BY_RECIPIENT = statement(__package__, "find_replied_by_recipient")
 
-# The messages to one address among which the one that a reply answers is searched.
+# The number of latest messages to an address that are searched for the message that a reply answers.
 MAX_SEARCHED: Final = 500
 
 

@@ -1,4 +1,4 @@
-"""Delete old data in small batches, as the retention rules of tenants say.
+"""Delete old data in small batches, according to the retention rules of tenants.
 
 A batch is one transaction: it deletes the rows, counts them as tombstones, and moves the rule's position. An
 interrupted pass continues at the position of its last batch.
@@ -40,7 +40,10 @@ def _without(found: Statement, words: str) -> Statement:
 
 
 def _counting(found: Statement) -> Statement:
-    """Return a statement that counts the rows and bytes of another one, for read transactions."""
+    """Return a statement that counts the rows and bytes that another statement would delete.
+
+    It runs in read transactions.
+    """
     totals = "CAST(COALESCE(sum(affected), 0) AS bigint) AS found, CAST(COALESCE(sum(bytes), 0) AS bigint) AS bytes"
     inner = _without(found, "skip locked").text
     return Statement(found.name, f"SELECT {totals} FROM ({inner}) AS old")  # noqa: S608 - only text from our files
@@ -87,9 +90,9 @@ _FIND_CANDIDATES: Final = _without(CANDIDATES, "skip locked")
 
 # Larger than every key.
 _ALL: Final = 2**62
-# The most keys that are read at once, which takes a fraction of a second.
+# The maximum number of keys that are read at once. Reading them takes a fraction of a second.
 _MAX_RANGE: Final = 20_000
-# A preview counts up to this many messages one by one, in a few seconds. Of more, it reads samples.
+# A preview counts up to this many messages one by one, in a few seconds. If there are more, it reads samples.
 EXACT_MESSAGES: Final = 100_000
 SAMPLES: Final = 40
 SAMPLE_MESSAGES: Final = 1_000
@@ -119,7 +122,7 @@ class Retention:
         self.write_seconds = 0.0  # How long the last batch held its locks.
 
     def check_export(self, *, exports: bool) -> None:
-        """Raise an error if rows shall be exported and there is no folder for them, or no package for their format."""
+        """Raise an error if rows must be exported and there is no folder for them, or no package for their format."""
         if exports and self._services.export_folder is None:
             raise InvalidInput(
                 "Set MAILWRIGHT_RETENTION_EXPORT to the folder for exported rows first.", field="exports"
@@ -188,7 +191,7 @@ class Retention:
         return await self._run_old(rule, limit)
 
     async def finish_exports(self, rule: RetentionRule) -> None:
-        """Rewrite what the rule has exported in the format of the settings."""
+        """Rewrite the exported files of the rule in the format that the settings name."""
         folder = self._services.export_folder
         if rule.exports and folder is not None and self._services.exports_parquet:
             await rewrite_exports(self._database, folder, rule, self._clock.now())
@@ -199,8 +202,8 @@ class Retention:
             up_to = await key_before(tx, values["before"])
             first = await _next_key(tx, rule.tenant_id, rule.position, up_to)
             if first is not None:
-                # SQLite reads the whole range before it applies a limit, so the range is as large as the batch. It
-                # grows where nothing is found, because a pass reads again what earlier passes left.
+                # SQLite reads the whole range before it applies a limit, so the range is as large as the batch. If
+                # nothing is found, the range grows, because a pass reads rows again that earlier passes did not delete.
                 window = {"after": first - 1, "up_to": min(first + max(limit, self._range) - 1, up_to)}
                 found = await tx.run(_FIND_CANDIDATES, **values, **window)
         if first is None:
@@ -273,7 +276,7 @@ class Retention:
             await tx.count(KEEP_COPIES, copies=rows, now=self._clock.now())
 
     async def _delete(self, tx: Runner, rule: RetentionRule, *deletions: tuple[_Deletion, dict[str, Any]]) -> int:
-        """Delete rows and export exactly what was deleted. Return the number of rows."""
+        """Delete rows and export exactly the deleted rows. Return their number."""
         count = 0
         for deletion, values in deletions:
             if not rule.exports:
@@ -314,7 +317,7 @@ class Retention:
 
 
 def _tombstones(rule: RetentionRule, rows: Sequence[Any], deleted: int, now: Instant) -> list[tuple[Any, ...]]:
-    """Return the counts of a batch: of messages by lane and result, of other kinds in one number."""
+    """Return the counts of a batch: messages by lane and result, other kinds of data as one number."""
     head = (rule.tenant_id, rule.kind.value, now - now % DAY)
     if rule.kind is not RetentionKind.MESSAGES:
         return [(*head, 0, "", deleted, sum(int(row.bytes) for row in rows), 0)]

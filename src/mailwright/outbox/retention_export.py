@@ -1,7 +1,7 @@
 """Export rows to compressed JSON lines before retention deletes them.
 
 Each batch is one gzip member. The length of the file is committed with the deletion, and the next batch overwrites
-everything after it. A process that is killed between the export and the deletion therefore loses and repeats no row.
+everything after it. So no row is lost or exported twice if the process is killed between the export and the deletion.
 """
 
 import gzip
@@ -26,7 +26,7 @@ from mailwright.storage.tables import metadata
 FIND_RETENTION_EXPORT: Final = statement(__package__, "find_retention_export")
 SAVE_RETENTION_EXPORT: Final = statement(__package__, "save_retention_export")
 
-# A larger file is continued in the next one.
+# After this size, the export continues in a new file.
 MAX_FILE_BYTES: Final = 256 * 1024**2
 
 Lines = Sequence[Mapping[str, Any]]

@@ -99,7 +99,7 @@ def _stem(lines: Path) -> str:
 
 @dataclass(slots=True)
 class _TableLines:
-    """What is known about the lines of one table."""
+    """Statistics about the lines of one table."""
 
     columns: dict[str, None]  # An ordered set.
     last: bytes = b""
@@ -118,7 +118,7 @@ def _write_tables(lines: Path, length: int) -> dict[Path, Path]:
     except Exception as error:
         for partial in written.values():
             partial.unlink(missing_ok=True)
-        # The text of an error could quote a value.
+        # The message leaves out the error's text, which could quote a value.
         reason = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise ExportFailed(
             f"The export {lines} could not be rewritten as Parquet ({reason}). Its JSON lines are complete."

@@ -52,7 +52,7 @@ async def set_rule(
 
 
 async def remove_rule(database: Database, clock: Clock, tenant_id: int, kind: RetentionKind, *, actor: str) -> None:
-    """Switch a rule off. What was already deleted stays deleted."""
+    """Switch a rule off. Deleted data is not restored."""
     async with database.write() as tx:
         removed = delete(retention_rules).where(_R.tenant_id == tenant_id, _R.kind == kind)
         if not await tx.execute(removed.returning(_R.kind)):
@@ -81,7 +81,7 @@ async def has_deleted_messages(tx: Transaction, tenant_id: int, lane: int) -> bo
 
 
 async def save_progress(tx: Runner, rule: RetentionRule, deleted: RetentionCount = NOTHING) -> None:
-    """Store the position of a rule, and add what was deleted."""
+    """Store the position of a rule, and add the number of deleted rows and bytes."""
     await tx.count(
         SAVE_RETENTION_PROGRESS,
         tenant_id=rule.tenant_id,

@@ -23,7 +23,7 @@ from mailwright.storage.tables import installation, sender_domains, tenants
 STORE_VERSION = statement(__package__, "store_sender_domains_version")
 
 MAX_DOMAINS: Final = 100
-# How old the sender domains that a process uses may be.
+# The maximum age of the cached sender domains.
 REFRESH_AFTER: Final[Instant] = SECOND
 _VERSION: Final = "sender_domains_version"
 
@@ -58,7 +58,7 @@ class SenderDomain:
     id: int
     tenant_id: int
     domain: str
-    sender: str  # The From of the tenant's email that names none.
+    sender: str  # The tenant's default From address.
     keys: tuple[DomainKey, ...]
     verified_at: Instant | None
     checked_at: Instant | None
@@ -82,14 +82,14 @@ class SenderDomain:
 
     @property
     def lacks_signing_records(self) -> bool:
-        """Whether the last check found that a key that signs is no longer published."""
+        """Whether the last check found that the record of a signing key is missing."""
         signing = {key.record for key in keys_in(self.keys, KeyState.ACTIVE)}
         gone = (DnsState.MISSING, DnsState.WRONG)
         return any(each.record.value in signing and each.state in gone for each in self.results)
 
     @property
     def missing(self) -> str:
-        """What prevents that the domain is verified, as the end of a sentence."""
+        """Why the domain is not verified, as the end of a sentence."""
         unmet = [each for each in self.results if each.record.is_required and each.state is not DnsState.OK]
         if unmet:
             detail = unmet[0].detail.rstrip(".")
@@ -239,12 +239,15 @@ class SenderDirectory:
         return self._policy
 
     async def refusal(self, tenant_id: int, sender: str | None = None) -> str | None:
-        """Return why the tenant must not send from this address, or with its default sender; None if it may."""
+        """Return why the tenant must not send from this address, or from its default sender if there is no address.
+
+        Return None if it may.
+        """
         policy = await self.current()
         return policy.refusal(tenant_id, sender or policy.default_sender(tenant_id))
 
     async def own_sender(self, tenant_id: int) -> str | None:
-        """Return the tenant's own From of email that names none; None if that is the installation's."""
+        """Return the tenant's default From address; None if the installation's applies."""
         return (await self.current()).own_sender(tenant_id)
 
     async def is_signed(self, sender: str) -> bool:
@@ -253,7 +256,7 @@ class SenderDirectory:
         return (await self.current()).owner_of(address.domain_of(email)) is not None
 
     async def default_sender(self, tenant_id: int) -> str:
-        """Return the From of the tenant's email that names none."""
+        """Return the tenant's default From address, for email without a sender."""
         return (await self.current()).default_sender(tenant_id)
 
     def expire(self) -> None:

@@ -1,6 +1,7 @@
 """Put all sending on hold after the database was restored to an older state, until an operator releases it.
 
-A restored backup does not contain what was sent after it was made, so sending its due messages could send some twice.
+A restored backup does not know which messages were sent after it was made, so sending its due messages could send some
+twice.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Count what was sent to some domains in an interval, by the domain of the sender."""
+"""Count the messages that were sent to some domains in an interval, by the domain of the sender."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -19,7 +19,10 @@ from mailwright.storage.tables import events, messages
 async def count_sent(
     tx: Transaction, tenant_id: int, recipient_domains: Collection[str], since: Instant, until: Instant
 ) -> Counter[str | None]:
-    """Return the number of messages by the domain of their From address; None for messages without their own."""
+    """Return the number of messages by the domain of their From address.
+
+    The key None is for messages without their own From address.
+    """
     after, before = await event_keys_between(tx, since, until)
     e, m = events.c, messages.c
     sender = json_value(m.payload, "from").label("sender")

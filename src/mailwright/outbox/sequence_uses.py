@@ -11,7 +11,7 @@ from mailwright.domain.translation import lazy_gettext
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import sequence_versions, sequences
 
-# The fields of a document that name each thing.
+# The fields of a document that refer to each kind of object.
 TEMPLATES: Final = frozenset({"template"})
 LISTS: Final = frozenset({"joinsList", "list", "subscribe", "unsubscribe"})
 SEGMENTS: Final = frozenset({"entersSegment", "leavesSegment", "segment"})
@@ -36,7 +36,7 @@ class SequenceUse:
 async def find_sequence_uses(
     tx: Transaction, tenant_id: int, fields: frozenset[str], name: str
 ) -> tuple[SequenceUse, ...]:
-    """Return the running and paused sequences whose published version names something, oldest first."""
+    """Return the running and paused sequences whose published version refers to an object, oldest first."""
     q, v = sequences.c, sequence_versions.c
     query = (
         select(q.sequence_id, q.name, v.document)

@@ -116,7 +116,10 @@ class Settler:
         consequences: BounceHandler | None = None,
         account: ProviderAccount | None = None,
     ) -> None:
-        """Create the settler of a worker. `account`: begin attempts only while the provider still has this one."""
+        """Create the settler of a worker.
+
+        With `account`, begin attempts only while the provider still uses this account.
+        """
         self._database = database
         self._clock = clock
         self._consequences = consequences
@@ -250,7 +253,7 @@ async def settle_proven(tx: Runner, message_keys: Sequence[int], now: Instant) -
 def _independent_changes(outcomes: Sequence[Outcome], next_up: Sequence[NextAttempt], now: Instant) -> list[Change]:
     """Return the changes of an exchange that has only successes and attempts without limits; otherwise none.
 
-    They change other rows each, so none of them needs to see the others. All other exchanges read between their writes.
+    Each of them changes different rows, so they can run in any order. All other exchanges read between their writes.
     """
     delivered = [each for each in outcomes if isinstance(each, Delivered) and not each.deferred_recipients]
     if len(delivered) < len(outcomes) or any(map(_needs_check, next_up)):
@@ -359,7 +362,7 @@ def _without_room(wanted: Sequence[tuple[int, Hashable]], room: Mapping[Any, int
 
 
 async def _newly_suppressed_copies(tx: Runner, next_up: Sequence[NextAttempt]) -> frozenset[int]:
-    """Return the messages with a copy to a recipient who was just suppressed. They are rebuilt without it."""
+    """Return the messages with a copy to a recipient who was just suppressed. They are rebuilt without this copy."""
     copies = [
         {**_attempt_row(attempt.claimed, attempt.provider), "email": email}
         for attempt in next_up

@@ -1,4 +1,6 @@
-"""Emails that shadow mode passed on: small rows without contents and whole addresses, and the report about them."""
+"""Emails that shadow mode passed on, stored as small rows without contents and without complete addresses, and the
+report about them.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,7 +35,7 @@ class ShadowRow:
 
 @dataclass(frozen=True, slots=True)
 class ShadowReport:
-    """What was passed on since a time, what the relay answered, and how often each finding occurred."""
+    """The emails passed on since a time, the answers of the relay, and how often each finding occurred."""
 
     since: Instant
     passed: int

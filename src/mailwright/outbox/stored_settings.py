@@ -30,7 +30,7 @@ async def load_stored(database: Database) -> list[StoredSetting]:
 
 
 def version_of(stored: Iterable[StoredSetting]) -> str:
-    """Return a short text that differs for different settings, by which processes report what they use."""
+    """Return a fingerprint of the settings. Processes report it, to show which settings they use."""
     digest = hashlib.sha256()
     for each in stored:
         digest.update(f"{each.name}\0{each.value}\0".encode())
@@ -40,7 +40,7 @@ def version_of(stored: Iterable[StoredSetting]) -> str:
 async def save_stored(
     database: Database, clock: Clock, changes: Mapping[str, str | None], *, secrets: Container[str], actor: str
 ) -> None:
-    """Store the values; None deletes one. The audit log gets every change, but no secret."""
+    """Store the values; None deletes a value. The audit log records every change, but no secret."""
     now = clock.now()
     async with database.write() as tx:
         for name, value in changes.items():

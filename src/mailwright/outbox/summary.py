@@ -1,4 +1,5 @@
-"""Summarize a tenant's queue: the waiting messages per lane, each lane's deferral, and what needs an operator.
+"""Summarize a tenant's queue: the waiting messages per lane, each lane's deferral, and the messages that need an
+operator.
 
 The cost depends on the waiting messages, not on the sent ones.
 """

@@ -149,7 +149,7 @@ class EventTallier:
         return _TallyBatch(account, after, up_to, account.summarize(rows), is_first=position is None)
 
     async def _store(self, batch: "_TallyBatch") -> None:
-        """Store a batch, unless another process has moved the cursor meanwhile."""
+        """Store a batch, unless another process has moved the cursor in the meantime."""
         cursor, up_to = batch.account.cursor, str(batch.up_to)
         try:
             async with self._database.write() as tx:
@@ -215,9 +215,10 @@ async def load_buckets(
 
 @dataclass(frozen=True, slots=True)
 class CampaignTally:
-    """A campaign's events of one type in one minute or hour. `unique_messages` counts only a message's first event.
+    """A campaign's events of one type in one minute or hour.
 
-    Of SENT, it counts the messages whose recipients are tracked individually.
+    `unique_messages` counts only a message's first event. For SENT, it counts the messages whose recipients are tracked
+    individually.
     """
 
     begins_at: Instant
@@ -237,7 +238,7 @@ async def load_campaign_tallies(
 
 
 async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[str, int]:
-    """Return the number of messages with each type of event; of SENT, those that are tracked individually.
+    """Return the number of messages with each type of event. For SENT, count those that are tracked individually.
 
     Events that are not tallied yet are not included.
     """

@@ -126,7 +126,7 @@ async def find(database: Database, name: str) -> Tenant:
 
 
 async def find_one_or_all(database: Database, name: str | None, *, all_tenants: bool = False) -> Tenant | None:
-    """Find the tenant of a new user. None means all tenants, which the caller must choose if there are several."""
+    """Find the tenant of a new user; None means all tenants. If there are several tenants, the caller must choose."""
     if name is not None and all_tenants:
         raise InvalidInput("Choose one tenant or all tenants, not both.", field="tenant")
     if name is not None:
@@ -137,7 +137,7 @@ async def find_one_or_all(database: Database, name: str | None, *, all_tenants: 
 
 
 async def load_zone(database: Database, tenant_id: int, default: str) -> ZoneInfo:
-    """Return the tenant's time zone, or the installation's if it has none of its own."""
+    """Return the tenant's time zone, or the installation's if the tenant has none."""
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.timezone).where(tenants.c.id == tenant_id))
     return ZoneInfo((rows[0].timezone if rows else None) or default)

@@ -1,4 +1,4 @@
-"""Ask for requests to the webhooks of a tenant, in the caller's transaction. `events/outbound` makes them."""
+"""Queue requests to the webhooks of a tenant, in the caller's transaction. `events/outbound` sends them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +29,17 @@ class NoReceiver(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DirectRequest:
-    """A request to one webhook. `metadata` may name a contact by its key, but contains no personal data of it."""
+    """A request to one webhook. `metadata` may contain the key of a contact, but no personal data."""
 
     webhook_id: str
     metadata: Mapping[str, Any]
 
 
 async def wanted_types(tx: Runner, tenant_id: int) -> frozenset[str]:
-    """Return the event types that some active webhook of the tenant gets. Others need not be stored for webhooks."""
+    """Return the event types that active webhooks of the tenant subscribe to.
+
+    Other events need not be stored for webhooks.
+    """
     rows = await tx.run(WEBHOOK_TYPES, tenant_id=tenant_id)
     return frozenset(type_ for row in rows for type_ in orjson.loads(row.types))
 
@@ -44,7 +47,10 @@ async def wanted_types(tx: Runner, tenant_id: int) -> frozenset[str]:
 async def request_deliveries(
     tx: Transaction, tenant_id: int, type_: EventType, requests: Sequence[DirectRequest], now: Instant
 ) -> list[str | NoReceiver]:
-    """Store deliveries, and return the ID of each one, or why there is none. A paused webhook gets it later."""
+    """Store deliveries, and return the ID of each one, or why there is none.
+
+    A paused webhook gets its deliveries later.
+    """
     e = webhook_endpoints.c
     ids = sorted({each.webhook_id for each in requests})
     mine = (e.tenant_id == tenant_id, e.webhook_id.in_(ids))

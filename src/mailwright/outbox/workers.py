@@ -97,7 +97,7 @@ class WorkerRegistry:
         self._reported = {presence.provider: (now, presence.sent) for presence in providers}
 
     async def deregister(self, *providers: WorkerPresence) -> None:
-        """Remove the worker, and count what its providers accepted since its last report."""
+        """Remove the worker, and count the messages that its providers accepted since its last report."""
         async with self._database.write() as tx:
             await add_sent(tx, self._new_sent(providers), self._clock.now())
             await tx.execute(delete(workers).where(workers.c.worker_id.in_(self._rows)))

@@ -281,7 +281,8 @@ class Composer:
             self._unsubscribe_url(claimed),
             self._identity.reply_to(claimed, sender),
         )
-        # Fast path: a template message without such fields of its own is one join of prepared pieces.
+        # Fast path: a template message without its own Cc, attachments, subject or Sender is one join of prepared
+        # pieces.
         get = payload.get
         has_own = shown_cc or get("attachments") or get("subject") or get(SENDER_HEADER)
         if claimed.template_key is not None and not has_own:

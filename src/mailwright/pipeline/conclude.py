@@ -130,7 +130,7 @@ def excuse_provider(ready: ReadyMessage, result: SendResult) -> SendResult:
     if result.code in FROM_REFUSED and is_chosen:
         return replace(result, category=ErrorCategory.PERMANENT, blames_provider=False)
     if result.code in NOT_ALLOWED and is_chosen:
-        # Perhaps the account may not send at all. Retries leave time to correct its permissions.
+        # The account may lack the permission to send at all. Retries leave time to correct it.
         return replace(result, kind=ResultKind.RETRYABLE, category=ErrorCategory.TRANSIENT, blames_provider=False)
     return result
 

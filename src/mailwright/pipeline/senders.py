@@ -1,4 +1,4 @@
-"""Decide for each message who sends it, who signs it and where its bounces go, by the sender domains of its tenant."""
+"""Decide the sender, the signing keys and the return path of each message, by the sender domains of its tenant."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from mailwright.pipeline.validate import ValidationFailure, ValidationKind
 from mailwright.storage.secret_box import SecretBox
 
 KEYS_UNREADABLE: Final = "SENDER_KEYS_UNREADABLE"
-# Above this number, the signers of all domains are built again as they are needed.
+# The maximum number of cached signers. Above it, the cache is cleared.
 MAX_SIGNERS: Final = 2_000
 
 
@@ -31,7 +31,7 @@ class MessageSender:
     """The sender of one message. With a failure, the message must not be sent."""
 
     sender: Mailbox
-    is_installations: bool  # Whether it is the sender in the settings, because the message names none.
+    is_installations: bool  # Whether it is the sender in the settings, because the message has none.
     signer: DkimSigner | None = None
     return_path: str | None = None  # The domain of the envelope sender; None for the installation's bounce address.
     failure: ValidationFailure | None = None
@@ -49,7 +49,7 @@ class MessageSenders:
     ) -> None:
         """`sender` and `signer` are the installation's. The signer signs for `domains` that belong to no tenant.
 
-        `directory` knows the domains of the tenants, whose keys the `secret_box` decrypts.
+        `directory` knows the domains of the tenants. The `secret_box` decrypts their keys.
         """
         self._domains = domains
         self._signer = signer
@@ -60,7 +60,7 @@ class MessageSenders:
         self._default = self._of_installation(sender, is_installations=True)
 
     async def load(self, batch: Sequence[Claimed]) -> None:
-        """Decide for a batch, so that the key that signs is the one that was checked."""
+        """Decide for a whole batch from one snapshot of the domains, so that the key that was checked also signs."""
         policy = UNRESTRICTED if self._directory is None else await self._directory.current()
         if not policy.is_empty:
             for claimed in batch:
@@ -140,7 +140,10 @@ class MessageSenders:
 
 
 def _refusal(policy: SenderPolicy, claimed: Claimed, sender: Mailbox) -> str | None:
-    """Return why the tenant must not use one of the senders: From, and for a raw email also Sender and the envelope."""
+    """Return why the tenant must not use one of the senders; None if it may.
+
+    These are From and, for a raw email, also Sender and the envelope sender.
+    """
     others = claimed.payload.get(OTHER_SENDERS, ())
     if others is None:
         return "From or Sender can be read in several ways. Send the email again with one plain address in each."

@@ -4,7 +4,8 @@ from math import exp, lgamma, log, log1p
 
 from mailwright.domain.guard_rails import GuardFinding, GuardRails, Incident, IncidentCounts
 
-# A threshold is passed if this number of incidents would be at most this likely at a true share equal to the threshold.
+# A threshold is passed if the observed number of incidents would have at most this probability with a true share equal
+# to the threshold.
 MAX_CHANCE = 0.05
 # Smaller terms of the sum are ignored.
 _NEGLIGIBLE = 1e-12

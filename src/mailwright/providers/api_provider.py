@@ -1,4 +1,4 @@
-"""What the providers with an HTTP API share: one message is one POST request. They never raise."""
+"""The base classes of providers with an HTTP API: one message is one POST request. They never raise."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ class ApiProvider(ABC):
     async def _fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> HttpResponse | ProviderCheck:
-        """Send a request for `check`. A failed connection is its result."""
+        """Send a request for `check`. If the connection fails, return that as the result."""
         reply = await self._http.request(method, url, headers=headers, body=body, timeout_seconds=self._timeout)
         if isinstance(reply, HttpResponse):
             return reply

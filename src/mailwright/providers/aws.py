@@ -75,7 +75,7 @@ class AwsKeyChain:
             raise AwsKeysMissing(f"The AWS keys could not be read: {type(error).__name__}.") from error
 
     def _load_keys(self) -> AwsKeys:
-        renew = self._renew  # This runs in a thread, and the attribute may be reset meanwhile.
+        renew = self._renew  # This runs in a thread, and the attribute may be reset in the meantime.
         if renew is None:
             renew = self._renew = self._find()
         return renew()

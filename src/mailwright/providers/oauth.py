@@ -26,7 +26,7 @@ TIMEOUT_SECONDS: Final = 30.0
 MARGIN: Final[Instant] = 5 * MINUTE
 DEFAULT_LIFETIME: Final[Instant] = 10 * MINUTE
 _MAX_DESCRIPTION: Final = 300
-# What to do about an error of the token endpoint (RFC 6749, section 5.2).
+# The advice for each error of the token endpoint (RFC 6749, section 5.2).
 _ADVICE: Final = {
     "invalid_grant": "sign in again, and set the new MAILWRIGHT_OAUTH_REFRESH_TOKEN",
     "invalid_client": "check MAILWRIGHT_OAUTH_CLIENT_ID and MAILWRIGHT_OAUTH_CLIENT_SECRET, which may have expired",

@@ -1,4 +1,4 @@
-"""What providers share that are used through their SMTP server: the server, under the name of the provider."""
+"""The base class of providers that are used through their SMTP server, under their own name."""
 
 import asyncio
 from collections.abc import Callable

@@ -37,7 +37,7 @@ class _UnusableProvider:
 
 
 class _AlwaysOpen(CircuitBreaker):
-    """Lets no message through. Only other settings, and with them a new worker, end that."""
+    """Blocks all messages. Only changed settings, which start a new worker, end this."""
 
     def __init__(self, clock: Clock, problem: str) -> None:
         super().__init__(clock)

@@ -23,7 +23,7 @@ def ab_test_text(report: AbTestReport) -> str:
 
 
 def metric_text(report: AbTestReport) -> str:
-    """Return what the results count. If a user chooses the winner, they count clicks."""
+    """Return what the results count: opens or clicks. If a user chooses the winner, the results count clicks."""
     return "clicks" if report.winner_by == MANUAL else report.winner_by
 
 

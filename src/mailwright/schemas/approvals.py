@@ -37,7 +37,8 @@ class RejectionRequest(RequestModel):
 
 
 class ApprovalRuleRequest(RequestModel):
-    """`over`: campaigns with more recipients need an approval. 0 stands for every campaign, null for none."""
+    """`over`: campaigns with more recipients need an approval. 0 means that every campaign does, null that none does.
+    """
 
     over: Annotated[int, Field(ge=0, le=2**31 - 1)] | None
 
@@ -53,7 +54,10 @@ class PlannedContentResponse(ResponseModel):
 
 
 class ApprovalResponse(ResponseModel):
-    """`status`: `waiting`, `approved`, `rejected`, `void`, `withdrawn` or `replaced`. `digest`: of the signed plan."""
+    """`status`: `waiting`, `approved`, `rejected`, `void`, `withdrawn` or `replaced`.
+
+    `digest`: the digest of the signed plan.
+    """
 
     status: ApprovalStatus
     digest: str
@@ -68,7 +72,8 @@ class ApprovalResponse(ResponseModel):
 
 
 class PlanChangeResponse(ResponseModel):
-    """A field that differs from the plan of the approval. `diff`: of the text, in the format of `diff -u`."""
+    """A field that differs from the plan of the approval. `diff`: the change of the text, in the format of `diff -u`.
+    """
 
     field: str
     before: str | None
@@ -77,7 +82,10 @@ class PlanChangeResponse(ResponseModel):
 
 
 class CampaignPlanResponse(ResponseModel):
-    """What the campaign would send now. `digest`: of the plan, for an approval. `over`: the rule of the tenant.
+    """What the campaign would send now.
+
+    `digest`: the digest of the plan, which an approval needs. `over`: the number of recipients above which the tenant
+    requires an approval.
 
     `finishesAt` is null if the end is beyond the forecast or depends on a send rate that was not measured yet.
     `refusal`: why the campaign cannot start or grow without a person's decision.
@@ -128,9 +136,11 @@ class SendApprovalResponse(ResponseModel):
 
 
 class ApprovalsResponse(ResponseModel):
-    """`over`: what reaches more recipients needs an approval; null for none. `waiting`: campaigns, oldest request
-    first. `sends`: articles, mailouts and sequences that wait. `rejected` and `rejectedSends`: what somebody rejected,
-    until it is requested again or an administrator lifts the rejection; at most 100 each, newest first.
+    """`over`: a send to more recipients needs an approval; null means that none does.
+
+    `waiting`: campaigns, oldest request first. `sends`: articles, mailouts and sequences that wait. `rejected` and
+    `rejectedSends`: rejected ones, until somebody requests them again or an administrator lifts the rejection; at most
+    100 each, newest first.
     """
 
     over: int | None

@@ -11,7 +11,8 @@ from mailwright.sources.recurrence_fields import FeedUrl, ScheduleFields
 
 
 class CampaignRepeatRequest(ScheduleFields):
-    """When a draft is sent again and again. With `feed`, each campaign contains the new items as `items`."""
+    """The schedule on which a draft is sent repeatedly. With `feed`, each campaign contains the new items as `items`.
+    """
 
     feed: FeedUrl | None = None
 
@@ -26,11 +27,12 @@ class FeedItemResponse(ResponseModel):
 
 
 class CampaignRepeatResponse(ResponseModel):
-    """`lastResult` says what happened last: started, skipped because the feed has nothing new, or why not sent.
+    """`lastResult`: what happened at the last scheduled time.
 
-    `failedAt` is set while emails are not sent although they should be. `nextTimes` is empty while the schedule is
-    paused. `warnings` are those of the pre-send check when the schedule is set. `newestItems` is what the feed
-    contained when it was last read.
+    The campaign started, was skipped because the feed had nothing new, or was not sent for the given reason. `failedAt`
+    is set while emails are not sent although they are due. `nextTimes` is empty while the schedule is paused.
+    `warnings` are those of the pre-send check when the schedule is set. `newestItems` are the newest items of the feed
+    when it was last read.
     """
 
     weekdays: list[str]

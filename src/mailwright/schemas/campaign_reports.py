@@ -52,7 +52,10 @@ class DomainResultsResponse(ResponseModel):
 
 
 class ResponseDelayResponse(ResponseModel):
-    """How many recipients first opened or clicked in these minutes after their email was sent. The last has no end."""
+    """The number of recipients who first opened or clicked within these minutes after their email was sent.
+
+    The last interval has no end.
+    """
 
     from_minutes: int
     to_minutes: int | None
@@ -61,7 +64,7 @@ class ResponseDelayResponse(ResponseModel):
 
 
 class ReasonResponse(ResponseModel):
-    """A reason and the number of its recipients. `example` is what a server said about one of them."""
+    """A reason and the number of its recipients. `example` is the response of a server for one of them."""
 
     name: str
     recipients: int
@@ -305,7 +308,7 @@ def history_csv(results: Sequence[CampaignResult]) -> str:
     return _csv(rows)
 
 
-# The field that names each item of a list, in the order in which they are looked for.
+# The fields that can name an item of a list. The first one that exists is used.
 _ITEM_NAMES: Final = ("name", "url", "beginsAt")
 
 

@@ -218,7 +218,7 @@ class AbTestResponse(ResponseModel):
 class CampaignSummaryResponse(ResponseModel):
     """A campaign and why it is deferred, if it is. `deferredUntil` is null if only a user can end the wait.
 
-    `repeatsAt` is when a draft that repeats is sent next, and `repeatOf` the draft whose schedule made the campaign.
+    `repeatsAt`: when a recurring draft is sent next. `repeatOf`: the draft whose schedule created the campaign.
     """
 
     campaign_id: str
@@ -338,7 +338,10 @@ class ExtensionQuery(RequestModel):
 
 
 class CampaignExtensionResponse(ResponseModel):
-    """`newcomers`: number of contacts who would get the campaign too. `reviewed` identifies what they would get."""
+    """`newcomers`: number of contacts who would get the campaign too.
+
+    `reviewed` identifies the content that they would get.
+    """
 
     newcomers: int
     reviewed: str

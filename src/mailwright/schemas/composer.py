@@ -1,4 +1,4 @@
-"""What the composer sends to the dashboard."""
+"""Requests that the composer sends to the dashboard."""
 
 from typing import Annotated, Any, Literal
 
@@ -41,7 +41,7 @@ class TestedEmail(PreviewedEmail):
 
 
 class SavedEmail(ComposedEmail):
-    """An email with the revision of the draft and the version of the template that its browser read."""
+    """An email, with the revision of the draft and the version of the template that the browser read."""
 
     locale: LocaleText = ""
     base_revision: Number
@@ -49,7 +49,7 @@ class SavedEmail(ComposedEmail):
 
 
 class CopiedEmail(ComposedEmail):
-    """An email with the version of the original that its browser read, whose locks the copy keeps."""
+    """An email, with the version of the original that the browser read. The copy keeps the locks of that version."""
 
     locale: LocaleText = ""
     base_version: Number = 0

@@ -25,7 +25,7 @@ class EventPage(Page):
 
 
 class EventResultResponse(ResponseModel):
-    """What happened to one event. A duplicate was stored by an earlier request."""
+    """The result for one event. A duplicate was stored by an earlier request."""
 
     event_id: Annotated[str | None, Field(description="Null if the event is invalid.")]
     status: Literal["accepted", "duplicate", "refused"]

@@ -29,7 +29,7 @@ class DmarcImportQuery(RequestModel):
 
 
 class ImportedDmarcReportResponse(ResponseModel):
-    """What became of one report. `reason` is a sentence if it was refused, or if rows of it could not be read."""
+    """The result for one report. `reason` is a sentence if it was refused, or if some of its rows could not be read."""
 
     outcome: ImportOutcome
     reporter: str
@@ -50,7 +50,7 @@ class DmarcImportResponse(ResponseModel):
 class DmarcDomainResponse(ResponseModel):
     """The reports about a domain in the period. `aligned` messages passed DKIM or SPF for the From domain.
 
-    `unicodeDomain`: the domain for people.
+    `unicodeDomain`: the domain as people read it.
     """
 
     domain: str
@@ -70,8 +70,8 @@ class DmarcDomainListResponse(ResponseModel):
 class DmarcReporterResponse(ResponseModel):
     """A reporter. `sent`: messages that Mailwright sent to its domains in the time of its reports, if that is known.
 
-    Compare it with `compared`, the aligned messages of the same reports. `unsigned` of them were signed by no key in
-    Mailwright. `sentence` says the same in words.
+    Compare it with `compared`, the aligned messages of the same reports. `unsigned` counts those of them without a
+    signature by a key of Mailwright. `sentence` has the same information in words.
     """
 
     reporter: str
@@ -87,7 +87,7 @@ class DmarcReporterResponse(ResponseModel):
 
 
 class DmarcSourceResponse(ResponseModel):
-    """Messages from one address. `signed` ones have a signature of a key in Mailwright."""
+    """Messages from one address. `signed`: those with a signature by a key of Mailwright."""
 
     source_ip: str
     header_from: str
@@ -118,7 +118,10 @@ class DmarcRefusalResponse(ResponseModel):
 
 
 class DmarcReportResponse(DmarcDomainResponse):
-    """`policy` is that of the newest report, `suggestedPolicy` the next one if the reports justify it."""
+    """`policy`: the policy in the newest report.
+
+    `suggestedPolicy`: the next stricter policy, if the reports justify it.
+    """
 
     since: Time
     policy: str | None

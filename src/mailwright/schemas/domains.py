@@ -14,7 +14,7 @@ from mailwright.sources.api.fields import Mailbox, RequestModel
 
 
 class DomainRequest(RequestModel):
-    """The domain to add, and the sender of email that names none."""
+    """The domain to add, and the default sender for email without a sender."""
 
     name: Annotated[str, Field(min_length=1, max_length=253, description="example.com")]
     sender: Annotated[Mailbox | None, Field(description="Example <news@example.com>")] = None
@@ -27,9 +27,10 @@ class DomainRotationRequest(RequestModel):
 
 
 class DomainRecordResponse(ResponseModel):
-    """A DNS record to publish, and what the last check found. `detail` is a sentence.
+    """A DNS record to publish, and the result of the last check.
 
-    `value` is empty if only the owner of the domain can know it; then `hint` says what to enter.
+    `detail` is a sentence. `value` is empty if only the owner of the domain can know it; `hint` then explains what to
+    enter.
     """
 
     purpose: Literal["dkim", "spf", "dmarc", "dmarc_reports", "replies", "return_path", "tracking"]
@@ -56,9 +57,10 @@ class DomainKeyResponse(ResponseModel):
 
 
 class DomainResponse(ResponseModel):
-    """`state`: `pending` until the DKIM records are visible, then `verified`. `unicodeName`: the name for people.
+    """`state`: `pending` until the DKIM records are visible, then `verified`.
 
-    `notes` are sentences: whether another tenant has verified the domain, and about records that it does not need.
+    `unicodeName`: the name as people read it. `notes`: sentences, for example that another tenant has verified the
+    domain, or that a record is not needed.
     """
 
     name: str

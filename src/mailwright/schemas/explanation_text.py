@@ -346,7 +346,7 @@ def _limited(times: _Times, message: MessageExplanation) -> str:
 
 
 def _resumes(times: _Times, explanation: Explanation, goes_on: str = lazy_gettext("Sending resumes")) -> str:
-    """Say when sending resumes and, for a daily limit, why it does not resume at midnight."""
+    """Return a sentence that says when sending resumes and, for a daily limit, why not at midnight."""
     why = " " + gettext("A new day begins when the working hours open, or at 09:00 without working hours.")
     is_daily = explanation.limit is not None and explanation.limit.name in ("daily_limit", "warmup")
     return gettext(
@@ -368,7 +368,7 @@ _HOLD_CAUSES: Final[Mapping[str, str]] = {
 
 
 def _hold_sentence(times: _Times, reason: str, since: Instant | None) -> str:
-    """Say why nothing at all is sent, and since when."""
+    """Return a sentence that says why all sending is on hold, and since when."""
     return gettext(
         "All sending has been on hold since {since}: {hold_causes}.",
         since=times.at(since),
@@ -622,7 +622,7 @@ def _held_campaign(times: _Times, campaign: CampaignExplanation) -> str:  # noqa
 
 
 def _approval(campaign: CampaignExplanation) -> str:
-    """Say who must do what, and what was changed since the request."""
+    """Return sentences about an approval: who must do what, and what has changed since the request."""
     changed = (" " + gettext("Changes: {changes}.", changes="; ".join(campaign.changes))) if campaign.changes else ""
     return f"{campaign.approval or ''}{changed}"
 
@@ -724,7 +724,7 @@ def _paused_campaign(times: _Times, campaign: CampaignExplanation) -> str:
 
 
 def _guard_note(times: _Times, campaign: CampaignExplanation) -> str:
-    """Return what the guard rails found about a campaign that they did not stop."""
+    """Return the findings of the guard rails about a campaign that they did not stop."""
     state = campaign.guard
     if state is None or state.finding is None or campaign.reason == GUARD_RAILS:
         return ""
@@ -1080,7 +1080,10 @@ def assumption_text(assumption: ForecastAssumption) -> str:
 
 
 def included_texts(sequence_emails: int, occurrence_emails: int) -> list[str]:
-    """Say how many other emails a forecast includes. Estimates have two significant digits."""
+    """Return a sentence with the number of other emails that a forecast includes.
+
+    Estimates have two significant digits.
+    """
     texts = []
     if sequence_emails:
         texts.append(

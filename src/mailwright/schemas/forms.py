@@ -50,7 +50,7 @@ class FormConsentRequest(RequestModel):
 
 
 class FormRequest(RequestModel):
-    """A sign-up form of a list. Empty texts are replaced by those of the list and of the visitor's language."""
+    """A sign-up form of a list. Empty texts are replaced by the texts of the list, in the visitor's language."""
 
     name: RequiredName
     list_key: ListKey

@@ -6,7 +6,7 @@ from mailwright.sources.campaigns.guard_rails import GuardReport
 
 
 class GuardRailsResponse(ResponseModel):
-    """The thresholds that apply, in percent; 0 turns one off. `atWarning`: `warn` or `slow_down`."""
+    """The thresholds that apply, in percent; 0 turns a threshold off. `atWarning`: `warn` or `slow_down`."""
 
     complaint_warn_percent: float
     complaint_stop_percent: float
@@ -41,9 +41,10 @@ class WaveResponse(ResponseModel):
 
 
 class GuardReportResponse(ResponseModel):
-    """`messages`: messages with a result since `countedSince`, which is null for all of them. `finding`: what the guard
-    rails have acted on, or null. `slowPerHour`: set while the campaign is slowed down. `wave`: null without waves and
-    after the last one has opened.
+    """`messages`: messages with a result since `countedSince`, which is null for all of them.
+
+    `finding`: the threshold that the campaign has passed, or null. `slowPerHour`: set while the campaign is slowed
+    down. `wave`: null without waves and after the last one has opened.
     """
 
     rails: GuardRailsResponse

@@ -1,4 +1,4 @@
-"""Models of moves: contacts of another product, with those who must not get email."""
+"""Models of moves: contacts of another product, including those who must not get email."""
 
 from typing import Annotated, Literal
 
@@ -52,7 +52,10 @@ class MoveCountsResponse(ResponseModel):
 
 
 class MoveResponse(ResponseModel):
-    """Uploaded export files. Before the start, `counts` are a preview, and `problem` is what would stop the move."""
+    """Uploaded export files.
+
+    Before the start, `counts` are a preview, and `problem` is the error that would stop the move.
+    """
 
     move_id: str
     vendor: str

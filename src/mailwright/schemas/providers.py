@@ -22,7 +22,8 @@ _Text = Annotated[str, Field(max_length=20_000)]
 
 
 class ProviderRequest(RequestModel):
-    """A provider with credentials of its own. `settings`: the settings of its kind, by the name of the variable."""
+    """A named provider with its own credentials. `settings`: the settings of its kind, by the names of their variables.
+    """
 
     name: Annotated[_Name, Field(description="acme-postmark")]
     kind: Annotated[_Name, Field(description="postmark")]
@@ -30,7 +31,7 @@ class ProviderRequest(RequestModel):
 
 
 class ProviderChangeRequest(RequestModel):
-    """The settings to change; null removes one. The others stay."""
+    """The settings to change; null removes a setting. The others stay."""
 
     settings: Annotated[dict[_Name, _Text | None], Field(max_length=40)]
 
@@ -72,7 +73,7 @@ class QuotaResponse(ResponseModel):
 class ProviderResponse(ResponseModel):
     """`left_alone`: no worker uses the provider until `unavailableUntil`. `unused`: no worker has it in its route.
 
-    `learnedRate`: messages per second that all workers together send, while the provider throttles them.
+    `learnedRate`: the total rate of all workers in messages per second while the provider throttles them.
     """
 
     provider: str
@@ -85,7 +86,7 @@ class ProviderResponse(ResponseModel):
 
 
 class ProviderRouteResponse(ResponseModel):
-    """`source`: `all` for every source of the tenant that has no route of its own.
+    """`source`: `all` for every source of the tenant without its own route.
 
     `provider`: `installation` for the provider of the installation.
     """

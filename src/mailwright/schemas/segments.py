@@ -27,8 +27,8 @@ class SegmentRequest(RequestModel):
 class SegmentUpdateRequest(RequestModel):
     """Fields that are left out keep their value. `dryRun` only counts who would enter sequences.
 
-    `enrol` decides about people who match only because of a new filter: whether they enter the sequences that the
-    segment starts, or only those who match later.
+    `enrol`: whether people who match only because of the new filter enter the sequences that the segment starts.
+    Otherwise only people who match later enter.
     """
 
     name: SegmentName | None = None
@@ -72,7 +72,10 @@ class StartedSequenceResponse(ResponseModel):
 
 
 class SegmentEditResponse(SegmentResponse):
-    """The segment, and whom the edit would enter in sequences: they entered only with `enrol`."""
+    """The segment, and the people who match only because of the edit.
+
+    They have entered the sequences only with `enrol`.
+    """
 
     sequences: list[StartedSequenceResponse]
 

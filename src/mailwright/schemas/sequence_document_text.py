@@ -132,7 +132,10 @@ def describe_reentry(reentry: Any) -> str:
 
 
 def describe_condition(condition: Any) -> str:
-    """Return a filter as a sentence; an event that ends the sequence, and what is not valid, as its fields."""
+    """Return a filter as a sentence.
+
+    An event that ends the sequence and an invalid filter are returned as their fields.
+    """
     if isinstance(condition, dict) and isinstance(condition.get("event"), str):
         return gettext("{condition} after they entered.", condition=_event_text(condition))
     try:
@@ -272,7 +275,7 @@ def _path_label(kind: str, body: Any, key: str) -> str:
 
 
 def _outcome(kind: str, key: str) -> str:
-    """Return what the history records when somebody takes a path."""
+    """Return the text of the history entry for a person who takes a path."""
     _, _, number = key.partition(".")
     return f"{'share' if kind == 'split' else 'case'} {int(number) + 1}" if number else key
 

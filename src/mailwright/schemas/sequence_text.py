@@ -73,7 +73,7 @@ _OUTCOMES: Final = {
 
 
 def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
-    """Return why a person is where they are, what comes next and when, or which rule keeps them out."""
+    """Explain why a person is at a step, what comes next and when, or which rule keeps them out."""
     if run.state is RunState.NEVER_ENTERED:
         return _never_entered(run, now, zone)
     entered = (
@@ -331,13 +331,13 @@ def _wait(run: RunExplanation, until: str, following: str) -> str:
 
 
 def deferred_text(deferred: DeferredEmails) -> str:
-    """Return how many emails of a step a limit holds: `working hours: hello 3`."""
+    """Return how many emails of a step each limit holds: `working hours: hello 3`."""
     failed = gettext(", {failed} fail", failed=deferred.failed) if deferred.failed else ""
     return f"{limit_name(deferred.reason)}: {deferred.step} {deferred.emails}{failed}"
 
 
 def left_out_texts(rehearsal: Rehearsal) -> list[str]:
-    """Return sentences about the people whom a rehearsal was asked for and who do not enter."""
+    """Return sentences about requested people who do not enter the rehearsal."""
     found = []
     if rehearsal.already_in:
         people = count_text(rehearsal.already_in, "person", "people")

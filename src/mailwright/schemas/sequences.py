@@ -24,12 +24,12 @@ from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.rehearsal import MAX_DAYS, Rehearsal
 from mailwright.sources.sequences.sequences import SequenceCounts
 
-# At most this many people are listed by name; the totals count everyone.
+# The maximum number of people that are listed by name. The totals count everyone.
 MAX_LISTED = 100
 
 
 class SequenceRequest(RequestModel):
-    """The document of a sequence, or the name of a ready-made one and the list that it is for."""
+    """The document of a sequence, or the name of a ready-made sequence and the list for it."""
 
     document: dict[str, Any] | None = None
     ready: Annotated[str | None, Field(max_length=63)] = None
@@ -45,7 +45,10 @@ class SequenceRequest(RequestModel):
 
 
 class SequenceUpdateRequest(RequestModel):
-    """`revision` is the one that you changed; another one means that somebody else changed the sequence meanwhile."""
+    """`revision`: the revision that your change is based on.
+
+    If the sequence has another one, somebody else has changed it, and your change is refused.
+    """
 
     document: dict[str, Any]
     revision: Annotated[int, Field(ge=1)]
@@ -64,7 +67,9 @@ class OverdueRequest(RequestModel):
 
 
 class SequencePublishRequest(OverdueRequest):
-    """`received` decides about emails that people already received and that lie ahead of them again."""
+    """`received`: whether people get an email again that they already received, if the new version places it after
+    their position.
+    """
 
     received: Literal["skip", "send"] = "skip"
     revision: Annotated[int, Field(ge=1)] | None = None
@@ -87,7 +92,7 @@ class SequenceEnrolRequest(RequestModel):
 
 
 class SequenceRetryRequest(RequestModel):
-    """Without an address, everyone whose step failed. `skip` leaves the email of the step out."""
+    """Without an address: everyone whose step failed. `skip`: continue without the email of the step."""
 
     email: Annotated[str | None, Field(max_length=254)] = None
     skip: bool = False
@@ -98,7 +103,8 @@ class SequenceRemoveRequest(RequestModel):
 
 
 class SequenceRehearseRequest(RequestModel):
-    """Whom to rehearse as if they entered now, in addition to the people in it: addresses, a list or a segment."""
+    """People to rehearse as if they entered now, in addition to those in the sequence: addresses, a list or a segment.
+    """
 
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 30
     emails: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
@@ -147,7 +153,9 @@ class SequenceListResponse(ResponseModel):
 
 
 class SequencePeopleResponse(ResponseModel):
-    """How many people are in a sequence, by step and with a failed or overdue step, and how other runs ended."""
+    """Number of people in a sequence: in total, by step, and with a failed or overdue step; and how the ended runs
+    ended.
+    """
 
     enrolled: int
     failed: int
@@ -157,7 +165,10 @@ class SequencePeopleResponse(ResponseModel):
 
 
 class SequenceDetailResponse(SequenceResponse):
-    """`nextEntryAt` is when a schedule is due next; `feedReadAt` and `feedError` are about the feed of a trigger."""
+    """`nextEntryAt`: the next time of a schedule.
+
+    `feedReadAt` and `feedError`: when the feed of a trigger was read last, and the error if that failed.
+    """
 
     next_entry_at: Time | None
     feed_read_at: Time | None
@@ -175,9 +186,9 @@ class AffectedPersonResponse(ResponseModel):
 
 
 class SequencePlanResponse(ResponseModel):
-    """What a new version means for the people in the sequence.
+    """How a new version affects the people in the sequence.
 
-    `received` counts people who already received an email that lies ahead of them again, by step.
+    `received`: by step, the number of people who already received its email and would reach it again.
     """
 
     stays: int
@@ -221,10 +232,10 @@ class SequenceRetryResponse(ResponseModel):
 
 
 class EnrolmentResponse(ResponseModel):
-    """One run of a person through a sequence. `nextAt` is null if nothing happens before something else does.
+    """One run of a person through a sequence.
 
-    `unsentStep` is the step of the email from which their wait counts, if it is not sent yet; `nextAt` is then only
-    when Mailwright looks again.
+    `nextAt` is null if the run waits for an event without a time limit. `unsentStep`: the wait counts from the email of
+    this step, which is not sent yet; `nextAt` is then the time of the next check.
     """
 
     email: str
@@ -245,7 +256,8 @@ class EnrolmentListResponse(ResponseModel):
 
 
 class DeferredEmailsResponse(ResponseModel):
-    """The emails of a step that the limit `reason` holds. `failed` of them would be sent too late and are not."""
+    """The emails of a step that the limit `reason` holds. `failed` is the number that expire before they could be sent.
+    """
 
     step: str
     reason: str
@@ -254,7 +266,7 @@ class DeferredEmailsResponse(ResponseModel):
 
 
 class RehearsedDayResponse(ResponseModel):
-    """The emails that are sent on a day, and those of the day's steps that a limit holds."""
+    """The emails that are sent on a day, and the emails of that day's steps that a limit holds."""
 
     day: date
     emails: int
@@ -272,9 +284,10 @@ class FailedPeopleResponse(ResponseModel):
 
 
 class SequenceRehearsalResponse(ResponseModel):
-    """What the draft would do under the limits of the tenant if nobody did anything else meanwhile.
+    """What the draft would do under the limits of the tenant, if people neither open, click, buy nor unsubscribe.
 
-    `alreadyIn`, `notEligible` and `unknown` count the people in the request who would not enter, as in `enrol`.
+    `alreadyIn`, `notEligible` and `unknown` count the people in the request who would not enter, as in the response of
+    `enrol`.
     """
 
     people: int
@@ -293,7 +306,7 @@ class SequenceRehearsalResponse(ResponseModel):
 
 
 class SequenceEmailResponse(ResponseModel):
-    """Why the email of a step is not sent, as the explanation of the message says it. `until` ends a deferral."""
+    """Why the email of a step is not sent, in the words of the message's explanation. `until`: when a deferral ends."""
 
     sentence: str
     state: str
@@ -314,7 +327,7 @@ class SequenceStepResponse(ResponseModel):
 
 
 class NotEnteredResponse(ResponseModel):
-    """The rule that keeps a person out of a sequence, and what it depends on; fields that do not apply are null."""
+    """The rule that keeps a person out of a sequence, with its details. Fields that do not apply are null."""
 
     rule: EntryRule
     sentence: str
@@ -329,14 +342,14 @@ class NotEnteredResponse(ResponseModel):
 
 
 class UnmatchedConditionResponse(ResponseModel):
-    """A part of the entry filter that the person does not match, and the value of its attribute."""
+    """A condition of the entry filter that the person does not match, and the person's value of the attribute."""
 
     condition: dict[str, Any]
     value: Any
 
 
 class IgnoredEventResponse(ResponseModel):
-    """An event of the trigger that came while the person was in the sequence, so that it started nothing."""
+    """An event that did not start the sequence, because the person was already in it."""
 
     event_id: str
     event: str
@@ -345,7 +358,7 @@ class IgnoredEventResponse(ResponseModel):
 
 
 class SequenceRunResponse(ResponseModel):
-    """Why a person is where they are in a sequence, what comes next and when."""
+    """Why a person is at a step of a sequence, what comes next and when."""
 
     sequence_id: str
     name: str

@@ -28,7 +28,7 @@ class ShadowEmailResponse(ResponseModel):
 
 
 class ShadowReportResponse(ResponseModel):
-    """What shadow mode passed on, counted by recipient, and what Mailwright would have done.
+    """The emails that shadow mode passed on, counted by recipient, and what Mailwright would have done with them.
 
     `mode` is the current mode of SMTP. `rejected`: the relay did not accept the email. `findings` counts recipients by
     finding. `examples` are the latest recipients with findings.

@@ -1,4 +1,4 @@
-"""Drafts that belong to the API key which created them, because nobody else has changed them."""
+"""Check that a draft belongs to the API key that created it: nobody else has changed it."""
 
 from collections.abc import Collection
 
@@ -13,9 +13,9 @@ from mailwright.storage.tables import audit_log
 async def require_own_draft(
     tx: Transaction, tenant_id: int, subject: str, actor: str, *, allowed: Collection[str] = ()
 ) -> None:
-    """Raise an error unless this actor created the draft and nobody else has touched it. Keys without a name fail.
+    """Raise an error unless this actor created the draft and nobody else has changed it. Keys without a name fail.
 
-    `allowed` are actions of others after which the draft is still the proposal of its author.
+    `allowed` are actions of others that do not count as a change.
     """
     a = audit_log.c
     matching = (a.subject == subject, a.tenant_id == tenant_id, a.action.not_in(allowed))

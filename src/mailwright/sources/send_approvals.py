@@ -1,9 +1,9 @@
 """Approvals of sends that are not campaigns: article runs, mailouts, and sequences with the people who enter them.
 
-An attempt to send to more recipients than the tenant allows without an approval requests one, and succeeds when it is
-repeated after a second person has approved it. An approval covers exactly the content that it shows, and
-the number of recipients with the tolerance of campaigns. If the tenant has such a limit, the publication of a sequence
-always needs an approval, which covers everyone who enters: nobody knows how many people that will be.
+An attempt to send to more recipients than the tenant allows without an approval requests the approval. After a second
+person has approved it, the same attempt succeeds. An approval covers exactly the content that it shows, and the number
+of recipients with the tolerance of campaigns. If the tenant has such a limit, the publication of a sequence always
+needs an approval, which covers everyone who enters: nobody knows how many people that will be.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ KIND_TEXTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedSend:
-    """What somebody wants to send. A later attempt with the same subject is the same send."""
+    """A send that somebody attempts. A later attempt with the same subject is the same send."""
 
     tenant_id: int
     kind: SendKind
@@ -99,10 +99,11 @@ async def find_limit(tx: Transaction, tenant_id: int) -> int | None:
 
 
 async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, actor: str) -> AwaitsApproval | None:
-    """Return the error that says why the send must wait; None if it may begin. If necessary, request the approval.
+    """Return the error that says why the send must wait; None if it may begin.
 
-    Once requested, the same send needs the approval, even if the tenant requires none any more. After a rejection,
-    every later attempt needs one, and the rejected content is not sent, until an administrator lifts the rejection.
+    If necessary, request the approval. Once an approval is requested, the send needs it, even if the tenant no longer
+    requires approvals. After a rejection, every later attempt needs one, and the rejected content is not sent, until an
+    administrator lifts the rejection.
     """
     rejections = await _list_rejections(tx, planned)
     if refused := next((each for each in rejections if each.covers(planned)), None):
@@ -148,14 +149,14 @@ async def find_refusal(tx: Transaction, now: Instant, planned: PlannedSend, *, a
 
 
 async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, over: int, actor: str) -> str | None:
-    """Return why the send needs an approval; None if it needs none, and then count it."""
+    """Return why the send needs an approval. If it needs none, count it and return None."""
     if planned.kind is SendKind.SEQUENCE:
         return lazy_gettext(
             "This {kind} can reach {people} now, and others who enter later, so a second person must approve it.",
             kind=KIND_TEXTS[planned.kind],
             people=_people(planned),
         )
-    # Each enrolment of people in the same sequence is another send.
+    # Each enrolment of people in the same sequence is a separate send.
     subject = "" if planned.kind is SendKind.ENROLMENT else planned.subject
     send = UnapprovedSend(planned.tenant_id, planned.kind, subject, planned.recipients)
     earlier = await add_unapproved(tx, now, send, over=over, actor=actor)
@@ -197,7 +198,7 @@ async def find_approved(tx: Transaction, tenant_id: int, kind: SendKind, subject
 
 
 async def end_approvals(tx: Transaction, tenant_id: int, kind: SendKind, subject: str, *, but: str = "") -> None:
-    """End the approvals of a send, but not the one of the digest `but`, so that they allow no second one."""
+    """End the approvals of a send so that they cannot be used again, except the approval with the digest `but`."""
     same = (_a.tenant_id == tenant_id, _a.kind == kind, _a.subject == subject)
     approved = (*same, _a.status == ApprovalStatus.APPROVED, _a.digest != but)
     await tx.execute(update(send_approvals).where(*approved).values(status=ApprovalStatus.REPLACED))
@@ -261,7 +262,9 @@ class SendApprovals:
     async def withdraw(
         self, actor: str, tenant_id: int, approval_id: int, *, reason: str = "", may_lift: bool = False
     ) -> SendApproval:
-        """Take a request back. What the tenant requires then decides whether the next attempt needs an approval.
+        """Withdraw a request.
+
+        Afterwards the current rule of the tenant decides whether the next attempt needs an approval.
 
         After a rejection, only an administrator can do so (`may_lift`), with a reason that the audit log records. It
         lifts all rejections of the same send. An approval stays, because steps of a sequence compare templates with it.

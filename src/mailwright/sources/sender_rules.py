@@ -15,9 +15,9 @@ from mailwright.domain.message import Source
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import lazy_gettext, lazy_join, lazy_number
 
-# Returns why a tenant must not send from an address, or with its default sender; None if it may.
+# Returns why a tenant must not send from an address (its default sender if None). Returns None if it may.
 FindRefusal = Callable[[int, str | None], Awaitable[str | None]]
-# Returns the tenant's own sender of email that names none; None for the sender in the settings.
+# Returns the tenant's default sender for email without a sender; None if the sender in the settings applies.
 FindOwnSender = Callable[[int], Awaitable[str | None]]
 # Returns the rules that a sender does not meet, one sentence each. None stands for the sender in the settings.
 FindUnmetRules = Callable[[str | None], Awaitable[tuple[str, ...]]]
@@ -27,7 +27,7 @@ CODE: Final = "SENDER_RULES"
 
 
 class SenderRulesDecision(StrEnum):
-    """Why bulk email to more recipients than the limit may be sent. Up to the limit, no decision is made."""
+    """Why bulk email to more recipients than the limit may be sent. Email to fewer recipients needs no decision."""
 
     MET = "met"
     OVERRIDDEN = "overridden"
@@ -41,7 +41,7 @@ class RouteRules:
     may_report: bool = True  # whether one of the providers can report opens and clicks
 
 
-# Returns the rules of the providers that send what a source of a tenant asks for.
+# Returns the rules of the providers that send the email of a source of a tenant.
 FindRouteRules = Callable[[int, Source], Awaitable[RouteRules]]
 
 
@@ -69,8 +69,8 @@ class SenderRules:
     ) -> tuple[str, ...] | None:
         """Return the unmet rules, one sentence each; None if the rules do not apply.
 
-        They do not apply up to the limit, and if the email stays on this machine. Without `sender`, the tenant's own
-        counts.
+        They do not apply up to the limit, nor if the email stays on this machine. Without `sender`, the tenant's
+        default sender is checked.
         """
         if recipients <= self.limit:
             return None

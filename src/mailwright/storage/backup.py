@@ -12,7 +12,8 @@ from mailwright.storage.tables import installation, metadata, sessions, tenants,
 _PAGE: Final = 2_000
 # Tables that a backup leaves out: running processes and dashboard sessions would be stale after a restore.
 _LEFT_OUT: Final = frozenset({workers.name, sessions.name})
-# The number of rows that a new database has at most. `installation` has what processes note about themselves.
+# The maximum number of rows in the tables of a new database. `installation` has entries that processes write about
+# themselves.
 _INITIAL_ROWS: Final = {tenants.name: 1, installation.name: 100}
 
 

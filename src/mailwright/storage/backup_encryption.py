@@ -1,4 +1,4 @@
-"""Encrypt backups in the age format, which other programs read too."""
+"""Encrypt backups in the age format, which other programs can read too."""
 
 import os
 import threading

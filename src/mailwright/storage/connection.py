@@ -10,7 +10,7 @@ from sqlalchemy.util import LRUCache
 
 # The compiled statements of the process. SQLAlchemy keeps them for each `Engine`, but a process has several: those that
 # read and those that write a SQLite file, and those of each database that it opens. Compiling a statement takes longer
-# than to run it. The dialect is part of the key, so dialects that compile alike must be equal.
+# than running it. The dialect is part of the key, so dialects that compile alike must be equal.
 COMPILED: Final[LRUCache[Any, Any]] = LRUCache(1_000)
 
 

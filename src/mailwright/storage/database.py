@@ -143,7 +143,9 @@ class Database:
                 return await self._hot.transact(work, within)
 
     async def apply(self, changes: Sequence[Change]) -> bool:
-        """Apply all changes in one transaction, or none and return False if one of them changes another number of rows.
+        """Apply all changes in one transaction.
+
+        If one of them changes an unexpected number of rows, apply none and return False.
 
         The changes must not depend on each other: on PostgreSQL they run as one statement, in one round trip.
         """

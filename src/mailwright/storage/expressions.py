@@ -87,7 +87,7 @@ class json_boolean(json_text):  # noqa: N801 - a function of SQL
 
 
 class json_number(json_text):  # noqa: N801 - a function of SQL
-    """The value as a number if it is one or a string that looks like one; null otherwise."""
+    """The value as a number, if it is a number or a string that looks like a number; null otherwise."""
 
     type: Any = Double()
     inherit_cache = True

@@ -69,7 +69,7 @@ class GroupCommit(Generic[Item, Result]):
             try:
                 results = await self._commit([item for submission in group for item in submission.items])
             except NotDurable as error:
-                # Submissions that arrived meanwhile fail too, instead of waiting for the same database again.
+                # Submissions that arrived in the meantime fail too, instead of waiting for the same database again.
                 group += self._waiting
                 self._waiting = []
                 for submission in group:

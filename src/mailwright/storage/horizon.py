@@ -31,7 +31,7 @@ class Horizon:
 
 
 class HorizonWatch:
-    """Follows the horizon of a table for a reader that looks at it again and again."""
+    """Follows the horizon of a table for a reader that checks it repeatedly."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

@@ -35,7 +35,9 @@ class Runner(Protocol):
 
 
 class Change(NamedTuple):
-    """A statement that changes rows, and the number of rows that it changes unless another transaction was first."""
+    """A statement that changes rows, and the number of rows that it changes unless another transaction has changed them
+    first.
+    """
 
     statement: Statement
     parameters: dict[str, Any]
@@ -58,7 +60,7 @@ class HotPath(Protocol):
 
     # Errors of our own statements: a mistake or a duplicate key.
     programming_errors: ErrorTypes
-    # Errors of an unreachable database, unless they are programming errors.
+    # Errors of the driver if the database is unreachable. Programming errors are excluded.
     outage_errors: ErrorTypes
 
     async def transact(self, work: Work[T], within: float | None = None) -> T:
@@ -66,7 +68,8 @@ class HotPath(Protocol):
         ...
 
     async def apply(self, changes: Sequence[Change]) -> bool:
-        """Apply all changes in one transaction, or none and return False if a count differs: see `Database.apply`."""
+        """Apply all changes in one transaction. If a count differs, apply none and return False: see `Database.apply`.
+        """
         ...
 
     async def close(self) -> None: ...
@@ -133,7 +136,7 @@ class SqliteHotPath:
 
 
 class _CountDiffers(Exception):
-    """A statement changed another number of rows than expected, so its transaction is rolled back."""
+    """A statement changed an unexpected number of rows, so its transaction is rolled back."""
 
 
 async def _apply(changes: Sequence[Change], tx: Runner) -> None:

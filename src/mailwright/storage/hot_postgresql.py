@@ -72,7 +72,7 @@ class PostgresqlHotPath:
                 watchdog.cancel()
 
     async def apply(self, changes: Sequence[Change]) -> bool:
-        """Send the changes as one statement, which is a transaction of its own and takes one round trip."""
+        """Send the changes as one statement, which is its own transaction and takes one round trip."""
         text = merged(tuple(change.statement for change in changes))
         values = [value for change in changes for value in change.statement.bind("postgresql", change.parameters)[1]]
         pool = self._pool or await self._open()

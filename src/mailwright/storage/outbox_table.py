@@ -13,7 +13,7 @@ TABLE: Final = "mailwright_outbox"
 
 
 class RowStatus(StrEnum):
-    """What happened to a row of the table."""
+    """The status of a row of the table."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -63,7 +63,7 @@ outbox_rows = table(
 def as_bytes(value: ColumnElement[str], dialect: Dialect) -> ColumnElement[bytes]:
     """Return an expression for the bytes of a text in UTF-8.
 
-    SQLite stores any bytes as text. To read invalid ones as text would fail for all rows of the query.
+    SQLite stores any bytes as text. Reading invalid bytes as text would fail for all rows of the query.
     """
     if dialect == "sqlite":
         return cast(value, LargeBinary)

@@ -42,7 +42,7 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
 
 
 async def drop_empty_partitions(database: Database, before: Instant) -> list[str]:
-    """Drop the partitions of the months before a time that have no events any more. Return their names.
+    """Drop the partitions of earlier months that have no events any more. Return their names.
 
     Autovacuum has truncated their tables, but not their indexes, and every lookup of a message's events reads all
     partitions.

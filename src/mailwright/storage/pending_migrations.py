@@ -38,7 +38,7 @@ class PendingMigration:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The revision of the database (None if it is empty), the newest one, and what lies between."""
+    """The revision of the database (None if it is empty), the newest revision, and the migrations between them."""
 
     current: str | None
     newest: str

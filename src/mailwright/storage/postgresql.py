@@ -24,7 +24,7 @@ ARGUMENTS: Final = {
 
 
 class PostgresqlDialect(PGDialect_asyncpg):
-    """Equals the other dialects of this class whose servers need the same text of a statement."""
+    """Equal to other dialects of this class if their servers need the same statement text."""
 
     supports_statement_cache = True
 

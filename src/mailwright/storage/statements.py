@@ -128,8 +128,8 @@ def statement(package: str, name: str) -> Statement:
 def merged(statements: tuple[Statement, ...]) -> str:
     """Merge changes of different rows into one statement for PostgreSQL, with the parameters of all of them in order.
 
-    Further parameters are the numbers of rows that they change. If one of them differs, the statement fails with an
-    error of a cast, and nothing is changed. None of the statements sees the changes of the others.
+    Further parameters are the expected numbers of changed rows. If a number differs, the statement fails with a cast
+    error, and nothing is changed. None of the statements sees the changes of the others.
     """
     changes: list[str] = []
     first = 0

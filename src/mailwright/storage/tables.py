@@ -75,7 +75,8 @@ tenants = Table(
     Column("brand", Text),  # The brand kit, as JSON.
     Column("requires_second_factor", Boolean, nullable=False, server_default=text("false")),
     Column("approval_over", Integer),  # Campaigns with more recipients need the approval of a second person.
-    # Since when the tenant sends from its verified sender domains only; None if it never had one, or may again.
+    # Since when the tenant may send only from its verified sender domains; None if it never had one, or if the
+    # restriction was lifted.
     Column("senders_restricted_since", Timestamp),
 )
 
@@ -96,11 +97,11 @@ api_keys = Table(
     # Set if the key also signs requests to the API of SES: the id of the pair, and the key itself, encrypted.
     Column("access_key_id", Text, unique=True),
     Column("encrypted_key", Text),
-    # The user who answers for what the key does; null if nobody is known.
+    # The user who is responsible for the key; null if unknown.
     Column("owner", Text),
 )
 
-# Emails that shadow mode passed on, one row for each recipient, without contents and whole addresses.
+# Emails that shadow mode passed on, one row for each recipient, without contents and without complete addresses.
 shadow_emails = Table(
     "shadow_emails",
     metadata,
@@ -173,7 +174,7 @@ contact_tags = Table(
     Index("ix_contact_tags_of_tenant", "tenant_id", "tag", "contact_key"),
 )
 
-# What contacts do in the tenant's own systems. An event belongs to an address, which need not be a contact yet.
+# Actions of contacts in the tenant's own systems. An event belongs to an address, which need not be a contact yet.
 contact_events = Table(
     "contact_events",
     metadata,
@@ -252,7 +253,8 @@ lists = Table(
     # Double opt-in: new subscribers get a confirmation email first, and nothing else until they confirm.
     Column("requires_confirmation", Boolean, nullable=False, server_default=text("false")),
     Column("tracking", Text),
-    # When it was archived: subscriptions stay, and nothing offers the list any more. None: in use.
+    # When the list was archived; None if it is in use. An archived list keeps its subscriptions but is no longer
+    # offered.
     Column("archived_at", Timestamp),
     UniqueConstraint("tenant_id", "list_key"),
 )
@@ -273,7 +275,7 @@ forms = Table(
     Index("ix_forms_tenant_id", "tenant_id"),
 )
 
-# Submitted forms: the wording that people saw and what they answered. They change a contact only when it confirms.
+# Submitted forms: the wording that people saw, and their answers. They change a contact only when it confirms.
 form_submissions = Table(
     "form_submissions",
     metadata,
@@ -328,7 +330,7 @@ _RUN_ENDED = text("ended_at IS NOT NULL")
 _RUN_FINISHED = text("end_reason = 'finished'")
 _STEP_DUE = text("ended_at IS NULL AND due_at IS NOT NULL")
 
-# Sequences. The draft is what people edit; the columns after it are from the published version.
+# Sequences. Users edit the draft; the columns after it belong to the published version.
 sequences = Table(
     "sequences",
     metadata,
@@ -383,7 +385,7 @@ sequence_enrolments = Table(
     Column("waits_since", Timestamp),  # None unless the person waits at the node.
     Column("due_at", Timestamp),  # None if there is nothing to do until something happens.
     Column("skips_email", Boolean, nullable=False, server_default=text("false")),
-    # As JSON: emails ahead that the run leaves out, because the person received them before their steps were moved.
+    # The emails that the run skips, as JSON: the person already received them before a new version moved their steps.
     Column("received_steps", Text),
     Column("failure", Text),
     Column("ended_at", Timestamp),
@@ -399,7 +401,7 @@ sequence_enrolments = Table(
     Index("ix_sequence_enrolments_contact_key", "contact_key", "sequence_key"),
     Index("ix_sequence_enrolments_sequence_key_id", "sequence_key", "id"),
     partial_index("ix_sequence_enrolments_ended_at", "ended_at", where=_RUN_ENDED),
-    # Those who can still reach the goal.
+    # Finished runs that can still reach the goal.
     partial_index("ix_sequence_enrolments_finished", "sequence_key", "ended_at", where=_RUN_FINISHED),
 )
 
@@ -419,7 +421,7 @@ sequence_steps = Table(
     UniqueConstraint("enrolment_key", "visit"),
 )
 
-# Who matched the trigger of a sequence when it was last compared.
+# The contacts who matched the trigger of a sequence at its last comparison.
 sequence_members = Table(
     "sequence_members",
     metadata,
@@ -457,7 +459,7 @@ feed_items = Table(
     Index("ix_feed_items_feed_key_id", "feed_key", "id"),
 )
 
-# How items are recognised: digests of their ID, their link and their content.
+# Digests of the ID, the link and the content of items, by which known items are recognised.
 feed_item_marks = Table(
     "feed_item_marks",
     metadata,
@@ -563,7 +565,7 @@ templates = Table(
     UniqueConstraint("tenant_id", "template_id", "version"),
 )
 
-# What the composer saved and nobody published yet. The row stays after that, because its revision must never go back:
+# Drafts that the composer saved. The row stays after the draft is published, because its revision must never go back:
 # a browser with an old revision would otherwise overwrite a newer draft.
 template_drafts = Table(
     "template_drafts",
@@ -754,7 +756,7 @@ deliveries = Table(
     # Messages that were sent and bounced later, by campaign and by tenant.
     partial_index("ix_deliveries_bounced_of_lane", "lane", where=_BOUNCED),
     partial_index("ix_deliveries_bounced", "tenant_id", "message_key", where=_BOUNCED),
-    # All other providers report by their own message ID, also those with a name of their own.
+    # All other providers, including named ones, report with their own message ID.
     partial_index(
         "ix_deliveries_provider_message_id",
         "provider_message_id",
@@ -891,7 +893,7 @@ stored_settings = Table(
     Column("updated_by", Text, nullable=False),
 )
 
-# Providers with credentials and limits of their own, beside the provider of the installation.
+# Named providers with their own credentials and limits, in addition to the provider of the installation.
 provider_configurations = Table(
     "provider_configurations",
     metadata,
@@ -906,18 +908,19 @@ provider_configurations = Table(
     Column("updated_by", Text, nullable=False),
 )
 
-# Which provider sends the messages of a tenant. What has no route goes out through the provider of the installation.
+# The provider that sends the messages of a tenant. Messages without a route go through the provider of the
+# installation.
 provider_routes = Table(
     "provider_routes",
     metadata,
     Column("tenant_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("source", Text, primary_key=True),  # `all`: every source without a route of its own.
+    Column("source", Text, primary_key=True),  # `all`: every source without its own route.
     Column("provider", Text, nullable=False),  # `installation`: the provider of the installation.
     Column("updated_at", Timestamp, nullable=False),
     Column("updated_by", Text, nullable=False),
 )
 
-# Systems that report what happened to messages, for example an own mail server.
+# Report sources: systems that report what happened to messages, for example your own mail server.
 report_sources = Table(
     "report_sources",
     metadata,
@@ -940,7 +943,7 @@ sender_domains = Table(
     key_column(),
     Column("tenant_id", BigInteger, nullable=False),
     Column("domain", Text, nullable=False),  # In ASCII lower case.
-    Column("sender", Text, nullable=False),  # The From of the tenant's email that names none.
+    Column("sender", Text, nullable=False),  # The tenant's default From address.
     Column("keys", Text, nullable=False),  # The DKIM keys with their dates, as JSON. Private keys are encrypted.
     Column("verified_at", Timestamp),
     Column("checked_at", Timestamp),
@@ -1005,7 +1008,7 @@ dmarc_sources = Table(
     Index("ix_dmarc_sources_report_key", "report_key"),
 )
 
-# Reports from the mailbox that were refused. Without a tenant, they are about a domain of nobody here.
+# Refused reports from the mailbox. Reports without a tenant are about a domain that no tenant has.
 dmarc_refusals = Table(
     "dmarc_refusals",
     metadata,
@@ -1053,7 +1056,7 @@ campaigns = Table(
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
 )
 
-# Drafts of which a campaign is made and started again and again.
+# Recurring drafts: at each time of the schedule, a campaign is created from the draft and started.
 campaign_repeats = Table(
     "campaign_repeats",
     metadata,
@@ -1119,7 +1122,7 @@ queue_entries = Table(
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 
-# Requests that a second person approves what a campaign sends. The newest one of a campaign counts.
+# Requests for the approval of a campaign by a second person. The newest request of a campaign counts.
 campaign_approvals = Table(
     "campaign_approvals",
     metadata,
@@ -1143,7 +1146,7 @@ campaign_approvals = Table(
     Index("ix_campaign_approvals_tenant_id_status", "tenant_id", "status"),
 )
 
-# Requests that a second person approves a send that is no campaign: see sources/send_approvals.py.
+# Requests for the approval of other sends by a second person: see sources/send_approvals.py.
 send_approvals = Table(
     "send_approvals",
     metadata,
@@ -1166,7 +1169,7 @@ send_approvals = Table(
     Index("ix_send_approvals_tenant_id_status", "tenant_id", "status"),
 )
 
-# What people started within a day without an approval: see sources/campaigns/unapproved_sends.py.
+# Sends that people started within a day without an approval: see sources/campaigns/unapproved_sends.py.
 unapproved_sends = Table(
     "unapproved_sends",
     metadata,
@@ -1190,7 +1193,7 @@ campaign_incidents = Table(
     Column("attempted_at", Timestamp, nullable=False),
 )
 
-# The audit log: who did what. It is only displayed; no code depends on its entries.
+# The audit log. It is only displayed; no code depends on its entries.
 audit_log = Table(
     "audit_log",
     metadata,
@@ -1223,7 +1226,7 @@ quotas = Table(
     Column("in_flight", BigInteger, nullable=False),  # Messages in flight at the time of the sync.
     Column("previous_sync", Timestamp),
     Column("counted_before", BigInteger, nullable=False),  # Final value of the previous sync's counter.
-    # The last failed sync, and why; None after a successful one.
+    # The last failed sync, and its error; None after a successful sync.
     Column("failed_at", Timestamp),
     Column("failure", Text),
     Column("failed_syncs", Integer, nullable=False, server_default=text("0")),  # In a row.
@@ -1265,7 +1268,7 @@ account_links = Table(
     # The role and the tenant of an invited user. Without a tenant, the user belongs to the whole installation.
     Column("role", Text),
     Column("tenant_id", BigInteger),
-    # False if the inviter passed the link on, so that nothing proves that the address is the person's.
+    # False if the inviter passed the link on. Then nothing proves that the address belongs to the person.
     Column("is_emailed", Boolean, nullable=False, server_default=text("true")),
     Column("created_by", Text, nullable=False),
     Column("created_at", Timestamp, nullable=False),
@@ -1674,7 +1677,7 @@ campaign_tallies = Table(
     Column("begins_at", Timestamp, primary_key=True, autoincrement=False),
     Column("type", Text, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    # Messages with their first event of this type; of SENT, messages that are tracked individually.
+    # Messages with their first event of this type. For SENT: messages that are tracked individually.
     Column("unique_messages", BigInteger, nullable=False),
 )
 
@@ -1726,7 +1729,7 @@ retention_rules = Table(
     Column("updated_at", Timestamp, nullable=False),
 )
 
-# What retention deleted, by day. The audit and campaign reports add the messages to those that still exist.
+# The number of deleted rows by day. The audit and campaign reports add the messages to those that still exist.
 retention_tombstones = Table(
     "retention_tombstones",
     metadata,

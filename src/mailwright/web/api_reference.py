@@ -45,7 +45,7 @@ _PAGE: Final = """\
 
 @router.api_route("/docs", methods=["GET", "HEAD"])
 async def show() -> HTMLResponse:
-    """Show all routes; "Authorize" takes an API key, which stays in the page, for trying them."""
+    """Show all routes. To try them, enter an API key under "Authorize". The key stays in the page."""
     page = _PAGE.format(
         mark=asset("mark.svg"),
         theme=asset("theme.js"),

@@ -23,7 +23,7 @@ _COOKIE_SECONDS: Final = 365 * 24 * 3600
 
 @contextmanager
 def translated(request: Request) -> Iterator[None]:
-    """Translate what a request shows. `use_language_of_user` changes the language once the user is known."""
+    """Translate the response to a request. `use_language_of_user` changes the language once the user is known."""
     request.state.is_translated = True
     with using(load_catalogue(usual_language(request, request.cookies.get(_COOKIE)))):
         yield
@@ -35,7 +35,10 @@ def use_language_of_user(request: Request, language: str | None) -> None:
 
 
 def set_language_cookie(response: Response, language: str) -> None:
-    """Remember the language of a browser. An unsupported one means the language that the browser asks for."""
+    """Store the language that was chosen in a browser.
+
+    An unsupported value means that the browser's own language applies.
+    """
     chosen = supported_language(language)
     if chosen is None:
         response.delete_cookie(_COOKIE, path="/")

@@ -38,7 +38,7 @@ class RouteIndex:
     def candidates(self, path: str) -> APIRouter:
         """Return a router with the routes that can match the path."""
         first, second = _segments(path)
-        # Unknown segments share one entry, so that requests for arbitrary paths do not fill the memory.
+        # All unknown segments share one entry, so that requests for arbitrary paths do not fill the memory.
         key = (first if first in self._fixed[0] else ANY, second if second in self._fixed[1] else ANY)
         group = self._groups.get(key)
         if group is None:

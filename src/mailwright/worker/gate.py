@@ -250,7 +250,7 @@ class Gate:
         return _LaneDecision(reserved.admitted, reserved.waiting + paced.waiting, reserved.deferral or paced.deferral)
 
     def _pace(self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant) -> _LaneDecision:
-        """If the lane is paced, admit only about one second of messages ahead."""
+        """If the lane has a send rate, admit messages for only about one second ahead."""
         all_levels = (*levels, *self._rules.provider_levels(waiting[0].lane))
         pacing = pacing_rules(all_levels, self._rules.provider_rate, self._rules.route, self._throttled_rate())
         if pacing is None:

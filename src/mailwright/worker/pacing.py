@@ -236,7 +236,7 @@ class Pacing:
         """Call `start` at the message's send time, never before it. If the time has passed, book another one.
 
         `start` returns whether the send has started; otherwise it starts in the next iteration of the event loop.
-        `miss` is called if another worker uses the rate meanwhile.
+        `miss` is called if another worker uses the rate in the meantime.
         """
         booked, timer = self._begun[ready.claimed.message_key], self._timer
         began = timer.seconds()

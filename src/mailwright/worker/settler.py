@@ -144,7 +144,7 @@ class ResultSettler:
         self.give_back(message.claimed for message in queues.admitted.clear())
 
     def leave_to_others(self, attempts: Sequence[ReadyMessage], until: Instant) -> None:
-        """Release everything, and leave these lanes to the worker that replaces this one."""
+        """Release all messages, and leave these lanes to the worker that replaces this one."""
         for lane in {ready.claimed.lane for ready in (*attempts, *self._queues.ready)}:
             self._parts.claims.skip_lane(lane, until)
         self.give_back(ready.claimed for ready in attempts)

@@ -143,7 +143,10 @@ class ColumnValues:
         )
 
     def _clear(self, one: _Kind, other: _Kind, also: _Kind | None = None) -> _Kind | None:
-        """Return the kind that the column's values prove, or None. Values of the kind `also` prove `other` too."""
+        """Return the kind that the column's values prove, or None.
+
+        Values of the kind `also` prove the kind `other` as well.
+        """
         counts = {one: self.kinds[one], other: self.kinds[other] + (self.kinds[also] if also else 0)}
         most = max(counts, key=counts.__getitem__)
         return most if counts[most] and counts[most] >= _CLEAR_SHARE * sum(counts.values()) else None

@@ -31,7 +31,8 @@ def unpacked(files: Sequence[ExportFile], *, largest: int) -> Iterator[list[Expo
 
 
 def _convert(spreadsheet: Path, folder: Path, largest: int) -> list[Path]:
-    """Write the only sheet as CSV. Of several, one could contain those who unsubscribed."""
+    """Write the only sheet as CSV. Refuse a file with several sheets, because one could contain unsubscribed contacts.
+    """
     path = folder / f"{spreadsheet.stem}.csv"
     if convert_spreadsheet(spreadsheet, path, largest=largest):
         reason = f"{spreadsheet.name} has several sheets. Save each of them as a CSV file."

@@ -78,7 +78,7 @@ class ExportReader:
             )
 
     def rows(self) -> Iterator[ExportedRow]:
-        """Yield every row. Its number of lines in the file does not matter."""
+        """Yield every row, also a row that has several lines in the file."""
         plan = make_plan(self._file.path, ImportOptions(column_targets=self._targets()), largest=self._largest)
         reader = RowReader(plan.columns)
         if self._titles:

@@ -1,7 +1,7 @@
 """Move the contacts of another product: first those who must not get email, then the subscribers.
 
-Every row of the files is counted once, by what is stored in the end. Run it again after an interruption: it changes
-nothing that is already right.
+Every row of the files is counted once, by the result that is stored in the end. After an interruption, run it again:
+contacts that are already stored do not change.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _BATCH: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SwitchOver:
-    """What to move: the files of a vendor, for a tenant. Subscribers join `list_key`, unless the files name lists."""
+    """The files of a vendor to move into a tenant. Subscribers join `list_key`, unless the files name lists."""
 
     tenant_id: int
     vendor: Vendor
@@ -100,14 +100,14 @@ class SwitchOvers:
         self._largest = largest
 
     async def preview(self, wanted: SwitchOver) -> SwitchCounts:
-        """Return the counts, or raise what would stop the move. Nothing is stored."""
+        """Return the counts, or raise the error that would stop the move. Nothing is stored."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
             prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder))
             await self._check(wanted, prepared)
             return await self._count(wanted, prepared, SwitchReport(None), is_preview=True)
 
     async def run(self, wanted: SwitchOver, *, actor: str, report: Path | None = None) -> SwitchCounts:
-        """Move everyone, and count what is stored then. The report gets a line for each row."""
+        """Move everyone, and count the stored results. The report gets a line for each row."""
         with TemporaryDirectory(prefix="mailwright-") as folder:
             prepared = await asyncio.to_thread(self._prepare, wanted, Path(folder))
             missing = await self._check(wanted, prepared)
@@ -226,8 +226,8 @@ class _SplitFile:
 def _refusals(file: _ImportFile, report: Path) -> dict[tuple[int, int], str]:
     """Read the refused rows from the report of an import.
 
-    The report of a continued import begins with a gap instead of the rows that were stored before, so the last lines
-    of both belong together.
+    The report of a continued import lacks the rows that were stored before the interruption, so the lines are matched
+    from the end.
     """
     with report.open(encoding="utf-8", newline="") as opened:
         lines = [line for line in csv.reader(text.replace("\0", "") for text in opened) if tuple(line) != HEADER]

@@ -1,4 +1,4 @@
-"""The results of moving contacts: every row of the files is counted once, by what is stored about its address."""
+"""The results of moving contacts: every row of the files is counted once, by the stored status of its address."""
 
 import csv
 from collections.abc import Collection, Sequence
@@ -37,8 +37,8 @@ _OF_REASON: Final[dict[str, MemberStatus]] = {
 class SwitchCounts:
     """The number of rows by result. They add up to `rows`.
 
-    `complained` and `already_unsubscribed` are parts of `unsubscribed`. The second has the subscribers of the files who
-    unsubscribed here before.
+    `complained` and `already_unsubscribed` are parts of `unsubscribed`. `already_unsubscribed` counts the subscribers
+    in the files who had already unsubscribed in Mailwright.
     """
 
     rows: int = 0
@@ -57,7 +57,7 @@ class SwitchCounts:
 
 @dataclass(slots=True)
 class StoredContact:
-    """What is stored about an address. A contact that was deleted or erased has a `refusal`."""
+    """The stored data of an address. A contact that was deleted or erased has a `refusal`."""
 
     status: MemberStatus = MemberStatus.SUBSCRIBED
     subscribed: set[str] = field(default_factory=set)
@@ -147,7 +147,7 @@ class SwitchReport:
 
 
 async def load_stored(tx: Transaction, tenant_id: int, emails: Sequence[str]) -> dict[str, StoredContact]:
-    """Return what is stored about these addresses. Unknown ones are missing, unless they were erased."""
+    """Return the stored data of these addresses. Unknown addresses are missing, unless they were erased."""
     columns = (contacts.c.id, contacts.c.email, contacts.c.status, contacts.c.deleted_at)
     known = await tx.execute(select(*columns).where(contacts.c.tenant_id == tenant_id, contacts.c.email.in_(emails)))
     found = {

@@ -51,7 +51,7 @@ class MoveState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveOptions:
-    """What the user chose. A `new_list` is created when the move begins, and then it is `list_key`."""
+    """The user's choices. A `new_list` is created when the move begins; its key is then `list_key`."""
 
     vendor: Vendor
     list_key: str | None = None
@@ -179,9 +179,9 @@ class SwitchUploads:
         return token
 
     async def add_file(self, tenant_id: int, token: str, file: UploadedExport) -> None:
-        """Keep a further file. It is too late once the move has begun."""
+        """Keep another file. Raise if the move has begun."""
         folder = await self._find(tenant_id, token)
-        # A move that begins meanwhile must not read a part of the file.
+        # A move that begins at this moment must not read an incomplete file.
         arriving = folder.path / f"arriving-{secrets.token_hex(8)}"
         try:
             await self._write(arriving, file.content)

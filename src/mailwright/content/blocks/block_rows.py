@@ -33,7 +33,7 @@ from mailwright.content.unsubscribe_footer import UNSUBSCRIBE, footer_labels
 # The `rel` of an image whose link its block repeats. The compiler hides this link from screen readers.
 REPEATED_IMAGE: Final = f"{REPEATED}-image"
 _NO_ALT: Final = "The image has no alternative text, so people who do not see it miss its content."
-# Tags and spaces, without which a text that shows nothing is empty.
+# Tags and spaces. A text that consists only of these shows nothing.
 _INVISIBLE: Final = re.compile(r"<[^<>]*>|&nbsp;|\s")
 _NETWORK_NAMES: Final[Mapping[Network, str]] = {
     Network.FACEBOOK: "Facebook",
@@ -157,7 +157,10 @@ def _quote(row: Row, block: QuoteBlock) -> str:
 
 
 def _card(row: Row, block: CardBlock) -> str:
-    """Write a card. Its image, title and label are one link: texts name its address once, after the last of them."""
+    """Write a card.
+
+    Its image, title and label have the same link, so the text part shows the address once, after the last of them.
+    """
     title = inline_html.plain(block.title)
     href = (block.href or "").strip()
     if href and title:

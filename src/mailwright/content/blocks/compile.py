@@ -34,7 +34,7 @@ def compile_document(
     locale: str = "",
     images: Mapping[str, str] | None = None,
 ) -> CompiledDocument:
-    """Compile a document. The text is what the HTML says, with its template code."""
+    """Compile a document. The text part is derived from the HTML and keeps its template code."""
     theme = Theme.of(document.settings or DocumentSettings(), brand, locale, has_icons=has_icons(images))
     writer = MjmlWriter(theme, locale)
     mjml = _mjml(document, writer)
@@ -51,7 +51,8 @@ class WrittenDocument(NamedTuple):
 
 
 def write_mjml(source: str, brand: Brand, locale: str) -> WrittenDocument:
-    """Return the MJML of a document and what its author should look at, without the HTML, which takes more time."""
+    """Return the MJML of a document and the warnings for its author. The HTML is left out, because it takes more time.
+    """
     document = parse_document(source)
     writer = MjmlWriter(Theme.of(document.settings or DocumentSettings(), brand, locale), locale)
     return WrittenDocument(_mjml(document, writer), writer.warnings)

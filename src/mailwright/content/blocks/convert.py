@@ -1,7 +1,7 @@
 """Turn Markdown, existing or pasted HTML, and items of feeds into blocks.
 
 HTML from Word and Google Docs keeps its headings, paragraphs, lists, links, images and emphasis. Scripts, styles and
-tracking images are dropped. What has no block of its own becomes text.
+tracking images are dropped. Content without a matching block becomes text.
 """
 
 import re
@@ -184,7 +184,7 @@ class _HtmlReader:
             self._end_paragraph()
 
     def _read_single(self, node: LexborNode, tag: str) -> None:
-        """Read an element without content of its own."""
+        """Read an element that has no content, such as an image or a line."""
         if tag == "img":
             self._add_image(node, None)
         elif tag == "br":

@@ -118,7 +118,7 @@ def _url(text: str) -> str:
 
 
 def _unknown_scheme(text: str) -> str | None:
-    """Return a scheme that is not allowed. Browsers ignore control characters in it, so they do not hide one."""
+    """Return the scheme of a URL if it is not allowed. Control characters in it are ignored, as browsers do."""
     scheme = _SCHEME.match(text.translate(_CONTROLS))
     return None if scheme is None or scheme[1].lower() in _SCHEMES else scheme[1]
 
@@ -352,7 +352,7 @@ AnyBlock = Annotated[
 
 
 class DocumentSettings(DocumentPart):
-    """What is missing comes from the brand kit, and then from the defaults."""
+    """The look of a document. Missing values come from the brand kit, then from the defaults."""
 
     width: Annotated[int, Strict(), Field(ge=320, le=900)] | None = None
     background: Color | None = None
@@ -366,7 +366,7 @@ class BlockDocument(DocumentPart):
     version: Literal[1]
     settings: DocumentSettings | None = None
     preheader: Line | None = None
-    # MJML of a developer with a place for each slot: `[[name]]`. The blocks are then only slots.
+    # MJML of a developer with a placeholder for each slot: `[[name]]`. All blocks of the document are then slots.
     mjml: Annotated[str, Field(max_length=html_rules.MAX_BYTES)] | None = None
     blocks: tuple[AnyBlock, ...] = ()
 
@@ -393,7 +393,7 @@ def parse_document(source: str | bytes | Mapping[str, Any]) -> BlockDocument:
 
 
 def _count_openings(value: Any) -> int:
-    """Count where template code may begin."""
+    """Count the places where template code may begin."""
     if isinstance(value, str):
         return sum(map(value.count, ("{{", "{%", "{#", "data-variable")))
     if isinstance(value, Mapping):
@@ -446,7 +446,7 @@ def iter_blocks(raw: Mapping[str, Any]) -> Iterator[PlacedBlock]:
 
 
 def _check_structure(raw: Mapping[str, Any]) -> None:
-    """Check what one block alone does not show, before the recursive models read the document."""
+    """Check limits of the whole document, before the recursive models read it."""
     if _levels_exceed(raw, MAX_JSON_LEVELS):
         raise InvalidDocument(
             "The document is nested more than {max_json_levels} levels deep.", max_json_levels=MAX_JSON_LEVELS

@@ -1,4 +1,4 @@
-"""Say what a conversion to blocks does not keep of pasted or existing HTML."""
+"""List the content of pasted or existing HTML that a conversion to blocks does not keep."""
 
 from selectolax.lexbor import LexborHTMLParser
 

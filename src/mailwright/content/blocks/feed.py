@@ -76,7 +76,7 @@ def read_feed(source: bytes, url: str = "") -> list[FeedItem]:
 
 
 def _inflate(source: bytes) -> bytes:
-    """Decompress what some servers compress although nobody asked for it."""
+    """Decompress a response that a server compressed without being asked."""
     if not source.startswith(_GZIP):
         return source
     try:
@@ -148,7 +148,7 @@ def _xml_items(text: str, url: str) -> Iterator[FeedItem]:
 
 
 def _page_refusal(text: str, url: str) -> str:
-    """Name the feed of a web page, if it names one itself."""
+    """Return why a web page is refused, with the URL of its feed if the page has one."""
     link = _LINK_TO_FEED.search(text)
     address = _HREF.search(link[0]) if link else None
     if address is None:
@@ -158,7 +158,7 @@ def _page_refusal(text: str, url: str) -> str:
 
 
 def _parse(text: str) -> Element:
-    """Parse a document. One with names of HTML or a bare & is corrected first."""
+    """Parse a document. Entities of HTML and a bare & are corrected first."""
     try:
         return _Reader().read(text)
     except expat.ExpatError:
@@ -214,7 +214,7 @@ class _Reader:
         raise InvalidFeed("The feed has a DTD, which is not allowed.", field="url")
 
     def _skip(self, name: str, is_parameter: int) -> None:
-        """Write an entity that the DTD may declare, which is not read."""
+        """Resolve an entity of HTML that the parser skipped, because it does not read the DTD."""
         if not is_parameter and self._level:
             self._builder.data(html5.get(f"{name};", ""))
 

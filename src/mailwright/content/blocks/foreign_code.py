@@ -1,4 +1,5 @@
-"""Template code in content that someone else wrote, for example a feed: it would show data of the recipients."""
+"""Disable template code in content that someone else wrote, for example a feed. It could show data of the recipients.
+"""
 
 import re
 from collections.abc import Sequence

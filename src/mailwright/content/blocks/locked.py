@@ -17,7 +17,7 @@ class _LockedBlock(NamedTuple):
 
 
 def check_locked(before: JsonDocument, after: JsonDocument | None) -> None:
-    """Raise if `after` locks a block, or changes, moves or removes a locked one, or the MJML of a developer.
+    """Raise if `after` locks a block, or changes, moves or removes a locked block or the MJML of a developer.
 
     `after` is None if the source is no longer a block document.
     """
@@ -66,7 +66,7 @@ def _check_new(before: JsonDocument, after: JsonDocument) -> None:
 
 
 def _locked(document: JsonDocument) -> Iterator[_LockedBlock]:
-    """Yield the locked blocks; in a document with its own MJML, every slot."""
+    """Yield the locked blocks. In a document with its own MJML, yield every slot."""
     for each in _placed(document):
         if each.content.get("locked") is True or document.get("mjml") is not None:
             yield each

@@ -32,7 +32,7 @@ from mailwright.content.blocks.row import (
 from mailwright.content.blocks.theme import Theme
 from mailwright.content.segments_used import membership_condition
 
-# The code of a block that its author should look at, for any reason that has no code of its own.
+# The issue code for all warnings about a block that have no code of their own.
 UNFINISHED: Final = "UNFINISHED_BLOCK"
 _RADIUS: Final = 10
 _PAGE_TOP: Final = (
@@ -174,7 +174,7 @@ class MjmlWriter:
 
 
 def _rounded(section: str, number: int, count: int) -> str:
-    """Round the corners of the content area, where email programs can."""
+    """Round the corners of the content area, in email programs that support this."""
     top, bottom = (f"{_RADIUS}px" if number in edge else "0" for edge in ((0,), (count - 1,)))
     if top == bottom == "0":
         return section
@@ -193,5 +193,5 @@ def _needs_sections(block: AnyBlock) -> bool:
 
 
 def _outside_outlook(mjml: str) -> str:
-    """Hide from Outlook, which ignores the style that hides these rows on a desktop."""
+    """Hide these rows from Outlook, which ignores the style that hides them on a desktop."""
     return f"<mj-raw><!--[if !mso]><!--></mj-raw>{mjml}<mj-raw><!--<![endif]--></mj-raw>"

@@ -1,4 +1,4 @@
-"""One row of a column: the MJML that blocks are made of, with the colours and the space of its place."""
+"""Write the MJML of one row of a column, with the colours and the spacing of its position."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mailwright.content.blocks.document import Block
 from mailwright.content.blocks.theme import Theme
 from mailwright.content.colors import TEXT_CONTRAST, contrast, parse_color
 
-# The backgrounds that the dark scheme replaces: none, and the soft one of the brand kit.
+# The backgrounds that the dark scheme replaces: no background, and the soft background of the brand kit.
 SOFT_BACKGROUNDS: Final = (None, "brand:background")
 SIDE_PADDING: Final = 32
 COLUMN_PADDING: Final = 12
@@ -20,14 +20,14 @@ _LIST_PADDING: Final = {"left": "0 0 0 24px", "right": "0 24px 0 0"}
 
 
 class Warn(Protocol):
-    """Record what the author of a block should look at, with a code of the pre-send checks."""
+    """Record a warning for the author of a block, with a code of the pre-send checks."""
 
     def __call__(self, message: str, code: str = ...) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a block is: the background behind it and the space at its sides."""
+    """The position of a block: the background behind it and the space at its sides."""
 
     background: str
     side: int

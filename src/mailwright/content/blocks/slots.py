@@ -11,7 +11,10 @@ _SLOT: Final = re.compile(r"\[\[\s*([A-Za-z][A-Za-z0-9_-]{0,62})(\.alt)?\s*\]\]"
 
 
 def fill_slots(mjml: str, blocks: Sequence[AnyBlock], warn: Callable[..., None]) -> str:
-    """Return the MJML with the values of the slots. Every place needs a slot; a slot without a place is a warning."""
+    """Return the MJML with the values of the slots.
+
+    A placeholder without a slot is an error; a slot without a placeholder is a warning.
+    """
     slots = {block.name: block for block in blocks if isinstance(block, SlotBlock)}
     names = [match[1] for match in _SLOT.finditer(mjml)]
     if unknown := next((name for name in names if name not in slots), None):

@@ -38,7 +38,7 @@ class StarterVariable(BaseModel):
 
 
 class Starter(BaseModel):
-    """A template to begin with. Transactional ones have no unsubscribe link."""
+    """A starter template. Transactional ones have no unsubscribe link."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

@@ -1,4 +1,4 @@
-"""Recognize emails that programs wrote, by the headers of RFC 3834 and of vendors. Nobody must answer them."""
+"""Recognize emails that programs wrote, by the headers of RFC 3834 and of vendors. Such emails must not be answered."""
 
 import re
 

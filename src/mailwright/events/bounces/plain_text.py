@@ -102,10 +102,10 @@ _OTHER_LINE = re.compile(
 
 
 def is_bounce(headers: EmailHeaders, body: str) -> bool:
-    """Return whether both sender and wording are those of a bounce.
+    """Return whether both the sender and the wording indicate a bounce.
 
     Wording alone is not enough: people also write that something was not delivered, for example a parcel. An email of
-    an unknown sender must also have details, and answer nothing.
+    an unknown sender must also contain details, and must not be a reply.
     """
     subject, beginning = decode_words(headers.first("subject")), body[:2_000]
     mentions_failure = _FAILURE.search(subject), _FAILURE.search(beginning)
@@ -125,7 +125,8 @@ def is_bounce(headers: EmailHeaders, body: str) -> bool:
 
 
 def _has_details(headers: EmailHeaders, body: str) -> bool:
-    """Return whether a text has the code of a server, or a failed recipient who is not its author."""
+    """Return whether a text contains a server's status code, or a failed recipient who is not the author of the email.
+    """
     text, author = strip_returned_message(body), find_address(headers.first("from"))
     return _CODES.search(text) is not None or any(each != author for each in Reasons(text).addresses)
 

@@ -1,4 +1,4 @@
-"""Parse DMARC aggregate reports (RFC 7489, RFC 9990 and the drafts before them), as reporters really write them."""
+"""Parse DMARC aggregate reports (RFC 7489, RFC 9990 and earlier drafts), including common deviations of reporters."""
 
 import hashlib
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _DELIVERED: Final = ("none", "pass")  # RFC 9990 writes `pass` for a message tha
 
 
 def parse_file(content: bytes, now: Instant, name: str = "") -> list[DmarcReport | RefusedReport]:
-    """Parse a file with one report or several. Whatever cannot be used is refused with a reason."""
+    """Parse a file with one or more reports. Reports that cannot be used are refused with a reason."""
     try:
         documents = unpack(content)
     except UnusableFile as error:
@@ -176,7 +176,8 @@ def _disposition(text: str) -> Disposition:
 
 
 def _passed(evaluated: str, results: list[tuple[str, str]], header_from: str) -> bool:
-    """Return whether a check passed and is aligned: as the report says, or else by the results behind it."""
+    """Return whether a check passed and is aligned, as stated in the report, or else derived from its detailed results.
+    """
     if evaluated:
         return evaluated.lower() == "pass"
     return any(result == "pass" and _is_aligned(domain, header_from) for domain, result in results)

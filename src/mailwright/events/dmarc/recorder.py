@@ -1,4 +1,4 @@
-"""Store reports for the tenants whose domains they are about. Nothing in them changes what is sent."""
+"""Store reports for the tenants whose domains they are about. Reports never affect sending."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from mailwright.outbox.sender_domains import SenderDirectory, list_domains
 from mailwright.outbox.sent_counts import count_sent
 from mailwright.storage.database import Database
 
-# Messages keep their sender at least this long: see the shortest retention of bodies.
+# Messages keep their sender at least this long, because it is the shortest retention period of bodies.
 COMPARED_FOR: Final = 7 * DAY
 
 
@@ -31,7 +31,7 @@ class ImportOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ImportedReport:
-    """What became of a report. `reason` is a sentence if it was refused, or if rows could not be read."""
+    """The result for a report. `reason` is a sentence if it was refused, or if rows could not be read."""
 
     outcome: ImportOutcome
     reporter: str
@@ -57,7 +57,7 @@ class DmarcRecorder:
         return await asyncio.to_thread(parse_report_email, content, self._clock.now())
 
     async def record_email(self, email: ReportEmail) -> list[ImportedReport]:
-        """Store the reports of an email for whichever tenants they are about, and keep why others were refused."""
+        """Store the reports of an email for the tenants that they are about, and record why others were refused."""
         return [await self._record(each, None, email.sender) for each in email.results]
 
     async def import_file(self, tenant_id: int, content: bytes, name: str = "") -> list[ImportedReport]:
@@ -89,7 +89,7 @@ class DmarcRecorder:
         )
 
     async def _refuse(self, refused: RefusedReport, policy: SenderPolicy, tenant_id: int | None) -> ImportedReport:
-        """Keep the refusal if nobody waits for it. A tenant sees it if the report is about its domain."""
+        """Record the refusal of a report that came by email. A tenant sees it if the report is about its domain."""
         if tenant_id is None:
             home = policy.home_of(refused.domain) if refused.domain else None
             async with self._database.write() as tx:
@@ -97,7 +97,9 @@ class DmarcRecorder:
         return ImportedReport(ImportOutcome.REFUSED, refused.reporter, "", refused.domain, refused.name, refused.reason)
 
     async def _complete(self, report: DmarcReport, part: DomainRows, policy: SenderPolicy) -> DomainRows:
-        """Add the selectors of the domain, and how many of its messages were sent to the reporter meanwhile."""
+        """Add the selectors of the domain, and the number of its messages that were sent to the reporter in the
+        report's period.
+        """
         receivers = receivers_of(report)
         async with self._database.read() as tx:
             own = [each for each in await list_domains(tx, part.tenant_id) if each.domain == part.domain]
@@ -118,7 +120,7 @@ class DmarcRecorder:
 def _parts(report: DmarcReport, policy: SenderPolicy, tenant_id: int | None) -> list[DomainRows]:
     """Split the rows by the tenant and the domain that their From addresses belong to.
 
-    Rows of nobody are left out, and rows whose From domain the policy of the report cannot apply to.
+    Leave out rows whose From domain belongs to no tenant or is not covered by the policy of the report.
     """
     rows: dict[tuple[int, str], list[DmarcRow]] = {}
     if (home := policy.home_of(report.domain)) is not None:

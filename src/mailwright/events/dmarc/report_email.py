@@ -1,4 +1,4 @@
-"""Find DMARC aggregate reports in emails, whatever their types and file names say."""
+"""Find DMARC aggregate reports in emails by their content, because types and file names are unreliable."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from mailwright.events.bounces.email_parts import EmailPart, split_parts
 from mailwright.events.dmarc.parse import MAX_NAME, parse_file
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES, looks_like_report
 
-# The largest file in base64, and the text around it.
+# The size of the largest file in base64, and of the text around it.
 MAX_EMAIL_BYTES: Final = 2 * MAX_FILE_BYTES
 MAX_FILES: Final = 20
 # The subject and the file names that RFC 7489 requires. A reply has another subject.

@@ -1,4 +1,4 @@
-"""Unpack report files from strangers. Their content, not their name, decides if they are XML, gzip or zip."""
+"""Unpack untrusted report files. The content, not the name, decides whether a file is XML, gzip or zip."""
 
 import io
 import zipfile
@@ -8,7 +8,7 @@ from typing import Final
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
 MAX_XML_BYTES: Final = 20 * 1024 * 1024
-# Reports are repetitive, but a file that grows more than this is made to exhaust memory.
+# The maximum ratio of unpacked to packed size. Reports are repetitive, but a higher ratio indicates a zip bomb.
 MAX_RATIO: Final = 300
 RATIO_FROM_BYTES: Final = 1024 * 1024
 MAX_MEMBERS: Final = 20

@@ -44,7 +44,10 @@ _NOTHING: Final = Element("")
 
 
 def parse_xml(content: bytes) -> Element:
-    """Return the root element, or raise `UnusableFile`. Addresses in angle brackets, which are no XML, are text."""
+    """Return the root element, or raise `UnusableFile`.
+
+    Addresses in angle brackets are read as text, although they are not valid XML.
+    """
     text = _as_utf_8(content)
     try:
         return _parse(text)
@@ -62,7 +65,7 @@ def _parse(text: bytes) -> Element:
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
     parser.CharacterDataHandler = builder.add_text
-    # Without a document type, there are no entities: neither those that grow exponentially nor external ones.
+    # Without a document type there are no entities, so neither exponential growth nor external files are possible.
     parser.StartDoctypeDeclHandler = builder.refuse_document_type
     try:
         parser.Parse(text, True)

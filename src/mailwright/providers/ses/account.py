@@ -10,7 +10,7 @@ UNLIMITED = -1
 
 
 def parse_quota(body: bytes) -> AccountQuota | None:
-    """Return the quota; None if the response is not a valid account."""
+    """Return the quota; None if the response does not describe an account."""
     try:
         document: Any = orjson.loads(body)
         allowed = document["SendQuota"]

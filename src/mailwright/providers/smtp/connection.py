@@ -45,7 +45,7 @@ class ConnectionOwner(Protocol):
         """Return the next waiting message. `is_busy`: the connection still waits for the reply to a message."""
 
     def requeue(self, job: SmtpJob) -> None:
-        """Queue a message again, to which the server has not replied, so that another connection sends it."""
+        """Queue a message again that the server has not replied to, so that another connection sends it."""
 
     def park(self, connection: "SmtpConnection") -> None:
         """Keep a connection that could begin another message, although none is waiting."""

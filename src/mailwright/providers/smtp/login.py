@@ -55,7 +55,7 @@ class ServerFeatures:
 
 
 class LoginConversation:
-    """A dialogue of one command and one reply at a time: before any message is sent, and of shadow mode."""
+    """A dialogue with one command and one reply at a time. Used before any message is sent, and by shadow mode."""
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.transport = SmtpTransport(self)

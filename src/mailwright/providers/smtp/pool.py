@@ -92,7 +92,7 @@ class SmtpPool:
                 connection.transport.end(SessionEnd.SHUT_DOWN, "the grace period of the shutdown has ended")
         await self._wait_for_lines()
 
-    # Called by connections.
+    # Methods that connections call.
 
     def take(self, *, is_busy: bool = False) -> SmtpJob | None:
         """Return the next waiting message. A busy connection gets none if a new connection will be ready sooner."""

@@ -26,7 +26,7 @@ MAX_DEPTH: Final = 5
 # Clocks of other servers differ. A later time is a mistake, and would count in segments before it happens.
 MAX_AHEAD: Final[Instant] = 10 * MINUTE
 
-# A caller that uses the ID of an event for another event gets this code.
+# The error code if the ID of an event was already used for another event.
 ID_USED: Final = "EVENT_ID_USED"
 
 
@@ -68,7 +68,7 @@ CreateContact = Annotated[
 
 
 class EventRequest(RequestModel):
-    """What a contact did, for example `order.placed`."""
+    """An action of a contact, for example `order.placed`."""
 
     event: EventName
     email: Address
@@ -96,7 +96,7 @@ class _BatchRequest(RequestModel):
 
 @dataclass(slots=True)  # Not declared frozen: one is created for each event.
 class EventResult:
-    """What happened to one event. `error` is set if it was refused."""
+    """The result for one event. `error` is set if it was refused."""
 
     event_id: str | None
     status: EventStatus | None
@@ -109,9 +109,10 @@ class ApiEvents:
         self._events = events
 
     async def submit(self, context: RequestContext, body: Any) -> list[EventResult]:
-        """Store the events of a request durably. The results have the order of the events.
+        """Store the events of a request durably.
 
-        A single event that is refused raises an error instead.
+        The results are in the order of the events. If the request has a single event and it is refused, raise an error
+        instead.
         """
         if isinstance(body, dict) and "events" in body:
             return await self.submit_all(context, parse(_BatchRequest, body).events)

@@ -1,7 +1,7 @@
 """Accept emails with several recipients in To, Cc and Bcc, as the APIs of other email services describe them.
 
-An email to one recipient is accepted like a request to `/v1/email/send`. An email to several is written once and
-accepted like a raw email: each recipient gets a message of their own, and all messages share the content.
+An email to one recipient is accepted like a request to `/v1/email/send`. An email to several recipients is written once
+and accepted like a raw email: each recipient gets a separate message, and all messages share the content.
 """
 
 import hashlib
@@ -45,10 +45,11 @@ _ONE_RECIPIENT: Final = "must be one address if the email has a template"
 
 @dataclass(frozen=True, slots=True)
 class AddressedEmail:
-    """One email. `fields` are those of a `DropInRequest` without its recipients; they are not validated yet.
+    """One email.
 
-    A Message-ID and a Sender among the `headers` become those of the email. A `delay` in milliseconds stands for a send
-    time: a repeated request has the same delay, but not the same time.
+    `fields` are the fields of a `DropInRequest` without its recipients; they are not validated yet. A Message-ID and a
+    Sender among the `headers` are used for the email. A `delay` in milliseconds replaces a send time, because a
+    repeated request has the same delay but not the same time.
     """
 
     fields: dict[str, Any]
@@ -146,7 +147,7 @@ class ApiEmails:
         clock: Clock,
         find_warnings: FindWarnings,
     ) -> None:
-        """`find_warnings` returns those that are stored with all emails of a tenant to several recipients."""
+        """`find_warnings` returns the warnings to store with every email of a tenant to several recipients."""
         self._api_messages = api_messages
         self._acceptor = acceptor
         self._clock = clock
@@ -213,7 +214,7 @@ class ApiEmails:
     async def _find_earlier(
         self, context: RequestContext, emails: Mapping[int, tuple[AddressedEmail, str]]
     ) -> list[AcceptedEmail] | None:
-        """Return what was accepted for emails that are invalid now; None if not all were accepted.
+        """Return the messages of emails that are invalid now but were accepted before; None if not all of them were.
 
         `emails` are the emails with their digests, by their position in the request.
         """
@@ -276,7 +277,8 @@ def _keyed(
 ) -> Iterable[NewMessage]:
     """Return all messages with their deduplication keys. Without a `submission_id`, each email is a submission.
 
-    A key has the position in the request, which stays when another email of the request becomes valid.
+    A key contains the email's position in the request, so it does not change when another email of the request becomes
+    valid.
     """
     key = _hashed(context.idempotency_key)
     for index, each in enumerate(items):
@@ -379,7 +381,10 @@ def _reply_to(payload: Mapping[str, Any]) -> tuple[Mailbox, ...]:
 
 
 def _message_id(email: AddressedEmail, outbox_id: str, sender: Mailbox) -> str:
-    """Return the Message-ID. One that several messages share is no message's id, because bounces would go there."""
+    """Return the Message-ID.
+
+    If several messages share it, it must not be the id of one of them, because that message would get all bounces.
+    """
     if (own := email.own_message_id) is not None:
         return own
     unique = str(uuid5(NAMESPACE_OID, outbox_id)) if email.is_shared else outbox_id

@@ -99,7 +99,7 @@ class References:
 
     templates: RequestedTemplates
     list_keys: AbstractSet[str]
-    # Whether each recipient is in the segments that the templates ask about.
+    # Whether each recipient is in the segments of the templates' conditions.
     memberships: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
 
     def members_of(self, template: RequestedTemplate, to_email: str) -> dict[str, bool]:
@@ -183,7 +183,7 @@ class ApiMessages:
     ) -> list[NewMessage | RejectedItem]:
         """Validate the requests of a batch, which have the fields of `model`, without storing anything.
 
-        `written_at` are the times at which requests were written that waited: a send time since then is not too late.
+        `written_at` has the times when waiting requests were written. A send time after that is not too late.
         """
         zone, policy = await self._zone(context.caller, items), await self._sender_policy()
         requests = [_parse_item(context.caller, item, zone, policy, model) for item in items]

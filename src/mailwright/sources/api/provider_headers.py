@@ -1,7 +1,7 @@
-"""Read the headers with which applications give options to the SMTP server of another service.
+"""Read the headers that set options on the SMTP server of another email service.
 
-Mailwright reads and removes them, so that an application that used such a server needs no change. A header that asks
-for something else is refused, because it could add recipients that no suppression is checked for.
+Mailwright reads and removes them, so that an application that used such a server needs no change. A header with any
+other option is refused, because it could add recipients without a check for suppressions.
 """
 
 import re

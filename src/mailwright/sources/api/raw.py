@@ -99,7 +99,8 @@ def changed_by_provider(name: str) -> AcceptWarning:
     )
 
 
-# These values are immutable, but not declared frozen: they are created for each email, and that takes longer.
+# These values are immutable, but not declared frozen, because they are created for each email and a frozen class is
+# slower.
 
 
 @dataclass(slots=True)
@@ -150,7 +151,8 @@ class RawMessages:
     ) -> None:
         """`domains` are the installation's own. An email from another domain is accepted with a warning.
 
-        `find_warnings` returns those of all emails of a tenant. `directory` knows the sender domains of the tenants.
+        `find_warnings` returns the warnings to store with every email of a tenant. `directory` knows the sender domains
+        of the tenants.
         """
         self._database = database
         self._clock = clock
@@ -259,10 +261,11 @@ class RawMessages:
 
 
 def _check_senders(policy: SenderPolicy, caller: Caller, email: RawEmail, envelope: Envelope) -> list[str] | None:
-    """Return every sender in the headers, or raise unless the caller may use these and the envelope sender.
+    """Return every sender in the headers.
 
-    If everybody may use every sender, return None for headers that can be read in several ways. The worker checks
-    the senders again, because a tenant may have a sender domain by then.
+    Raise unless the caller may use them and the envelope sender. If the caller may use every sender, return None for
+    headers that programs could read in different ways. The worker checks the senders again, because a tenant may have a
+    sender domain by then.
     """
     is_unrestricted = caller.senders is None and policy.is_empty
     try:
@@ -360,7 +363,10 @@ def _option_values(given: Collection[HeaderField]) -> dict[str, str]:
 
 
 def _new_message_id(author: Mailbox) -> str:
-    """Return a Message-ID for all recipients. The id of one message would get the bounces of the others."""
+    """Return a Message-ID for all recipients.
+
+    It is not the id of one message, because that message would get the bounces of the others.
+    """
     return message_id(str(uuid4()), address.domain_of(author.address))
 
 

@@ -122,7 +122,7 @@ class Alternative(RequestModel):
 
 
 class DropInRequest(SendRequest):
-    """An email of another service's API, with what such services allow and `/v1/email/send` does not."""
+    """An email of another service's API, with options that such services have and `/v1/email/send` does not."""
 
     subject: FreeSubject | None = None
     alternatives: Annotated[list[Alternative], Field(max_length=MAX_ALTERNATIVES)] | None = None

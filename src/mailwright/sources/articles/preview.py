@@ -53,7 +53,7 @@ class SliceInclusion:
 
 @dataclass(frozen=True, slots=True)
 class ArticlePreview:
-    """An article for one recipient; `article` and `rendered` are None if no slice matches."""
+    """The article of one recipient. `article` and `rendered` are None if no slice matches."""
 
     recipient: PreviewRecipient
     article: Article | None

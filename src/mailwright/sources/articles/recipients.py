@@ -145,7 +145,7 @@ async def recipient_groups(
     values_of_names = [json_value(some.c.attributes, name).label(f"value_{place}") for place, name in enumerate(names)]
     values = select(some.c.email, *values_of_names).subquery()
     own = [values.c[each.name] for each in values_of_names]
-    # Only the database can tell the last address, because it sorts by its own collation.
+    # Only the database knows the last address, because it sorts by its own collation.
     last = func.max(func.max(values.c.email)).over()
     rows: Any = await tx.execute(select(func.count(), last, *own).group_by(*own))
     groups = []

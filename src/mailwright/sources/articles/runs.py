@@ -1,4 +1,4 @@
-"""Article runs: each pair of campaign tag and batch id is sent once, however often it is requested."""
+"""Article runs: each pair of campaign tag and batch id is sent once, even if it is requested several times."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -250,7 +250,7 @@ class ArticleRuns:
         return await self.find(run.tenant_id, run.run_id)
 
     async def _check_content(self, tenant_id: int, published_slices: list[Slice]) -> ComposedArticle:
-        """Return the longest possible email, of all slices, which must be a valid template."""
+        """Return the longest possible email, which contains all slices. It must be a valid template."""
         try:
             composed = await compose(self._templates, tenant_id, assemble(published_slices))
             Template(subject=composed.subject, html=composed.html, text=None)
@@ -309,7 +309,7 @@ class _NewRun:
     max_recipients: int | None = None
 
     def planned(self, composed: ComposedArticle, recipients: int) -> PlannedSend:
-        """Return what a second person approves: the text of all slices, and the audience."""
+        """Return the content for an approval by a second person: the text of all slices, and the audience."""
         request = self.request
         content = {
             "article": request.article_key,

@@ -1,7 +1,8 @@
 """Let a campaign start or grow only if a second person approved exactly what it sends, if its tenant requires that.
 
 Every way to start or enlarge a campaign creates its messages in `enqueue_batch`, which checks each batch in the
-transaction that creates it. `Campaigns.start` and `Campaigns.extend` check too, so that a user learns it at once.
+transaction that creates it. `Campaigns.start` and `Campaigns.extend` check too, so that the user gets the error at
+once.
 """
 
 from collections.abc import AsyncIterator
@@ -46,7 +47,9 @@ class KeyWithoutOwner(AwaitsApproval):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGate:
-    """What a campaign needs to start or grow: the rule of its tenant, and its newest approval if it binds."""
+    """The requirements to start or enlarge a campaign: the rule of its tenant, and its newest approval if one is
+    needed.
+    """
 
     over: int | None
     approval: Approval | None
@@ -57,7 +60,7 @@ class ApprovalGate:
         return self.over is None and self.approval is None
 
     def refusal(self, digests: str, recipients: int) -> str | None:
-        """Return what `require` would raise, as a sentence, or None."""
+        """Return the message of the error that `require` would raise, or None."""
         try:
             self.require(digests, recipients)
         except AwaitsApproval as refused:

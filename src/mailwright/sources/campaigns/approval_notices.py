@@ -1,7 +1,7 @@
 """Emails about approvals: a request to everyone who can approve, and a decision to the requester.
 
-A row remembers the status that emails were sent about, and changes in the transaction that accepts them. So each
-change of a row is announced once.
+Each approval stores the status that was last announced, in the transaction that accepts the emails. So each change of
+status is announced once.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from mailwright.sources.campaigns.approval_people import names_of, people_behind
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_approvals, campaigns, send_approvals, users
 
-# Emails about a decision that is older are of no use.
+# No emails are sent about decisions older than this.
 MAX_AGE: Final[Instant] = 7 * DAY
 MAX_APPROVERS: Final = 50
 _ANNOUNCED: Final = (
@@ -39,7 +39,7 @@ def _is_news(table: Table) -> ColumnElement[bool]:
     return and_(a.status.in_(_ANNOUNCED), or_(a.notified.is_(None), a.notified != a.status))
 
 
-# Built once, because every worker runs them every second.
+# These queries are built once, because every worker runs them every second.
 _UNANNOUNCED: Final = {
     table: select(table.c.id).where(_is_news(table)).order_by(table.c.id)
     for table in (campaign_approvals, send_approvals)
@@ -81,7 +81,7 @@ class ApprovalNotices:
     def __init__(
         self, database: Database, clock: Clock, *, public_url: str, render: RenderSystemEmail, language: str = "en"
     ) -> None:
-        """`language`: of readers who chose none."""
+        """`language`: for readers who have not chosen one."""
         self._database = database
         self._clock = clock
         self._public_url = public_url
@@ -129,7 +129,7 @@ class ApprovalNotices:
 
 @dataclass(frozen=True, slots=True)
 class _Announced:
-    """What an email is about: a campaign, or another send."""
+    """The subject of an email: a campaign, or another send."""
 
     kind: str
     name: str
@@ -192,7 +192,7 @@ async def _approvers(tx: Transaction, row: Any, changed_by: str | None) -> list[
 
 
 async def _requester(tx: Transaction, row: Any) -> list[_Reader]:
-    """Return the user who requested the approval, or nobody if it was a key or the console."""
+    """Return the user who requested the approval; an empty list if an API key or the console did."""
     u = users.c
     query = select(u.login, u.email, u.language).where(u.login == row.requested_by, u.disabled_at.is_(None))
     found = [(email_of(each.login, each.email), each.language) for each in await tx.execute(query)]

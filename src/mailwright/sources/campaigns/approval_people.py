@@ -1,4 +1,4 @@
-"""Find out who is behind a name in the audit log, because one person can have several accounts and API keys."""
+"""Identify the person behind a name in the audit log, because one person can have several accounts and API keys."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.tables import api_keys, audit_log, tenants, users
 
 _APPROVERS: Final = (Role.EDITOR, Role.ADMIN)
-# What keys without an owner have in common, so that they count as one person.
+# All API keys without an owner count as this one person.
 _NO_OWNER: Final = "API keys without an owner"
 
 
@@ -36,7 +36,7 @@ async def people_behind(tx: Transaction, tenant_id: int, actor: str) -> frozense
 
 
 async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: Instant) -> str | None:
-    """Return why a request of an API key at this time does not count, or None.
+    """Return why a request that an API key makes at this time is refused, or None.
 
     If the tenant requires approvals, the key needs an owner: otherwise its holder could approve their own request. An
     agent that `mailwright mcp` serves has no key and counts as the console.
@@ -60,7 +60,7 @@ async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: In
 
 
 async def last_template_author(tx: Transaction, tenant_id: int, template_id: str) -> str | None:
-    """Return who wrote the newest version of a template, if the audit log still knows."""
+    """Return who wrote the newest version of a template, if the audit log still has the entry."""
     a = audit_log.c
     matching = (a.subject == template_id, a.tenant_id == tenant_id, a.action == "template.write")
     rows = await tx.execute(select(a.actor).where(*matching).order_by(a.id.desc()).limit(1))

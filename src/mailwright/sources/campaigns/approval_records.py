@@ -14,7 +14,7 @@ from mailwright.sources.campaigns.attachments import list_attachments
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import campaign_approvals, campaigns, send_approvals, tenants
 
-# The actor in the audit log if a check finds that an approval is void.
+# The actor in the audit log when a check makes an approval void.
 ACTOR: Final = "approvals"
 _a = campaign_approvals.c
 
@@ -63,7 +63,10 @@ def newest_of(campaign_key: Any) -> Any:
 
 
 async def count_waiting_for(database: Database, tenant_id: int, actor: str) -> int | None:
-    """Count the requests of a tenant by others. None if it requires no approvals and nothing waits or is rejected."""
+    """Count the requests in a tenant that other users made.
+
+    None if the tenant requires no approvals and no request waits or was rejected.
+    """
     open_ = (ApprovalStatus.WAITING, ApprovalStatus.REJECTED)
     requests = union_all(
         *(

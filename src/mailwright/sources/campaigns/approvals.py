@@ -72,7 +72,7 @@ class PlanReport:
 
     @property
     def is_required(self) -> bool:
-        """Whether the campaign needs an approval, given or not."""
+        """Whether the campaign needs an approval, even if it already has one."""
         is_over = self.over is not None and self.plan.recipients > self.over
         return is_over or (self.approval is not None and self.approval.is_binding)
 
@@ -151,7 +151,7 @@ class CampaignApprovals:
         return await self.report(campaign_id, tenant_id=actor.tenant_id)
 
     async def approve(self, user: User, tenant_id: int, campaign_id: str, digest: str, comment: str = "") -> Approval:
-        """Sign the plan with this digest. A plan that is no longer what would be sent becomes void instead."""
+        """Sign the plan with this digest. If the campaign has changed since, the request becomes void instead."""
         actor = Actor(user.login, tenant_id)
         async with self._database.read() as tx:
             before = await find_campaign(tx, campaign_id, tenant_id)
@@ -180,7 +180,7 @@ class CampaignApprovals:
             return await _newest(tx, campaign)
 
     async def withdraw(self, actor: Actor, campaign_id: str, *, reason: str = "", may_lift: bool = False) -> Approval:
-        """Take the request back. What the tenant requires now then decides whether the campaign may start.
+        """Withdraw the request. Afterwards the current rule of the tenant decides whether the campaign may start.
 
         After a rejection, only an administrator can do so (`may_lift`), with a reason that the audit log records.
         """
@@ -213,7 +213,7 @@ class CampaignApprovals:
         return await self._list(tenant_id, ApprovalStatus.WAITING, campaign_approvals.c.id)
 
     async def list_rejected(self, tenant_id: int) -> list[CampaignApproval]:
-        """Return the newest campaigns that somebody rejected, and whose approval nobody has requested again."""
+        """Return the campaigns whose latest request was rejected, newest first."""
         a = campaign_approvals.c
         found = await self._list(tenant_id, ApprovalStatus.REJECTED, a.decided_at.desc(), a.id.desc())
         return found[:MAX_REJECTED]
@@ -275,7 +275,9 @@ def _require_same(before: Campaign, campaign: Campaign) -> None:
 
 
 async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: CampaignPlan) -> None:
-    """Raise if somebody rejected exactly this plan, so that nobody asks until somebody approves it."""
+    """Raise if somebody rejected exactly this plan, so that a requester cannot repeat the request until somebody
+    approves it.
+    """
     for rejected in await list_rejections(tx, campaign.key):
         if not changed_parts(rejected.digests, plan.digests):
             raise NotPossibleNow(
@@ -321,7 +323,7 @@ def _require_unchanged(waiting: Approval, present: CampaignPlan) -> None:
 
 
 async def _require_second_person(tx: Transaction, user: User, campaign: Campaign, waiting: Approval) -> None:
-    """Raise if the user is not a second person: who requested the approval, or last changed what is sent."""
+    """Raise if the user is not a second person: if they requested the approval, or last changed the content."""
     if conflict := await _conflict(tx, user, campaign, waiting):
         raise SecondPersonRequired(conflict)
 

@@ -54,7 +54,9 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DelayInterval:
-    """How many recipients first opened and first clicked in this time after their email was sent. Milliseconds."""
+    """The number of recipients who first opened and first clicked within this time after their email was sent, in
+    milliseconds.
+    """
 
     begins: Instant
     ends: Instant | None  # None: there is no end

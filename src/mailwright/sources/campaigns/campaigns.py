@@ -136,7 +136,7 @@ class Campaigns:
     async def edit(
         self, actor: Actor, campaign_id: str, definition: CampaignDefinition, *, must_be_own: bool = False
     ) -> Campaign:
-        """Replace a draft. `must_be_own`: only one that this actor created and nobody else has touched."""
+        """Replace a draft. With `must_be_own`, refuse unless this actor created it and nobody else has changed it."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.EDIT)
             if must_be_own:
@@ -193,7 +193,7 @@ class Campaigns:
     ) -> Campaign:
         """Freeze the content and join the queue, or raise an error with all problems at once and change nothing.
 
-        `content_digest`: a campaign that would send anything else does not start.
+        If `content_digest` is given, a campaign with other content does not start.
         """
         facts = PresendContext(postal_address=self.rules.postal_address)
         started, _ = await self.start_with_warnings(
@@ -223,8 +223,8 @@ class Campaigns:
         """Start the campaign, and return the warnings of the pre-send checks.
 
         `send_now` drops its send time, and `send_at` replaces it. `overrides_rules` sends even if the rules of
-        the large mailbox providers are not met. The audit log records this. `reviewed` are the digests of what a
-        user reviewed: a campaign that was changed since then does not start.
+        the large mailbox providers are not met. The audit log records this. `reviewed` has the digests that a user has
+        reviewed. A campaign that was changed since then does not start.
         """
         now, draft = self._clock.now(), await self.find(campaign_id, tenant_id=actor.tenant_id)
         check_status(draft, CampaignAction.START)
@@ -417,7 +417,8 @@ class Campaigns:
     ) -> list[Accepted]:
         """Send each variant to each address, outside the campaign's counts.
 
-        `as_contact` is the address of the contact whose name and attributes fill the email. Without it, samples do.
+        `as_contact` is the address of the contact whose name and attributes fill the email. Without it, sample values
+        fill it.
         """
         campaign = await self.find(campaign_id, tenant_id=actor.tenant_id)
         if problems := await check_sender_domain(self.rules, campaign.tenant_id, campaign.definition):
@@ -454,7 +455,7 @@ async def create_draft(
 ) -> Campaign:
     """Create a draft in the caller's transaction, with new attachments or with those of another campaign.
 
-    `is_repeat`: the schedule of that campaign makes it.
+    `is_repeat`: the schedule of that campaign creates it.
     """
     now = clock.now()
     repeat_of = copy_of.campaign_id if is_repeat and copy_of is not None else None
@@ -496,7 +497,7 @@ async def _insert_draft(
 
 
 def _with_same_original(definition: CampaignDefinition, saved: CampaignDefinition) -> CampaignDefinition:
-    """Keep the campaign that a draft sends again, because its audience depends on it."""
+    """Keep the reference to the campaign that a draft sends again, because the audience depends on it."""
     if definition.resend_of not in (None, saved.resend_of):
         raise InvalidInput("cannot be changed; send that campaign again instead", field="resendOf")
     return definition.model_copy(update={"resend_of": saved.resend_of})
@@ -507,7 +508,8 @@ async def _require_approval(
 ) -> None:
     """Raise if the draft was edited during its start, or if a second person must approve it first.
 
-    The audience is counted again, because it may have grown. What the actor has started without an approval counts too.
+    The audience is counted again, because it may have grown. Other sends that the actor has started without an approval
+    count too.
     """
     if (campaign.definition, campaign.attachments) != (draft.definition, draft.attachments):
         raise NotPossibleNow("The campaign was edited during its start. Start it again.")
@@ -560,7 +562,7 @@ async def _insert_entry(tx: Transaction, campaign: Campaign, frozen: FrozenCampa
 
 
 def _noted_exemption(definition: CampaignDefinition) -> dict[str, Any]:
-    """Return what the audit log records about a campaign that ignores the frequency cap."""
+    """Return the details for the audit log of a campaign that ignores the frequency cap."""
     exempt = definition.limits.ignore_frequency_cap
     return {} if exempt is None else {"ignoreFrequencyCap": exempt}
 

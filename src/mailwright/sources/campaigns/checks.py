@@ -89,7 +89,9 @@ class LackingRecipients:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedContent:
-    """The content of a campaign with the filter of its audience and those of the segments that the content names."""
+    """The content of a campaign, the filter of its audience, and the filters of the segments in the content's
+    conditions.
+    """
 
     drafts: tuple[VariantDraft, ...]
     filter: dict[str, Any] | None
@@ -285,7 +287,7 @@ class AudienceCount:
 async def count_audience(
     database: Database, tenant_id: int, definition: CampaignDefinition, now: Instant
 ) -> AudienceCount:
-    """Count the audience of a draft, whatever else is missing in it."""
+    """Count the audience of a draft, even if other parts of the draft are missing."""
     everyone = definition.model_copy(update={"exclude_lists": (), "exclude_segments": ()})
     problems: list[CampaignProblem] = []
     async with database.read() as tx:
@@ -318,7 +320,7 @@ async def _load_members(
 
 
 async def named_audience(tx: Transaction, tenant_id: int, definition: CampaignDefinition) -> NamedAudience:
-    """Return the audience that the definition names, or raise if its segment does not exist."""
+    """Return the audience of the definition, or raise if its segment does not exist."""
     problems: list[CampaignProblem] = []
     filter_ = await _load_filter(tx, tenant_id, definition, problems)
     await _check_references(tx, tenant_id, definition, problems)
@@ -391,7 +393,7 @@ async def _hours_warnings(
 async def _load_filter(
     tx: Transaction, tenant_id: int, definition: CampaignDefinition, problems: list[CampaignProblem]
 ) -> dict[str, Any] | None:
-    """Return the segment, the filter, and the condition of a resend, all of which must match."""
+    """Return the segment, the filter and the condition of a resend. A contact must match all of them."""
     conditions = [] if definition.filter is None else [definition.filter]
     conditions += await _load_exclusions(tx, tenant_id, definition, problems)
     if definition.resend_of is not None:
@@ -464,7 +466,7 @@ async def _load_content_segments(
     now: Instant,
     problems: list[CampaignProblem],
 ) -> dict[str, dict[str, Any]]:
-    """Return the filters of the segments that the content asks about. A segment that was deleted is a problem."""
+    """Return the filters of the segments in the content's conditions. A segment that was deleted is a problem."""
     fields: dict[str, str] = {}
     for draft in drafts:
         for text in draft.texts.values():
@@ -527,7 +529,7 @@ def _audience_query(
     now: Instant,
     problems: list[CampaignProblem],
 ) -> Select[Any]:
-    """Select the recipients: none if the audience has a problem, so that nobody reads the number of other contacts."""
+    """Select the recipients. Select none if the audience has a problem, because the number would be misleading."""
     try:
         members = audience_query(tenant_id, definition.lists, filter_, now)
     except InvalidInput as error:
@@ -627,7 +629,7 @@ async def _variable_problems(
 ) -> list[CampaignProblem]:
     if planned:
         return [_missing(each, lacking, planned) for each, lacking in missing.items() if lacking.number]
-    # Without an audience, report the variables that no contact of the tenant has.
+    # If the audience is empty, report the variables that no contact of the tenant has.
     known = is_known(tenant_id)
     return [_unknown(each) for each in required if not await _has_any(tx, known, each)]
 
@@ -674,7 +676,7 @@ def _has_locale(required: RequiredVariable) -> ColumnElement[bool]:
     return or_(locale == required.locale.lower(), locale.like(f"{required.locale.lower()}-%"))
 
 
-# Problems.
+# Problems that prevent the start.
 
 _FIELDS = {"text": "content.text", "sender": "from"}
 

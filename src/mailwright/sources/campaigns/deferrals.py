@@ -1,4 +1,4 @@
-"""Deferrals of campaigns that may be sent, but none of whose messages can be sent yet."""
+"""Deferrals of campaigns that may be sent, although none of their messages can be sent yet."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

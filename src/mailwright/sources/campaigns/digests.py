@@ -1,4 +1,4 @@
-"""Digests of what a campaign sends, one for each part of it, to find out whether and where it was changed."""
+"""Digests of each part of a campaign, to find out whether and where it was changed."""
 
 import hashlib
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ import orjson
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.campaigns.definition import CampaignDefinition
 
-# The parts of a campaign as an error names them. Fields that no other part names belong to the content.
+# The parts of a campaign, with their names in error messages. Fields that are not listed in another part belong to the
+# content.
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
     lazy_gettext("content"): frozenset(),
     lazy_gettext("audience"): frozenset(
@@ -27,7 +28,7 @@ _DIGITS: Final = 24
 
 
 def digest(definition: CampaignDefinition, referred: Mapping[str, Any]) -> str:
-    """Return the digests of a definition with what its parts refer to, by the names of the parts."""
+    """Return the digests of a definition and of the objects that it refers to, by the names of the parts."""
     fields = definition.model_dump(mode="json")
     return _SEPARATOR.join(
         hash_value([{name: value for name, value in fields.items() if _is_of(part, name)}, referred.get(part)])
@@ -36,7 +37,7 @@ def digest(definition: CampaignDefinition, referred: Mapping[str, Any]) -> str:
 
 
 def digest_started(definition: CampaignDefinition, filter_: Mapping[str, Any] | None, at_start: str) -> str:
-    """Return the digests of a started campaign, whose content and sender are those of its start."""
+    """Return the digests of a started campaign. Its content and sender were fixed at the start."""
     present = digest(definition, {"audience": filter_}).split(_SEPARATOR)
     frozen = dict(zip(_PARTS, at_start.split(_SEPARATOR), strict=True))
     return _SEPARATOR.join(

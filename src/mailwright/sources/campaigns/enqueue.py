@@ -28,8 +28,9 @@ from mailwright.storage.tables import campaigns, contacts, messages, queue_entri
 # Large enough that commits cost little, small enough that other writers do not wait long.
 BATCH_SIZE = 10_000
 STANDARD_POLICY = "standard"
-# Waves take the recipients whose number times this is below their share, modulo 100. It has no factor in common with
-# 100, so of each hundred recipients exactly the share is taken, spread evenly, and each wave contains the ones before.
+# A wave takes recipient number n if (n times this) modulo 100 is below the wave's share. This factor and 100 have no
+# common divisor, so each wave takes exactly its share of every hundred recipients, spread evenly, and includes all
+# earlier waves.
 WAVE_STEP = 61
 ENQUEUED_STATUSES = (CampaignStatus.READY, CampaignStatus.SENDING)
 

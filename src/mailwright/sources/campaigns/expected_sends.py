@@ -1,4 +1,6 @@
-"""Emails that will share the limits of queued campaigns: those of sequences, and next times of recurring campaigns."""
+"""Emails that will share the limits of queued campaigns: emails of sequences, and the next occurrences of recurring
+campaigns.
+"""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import replace
@@ -30,7 +32,7 @@ _HOURLY: Final[Instant] = 2 * DAY
 
 
 class ExpectedSends(NamedTuple):
-    """What is sent before the campaigns of the same tenant, and what comes after them."""
+    """Emails that are sent before the campaigns of the same tenant, and emails that are sent after them."""
 
     sequences: list[QueuedCampaign]
     occurrences: list[QueuedCampaign]
@@ -40,7 +42,7 @@ NOTHING_EXPECTED: Final = ExpectedSends([], [])
 
 
 class ExpectedContext(NamedTuple):
-    """What the emails of sequences and recurring campaigns depend on."""
+    """The data that the emails of sequences and recurring campaigns depend on."""
 
     rules: LimitRules
     routes: ProviderRoutes

@@ -16,7 +16,7 @@ from mailwright.storage.database import Database, Transaction
 async def preview_extension(
     database: Database, clock: Clock, actor: Actor, campaign_id: str, segment: str | None
 ) -> tuple[int, str]:
-    """Return how many recipients an extension would add, and the digests of what they would get."""
+    """Return how many recipients an extension would add, and the digests of the content for them."""
     async with database.read() as tx:
         campaign = await find_campaign(tx, campaign_id, actor.tenant_id)
         check_status(campaign, CampaignAction.EXTEND)
@@ -27,7 +27,9 @@ async def preview_extension(
 async def extended_audience(
     tx: Transaction, campaign: Campaign, segment: str | None, now: Instant
 ) -> tuple[QueueEntry, int]:
-    """Return the entry with its extended audience and the number of new recipients, or raise why there are none."""
+    """Return the entry with its extended audience and the number of new recipients, or raise an error with the reason
+    why there are none.
+    """
     entry = await entry_of(tx, campaign)
     if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
         raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")

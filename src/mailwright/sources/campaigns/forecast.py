@@ -78,7 +78,7 @@ class Forecast:
     workers: int  # the number of running workers; if it is 0, the times assume that one starts now
     campaigns: tuple[CampaignForecast, ...]
     assumptions: tuple[ForecastAssumption, ...]
-    # What else uses the limits until the last campaign finishes.
+    # Other emails that use the limits until the last campaign finishes.
     sequence_emails: int = 0
     occurrences: int = 0  # of recurring campaigns
     occurrence_emails: int = 0
@@ -147,16 +147,16 @@ async def forecast(
 
 
 def _sent(found: Iterable[CampaignForecast], kind: ForecastKind) -> list[int]:
-    """Return how many emails of each one are sent, without those that are not reached."""
+    """Return how many emails of each sequence and recurring campaign are sent, without those after the forecast."""
     return [each.sent for each in found if each.kind is kind and each.sent]
 
 
 async def _load_expected(
     database: Database, context: ExpectedContext, shares: Sequence["_ForecastShare"], horizon: Instant
 ) -> ExpectedSends:
-    """Load what becomes due while the campaigns are sent: in twice the time that they need without it.
+    """Load the emails that become due while the campaigns are sent, for twice the time that the campaigns need alone.
 
-    What other providers send uses other limits.
+    Emails of other providers have other limits.
     """
     now, providers = context.now, {queued.provider for share in shares for queued in share.queue}
     ends = [each.finishes_at or now + horizon for share in shares for each in share.campaigns]
@@ -236,7 +236,7 @@ async def _full_rate(
 ) -> tuple[float, ForecastAssumption | None]:
     """Return the rate without limits: the rate measured now, else a past rate, else an assumed one.
 
-    While a limit slows sending down, the measured rate says nothing about the rate without it.
+    While a limit slows sending down, the measured rate is not the rate without limits.
     """
     if given.measured_rate is not None:
         return given.measured_rate, None
@@ -316,7 +316,7 @@ def _without_detail(deferral: Deferral | None) -> Deferral | None:
 
 
 def _not_enqueued(row: Any, unsent: int) -> tuple[int, tuple[ForecastPause, ...]]:
-    """Return how many recipients have no message yet, and the pauses whose ends are not known yet."""
+    """Return how many recipients have no message yet, and the future pauses."""
     planned = max(0, row.planned - row.recipients)
     # Most campaigns have no A/B test and no waves, so the content of only a few is parsed as a whole.
     if not orjson.loads(row.content).get("contest") and row.wave is None:

@@ -52,7 +52,7 @@ class ForecastAssumption(StrEnum):
 
 
 class ForecastKind(StrEnum):
-    """What is simulated. Only campaigns are shown; the others use the same limits."""
+    """The kinds of simulated emails. Only campaigns are shown; the others use the same limits."""
 
     CAMPAIGN = "campaign"
     SEQUENCES = "sequences"  # emails of a tenant's sequences that are due at about the same time
@@ -76,7 +76,7 @@ class QueuedCampaign:
     follows_zones: bool = False  # working hours apply in each recipient's time zone
     has_begun: bool = False  # some messages are no longer waiting
     provider: str | None = None  # the tenant's own provider; None: the provider of the installation
-    groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have hours or limits of their own
+    groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have their own hours or limits
     shared: LimitLevel | None = None  # the limits of the tenant's own provider
     kind: ForecastKind = ForecastKind.CAMPAIGN
 
@@ -87,7 +87,7 @@ class QueuedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class ForecastPause:
-    """A wait after a number of messages since the pause before: those of a test group or a wave."""
+    """A pause after a test group or a wave. It begins after this number of messages since the previous pause."""
 
     messages: int
     wait: Instant

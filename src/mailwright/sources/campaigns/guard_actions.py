@@ -26,7 +26,7 @@ class CampaignGuardActions:
         self._changes = CampaignChanges(clock)
 
     async def report(self, campaign_id: str, *, tenant_id: int | None) -> GuardReport:
-        """Return the guard rails of a started campaign, what they count and what they have done."""
+        """Return the guard rails of a started campaign, their counts and their actions so far."""
         async with self._database.read() as tx:
             campaign = await find_campaign(tx, campaign_id, tenant_id)
             entry = await entry_of(tx, campaign)
@@ -49,7 +49,8 @@ class CampaignGuardActions:
     ) -> Campaign:
         """Open the next wave now, also if guard rails hold it. Then only messages sent from now on count.
 
-        `wave` and `reviewed` are the open wave and the digests that a user saw: if they changed, nothing is sent.
+        `wave` and `reviewed` are the open wave and the digests that a user has seen. If they have changed, nothing is
+        sent.
         """
         now = self._clock.now()
         async with self._database.write() as tx:

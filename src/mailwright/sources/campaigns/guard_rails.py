@@ -42,7 +42,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GuardReport:
-    """The guard rails of a started campaign, the numbers that they judge, and what they have done."""
+    """The guard rails of a started campaign, the numbers that they check, and their actions so far."""
 
     rails: GuardRails
     counts: IncidentCounts
@@ -89,8 +89,8 @@ class CampaignGuard:
     async def _is_worth_judging(self, tx: Transaction, campaign_key: int, now: Instant) -> bool:
         """Return whether the result may differ from the last one.
 
-        The share of the same number of incidents only falls while more messages are sent. So without new incidents
-        nothing can be passed, except by a campaign that had too few messages.
+        The share of the same number of incidents only falls while more messages are sent. So without new incidents a
+        campaign passes no threshold, unless it had too few messages before.
         """
         rows = await tx.execute(select(queue_entries.c.guard).where(queue_entries.c.campaign_key == campaign_key))
         incidents = await count_incidents(tx, campaign_key, GuardState.read(rows[0].guard).since if rows else 0)
@@ -137,12 +137,12 @@ def rails_of(tenant: str | None, campaign: dict[str, Any] | None, general: Guard
 
 
 def _with_result(recipients: int, lane: Any) -> int:
-    """Return how many messages were handed to a provider and are not waiting for another attempt."""
+    """Return how many messages were attempted and do not wait for another attempt."""
     return int(recipients - lane.waiting - lane.sending - lane.suppressed - lane.cancelled)
 
 
 def _is_news(report: GuardReport) -> bool:
-    """Return whether the threshold that is passed demands more than what is in force."""
+    """Return whether the passed threshold requires a stricter action than the current one."""
     found, known = report.finding, report.state.finding
     if known is not None and known.action is GuardAction.STOP and not report.is_stopped:
         known = None  # The campaign continues, so this stop must not hide the next one.

@@ -22,7 +22,7 @@ _WEEK: Instant = 7 * DAY
 
 @dataclass(frozen=True, slots=True)
 class _Period:
-    """The events of one simulated hour or day, to be compared with those of the next one."""
+    """The events of one simulated hour or day. They are compared with the events of the next one."""
 
     sent: dict[int, float]
     state: tuple[object, ...]
@@ -105,7 +105,9 @@ class PeriodLeaps:
         return (*tenants, *sorted(deferrals, key=lambda item: item[0].number))
 
     def _repetitions(self, this: _Period, period: Instant) -> int:
-        """Return how many periods can be skipped: one less than there are before a change that does not repeat."""
+        """Return how many periods can be skipped: one less than the number of periods before the next change that does
+        not repeat.
+        """
         queue = self._queue
         if any(queue.now - 2 * period - DAY < change <= queue.now for change in self._offset_changes):
             return 0  # one of the two compared periods is before the change

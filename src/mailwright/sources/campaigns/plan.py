@@ -70,7 +70,7 @@ class CampaignPlan:
         return definition
 
     def as_text(self) -> str:
-        """Serialize what a later comparison needs."""
+        """Serialize the data that a later comparison needs."""
         files = [
             {"attachmentId": each.attachment_id, "filename": each.filename, "sizeBytes": each.size_bytes}
             for each in self.campaign.attachments

@@ -1,4 +1,4 @@
-"""Compare the plan that was to be approved with what the campaign would send now."""
+"""Compare the plan of an approval request with the current plan of the campaign."""
 
 import difflib
 import re
@@ -37,7 +37,7 @@ class PlanChange:
 
 
 def compare_plans(before: Mapping[str, Any], plan: CampaignPlan) -> list[PlanChange]:
-    """Return what differs between a stored plan and a plan of now, field by field."""
+    """Return the differences between a stored plan and a current plan, field by field."""
     after = orjson.loads(plan.as_text())
     changes = [
         PlanChange(name, old, new)
@@ -98,7 +98,7 @@ def _title(variant: str, locale: str) -> str:
 
 
 def _diff(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Compare what people read; if that is the same, the plain text part, then the HTML."""
+    """Compare the visible text. If it is equal, compare the plain text part, then the HTML."""
     for read in (_read_text, _read_plain_part, _read_html):
         lines = list(difflib.unified_diff(read(was), read(now), "before", "now", lineterm="", n=1))
         if lines:

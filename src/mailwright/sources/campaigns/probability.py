@@ -10,7 +10,8 @@ _REACH: Final = 10.0
 
 
 def probabilities_to_be_best(results: Sequence[tuple[int, int]]) -> list[float]:
-    """Return the probability for each variant, from the number of its messages and of those that were engaged with.
+    """Return the probability for each variant, from the number of its messages and the number of those with an open or
+    click.
 
     The unknown rate of a variant has a beta distribution: before the test every rate is equally likely. The result is
     the integral of the variant's density times the distribution functions of all others.

@@ -20,7 +20,7 @@ COUNT_LANE = statement(__package__, "count_lane")
 COUNT_BY_LANE = statement(__package__, "count_by_lane")
 COUNT_RECENTLY_SENT = statement(__package__, "count_recently_sent")
 
-# The period over which a campaign's send rate is measured, and the most messages that are read for it.
+# The period over which a campaign's send rate is measured, and the maximum number of messages that are read for it.
 RATE_WINDOW: Instant = 10 * SECOND
 MAX_KEYS_SCANNED = 20_000
 
@@ -242,7 +242,7 @@ def _positions(now: Instant) -> Select[Any]:
 
 
 def _position(row: Any, message_deferral: Deferral | None = None) -> QueuePosition:
-    """Build a position. `message_deferral` is the deferral of the messages while the campaign itself may be sent."""
+    """Build a position. `message_deferral` is the deferral of the messages if the campaign itself is not deferred."""
     reason, until = row.defer_reason, row.deferred_until
     content = CampaignSnapshot.read(row.content)
     if message_deferral is not None:

@@ -19,7 +19,7 @@ MAX_REASONS: Final = 10
 OTHER: Final = "other"
 _UNKNOWN: Final = "unknown"
 _EXPLAINED: Final = (EventType.BOUNCED, EventType.COMPLAINED, EventType.UNSUBSCRIBED)
-# The metadata that name the reason of an event, and those that explain it.
+# The metadata fields with the reason of an event, and those with an explanation.
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     EventType.BOUNCED: ("bounceType", "bounceSubtype", "status"),
     EventType.COMPLAINED: ("feedbackType", "subType"),

@@ -21,13 +21,13 @@ from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaign_repeats, campaigns
 
-# Actions of others after which a draft is still the proposal of its author.
+# Actions of other users that do not change the content, so that the draft still counts as its author's.
 _DECISIONS = (CampaignAction.APPROVE, CampaignAction.REJECT, CampaignAction.WITHDRAW_REQUEST)
 DECISION_ENTRIES: Final = tuple(f"campaign.{action}" for action in _DECISIONS)
 
 
 class RepeatSummary(NamedTuple):
-    """When a draft repeats next, and what happened last."""
+    """The next time of a recurring draft, and its last result."""
 
     next_at: Instant | None  # None while it is paused.
     failed_at: Instant | None
@@ -96,7 +96,7 @@ class CampaignChanges:
         await self.record(tx, actor, action, campaign, before=before, after=after)
 
     async def edit(self, tx: Transaction, actor: Actor, campaign: Campaign, **changes: Any) -> None:
-        """Change what a campaign sends, to whom, or when. A different campaign makes its approval void."""
+        """Change the content, the audience or the send time of a campaign. A change makes its approval void."""
         await self.change(tx, campaign, changed_by=actor.name, **changes)
         await void_if_changed(tx, campaign.key, self._clock.now(), actor=actor.name)
 

@@ -1,6 +1,6 @@
 """Withdraw a scheduled campaign, and archive, delete and restore campaigns.
 
-A campaign that started keeps its messages and its reports for ever, so it can be archived but not deleted.
+A campaign that has started keeps its messages and reports permanently, so it can be archived but not deleted.
 """
 
 from sqlalchemy import delete
@@ -35,7 +35,7 @@ class CampaignRemoval:
         self._changes = CampaignChanges(clock)
 
     async def withdraw(self, actor: Actor, campaign_id: str) -> Campaign:
-        """Make a draft again of a campaign that has not begun to send. Its send time is kept."""
+        """Turn a campaign that has not begun to send back into a draft. Its send time is kept."""
         now = self._clock.now()
         async with self._database.write() as tx:
             # Enqueueing locks the campaign too, so nothing can be enqueued while it is withdrawn.

@@ -1,4 +1,5 @@
-"""Check whether a draft may be sent at the times of its schedule: it is as it was reviewed, and has no errors."""
+"""Check whether a draft may be sent at the times of its schedule: it is unchanged since its review, and has no errors.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from mailwright.sources.campaigns.variants import CampaignProblem
 from mailwright.sources.sender_rules import SenderRules
 from mailwright.storage.database import Database
 
-# Stands for the items of a feed that has none yet.
+# The sample items for a feed that has no items yet.
 SAMPLE_ITEMS: Final[Sequence[Mapping[str, str]]] = (
     {
         "title": "A title",
@@ -39,7 +40,7 @@ async def check_repeat(
     items: Sequence[Mapping[str, Any]] | None,
     now: Instant,
 ) -> CampaignCheck:
-    """Run the pre-send check of a campaign that is made from the draft now, with the items of its feed if any."""
+    """Run the pre-send check for a campaign that would be created from the draft now, with the items of its feed."""
     variables = draft.definition.variables if items is None else {**draft.definition.variables, "items": list(items)}
     check = await check_campaign(
         database,

@@ -1,4 +1,4 @@
-"""Rows of recurring campaigns: how drafts repeat, what happened last, and why an email was not sent."""
+"""Rows of recurring campaigns: the schedules of drafts, their last results, and why an email was not sent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from mailwright.storage.tables import campaign_repeats, campaigns, tenants
 
 # The name of the schedule in the audit log.
 SCHEDULE_ACTOR: Final = "schedule"
-# How many of its next times a recurring campaign shows.
+# The number of next times that are shown for a recurring campaign.
 SHOWN_TIMES: Final = 5
 
 _R = campaign_repeats.c
@@ -38,7 +38,7 @@ _C = campaigns.c
 
 @dataclass(frozen=True, slots=True)
 class CampaignRepeat:
-    """How a draft repeats, and what happened last."""
+    """The schedule of a draft, and its last result."""
 
     schedule: ScheduleFields
     feed: str | None
@@ -56,7 +56,7 @@ class CampaignRepeat:
 
 
 class FailedRepeat(NamedTuple):
-    """A recurring campaign whose emails are not sent although they should be."""
+    """A recurring campaign whose emails are not sent although they are due."""
 
     campaign_id: str
     name: str
@@ -66,7 +66,7 @@ class FailedRepeat(NamedTuple):
 
 
 async def load_repeat(tx: Transaction, campaign: Campaign, zone: str) -> CampaignRepeat:
-    """Return how a draft repeats, or raise NotFound. `zone` is the time zone of the installation."""
+    """Return the schedule of a draft, or raise NotFound. `zone` is the time zone of the installation."""
     last = select(_C.campaign_id).where(_C.id == _R.last_campaign_key).scalar_subquery()
     query = select(campaign_repeats, last.label("last_campaign_id")).where(_R.campaign_key == campaign.key)
     rows: Any = await tx.execute(query)
@@ -99,7 +99,7 @@ async def find_place(tx: Transaction, tenant_id: int, schedule: ScheduleFields, 
 
 
 async def find_summary(tx: Transaction, campaign_key: int) -> RepeatSummary | None:
-    """Return the schedule of a draft, or the one that made it last and did not start it."""
+    """Return the schedule of a draft, or the schedule that created the draft and could not start it."""
     made = and_(_R.last_campaign_key == campaign_key, _R.failed_at.is_not(None))
     rows = await tx.execute(select(campaign_repeats).where(or_(_R.campaign_key == campaign_key, made)))
     if not rows:
@@ -111,7 +111,7 @@ async def find_summary(tx: Transaction, campaign_key: int) -> RepeatSummary | No
 async def list_failed(tx: Transaction) -> list[FailedRepeat]:
     """Return the recurring campaigns of all tenants that wait for a person.
 
-    They do not wait any more if somebody started or deleted the campaign that was made.
+    They no longer wait after somebody has started or deleted the campaign that was created.
     """
     made = campaigns.alias("made")
     waits = or_(
@@ -155,9 +155,10 @@ async def record_failure(
     also: Mapping[str, Any] = MappingProxyType({}),
     pauses: bool = False,
 ) -> bool:
-    """Store why an email is not sent, for the dashboard, the health checks and the audit log, and `also` other columns.
+    """Store why an email is not sent, for the dashboard, the health checks and the audit log.
 
-    Return whether this is news: a failure that repeats at one time of the schedule is recorded once.
+    `also` has other columns to store. Return whether the failure is new: a failure that repeats for one scheduled time
+    is recorded once.
     """
     now = clock.now()
     stored = {"last_result": reason[:500], "failed_at": repeat.failed_at or now, **also}

@@ -1,10 +1,9 @@
-"""Make and start the campaigns of drafts that repeat.
+"""Create and start the campaigns of recurring drafts.
 
-Making a campaign and moving the schedule is one transaction, so each occurrence happens once. Of times that were missed
-because no worker ran, only the latest one counts; if it is more than a day late, its campaign waits for a person. A
-draft that was changed since its schedule was set is not sent: the schedule pauses until someone sets it again. What
-is sent is compared with what was reviewed twice: in the transaction that makes the campaign, and when its start has
-read everything that it sends.
+One transaction creates a campaign and moves the schedule, so each occurrence happens once. If several times were missed
+because no worker ran, only the latest one counts. If it is more than a day late, its campaign waits for a person. A
+draft that was changed since its schedule was set is not sent: the schedule pauses until someone sets it again. The
+content is compared with the reviewed content twice: in the transaction that creates the campaign, and at its start.
 """
 
 from datetime import UTC, datetime, tzinfo
@@ -40,7 +39,7 @@ from mailwright.storage.tables import campaign_repeats, campaigns
 
 # A digest contains at most this many items; the next one contains the others.
 MAX_DIGEST_ITEMS: Final = 50
-# A clock that was corrected by less than this is no reason to ask a person.
+# If a clock was corrected by less than this, the campaign still starts without a person's decision.
 CLOCK_TOLERANCE: Final[Instant] = DAY
 NO_ITEMS: Final = "Skipped: the feed has no new items."
 STARTED: Final = "Started."
@@ -56,7 +55,7 @@ log = logger(__name__)
 
 
 class _Examined(NamedTuple):
-    """A draft with what the pre-send check has read."""
+    """A draft with the data that the pre-send check has read."""
 
     draft: Campaign
     check: CampaignCheck
@@ -102,7 +101,7 @@ class RepeatWorker:
             return [row.id for row in await tx.execute(select(_R.id).where(wanted).order_by(_R.id))]
 
     async def _make(self, repeat_key: int) -> None:
-        """Make the campaign of the latest time that is due, and move the schedule, in one transaction."""
+        """Create the campaign for the latest due time and move the schedule, in one transaction."""
         now, examined = self._clock.now(), await self._examine(repeat_key)
         async with self._database.write() as tx:
             found = await lock_repeat(tx, repeat_key)
@@ -149,7 +148,7 @@ class RepeatWorker:
         await tx.execute(mine.values(**moved, starting_key=made.key, starting_digest=digest, last_result=None))
 
     async def _examine(self, repeat_key: int) -> _Examined | None:
-        """Check the draft of a schedule before its transaction; None if it is gone."""
+        """Check the draft of a schedule before its transaction. Return None if the draft no longer exists."""
         async with self._database.read() as tx:
             found = select(_R.feed, campaigns.c.campaign_id, _R.tenant_id, _R.starting_key).where(
                 _R.id == repeat_key, campaigns.c.id == _R.campaign_key, campaigns.c.deleted_at.is_(None)
@@ -177,7 +176,7 @@ class RepeatWorker:
         return await create_draft(tx, self._clock, actor, base.tenant_id, definition, copy_of=base, is_repeat=True)
 
     async def _start(self, repeat_key: int) -> None:
-        """Start the campaign that was made. After a crash, this happens again."""
+        """Start the campaign that was created. After a crash, the start is repeated."""
         columns = (campaigns.c.campaign_id, campaigns.c.status, _R.tenant_id, _R.last_at, _R.starting_digest)
         starting = select(*columns).where(_R.id == repeat_key, campaigns.c.id == _R.starting_key)
         async with self._database.read() as tx:
@@ -202,7 +201,7 @@ class RepeatWorker:
                 await tx.execute(update(campaign_repeats).where(_R.id == repeat_key).values(**started))
 
     async def _try_start(self, row: Any) -> str | None:
-        """Start a campaign as it was made. Return why it did not start, or None."""
+        """Start a campaign exactly as it was created. Return why it did not start, or None."""
         actor = Actor(SCHEDULE_ACTOR, row.tenant_id)
         try:
             await self._campaigns.start(actor, row.campaign_id, content_digest=row.starting_digest)
@@ -232,5 +231,5 @@ def _is_same(examined: Campaign, present: Campaign) -> bool:
 
 
 def _is_ahead(now: Instant) -> Any:
-    """Match schedules that were set or served at a time that is yet to come."""
+    """Match schedules that were set or served at a time in the future, because a clock was wrong."""
     return or_(_R.last_at > now + CLOCK_TOLERANCE, _R.updated_at > now + CLOCK_TOLERANCE)

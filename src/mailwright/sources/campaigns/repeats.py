@@ -1,4 +1,4 @@
-"""Set drafts to repeat: at each time of a schedule, a worker makes a campaign from the draft and starts it."""
+"""Set drafts to repeat: at each time of a schedule, a worker creates a campaign from the draft and starts it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -65,8 +65,8 @@ class CampaignRepeats:
     ) -> CampaignRepeat:
         """Repeat a draft from its next time on. Setting it again continues a schedule that was paused.
 
-        The pre-send check runs: errors are raised, and warnings are returned. `reviewed` are the digests of what a user
-        reviewed: a draft that was changed since then is refused. A feed is read, and refused if it is none.
+        The pre-send check runs: errors are raised, and warnings are returned. `reviewed` has the digests that a user
+        has reviewed. A draft that was changed since then is refused. The feed is read, and refused if it is not a feed.
         """
         draft = await self._campaigns.find(campaign_id, tenant_id=actor.tenant_id)
         items, feed_error = await self._read(feed)
@@ -120,7 +120,7 @@ class CampaignRepeats:
                 raise NotFound("The campaign does not repeat.")
 
     async def _read(self, feed: str | None) -> tuple[Sequence[FeedItem] | None, str | None]:
-        """Return the items of a feed, or why it cannot be reached now. What is not a feed is refused."""
+        """Return the items of a feed, or why it cannot be reached now. Raise if it is not a feed."""
         if feed is None:
             return None, None
         try:
@@ -133,7 +133,7 @@ class CampaignRepeats:
     async def _follow(
         self, tx: Transaction, campaign: Campaign, feed: str | None, items: Sequence[FeedItem] | None, error: str | None
     ) -> None:
-        """Follow the feed from now on: what it contains now is not new."""
+        """Follow the feed from now on. Its current items do not count as new."""
         if feed is None:
             await unfollow(tx, feed_owner(campaign.key))
             return

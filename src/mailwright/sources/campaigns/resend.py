@@ -17,7 +17,7 @@ from mailwright.sources.campaigns.records import Campaign, check_status, find_ca
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, deliveries, messages
 
-# How long recipients have at least to open a campaign before it is sent again.
+# The minimum time that recipients have to open a campaign before it is sent again.
 TIME_TO_OPEN: Final[Instant] = 4 * HOUR
 
 

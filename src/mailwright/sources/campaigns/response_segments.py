@@ -45,7 +45,7 @@ _ENGAGED: Final = (SegmentOf.OPENED, SegmentOf.CLICKED)
 
 @dataclass(frozen=True, slots=True)
 class ReportBar:
-    """A bar of a chart, or a row of a table. Everything after `of` narrows it."""
+    """A bar of a chart, or a row of a table, in a report. The fields after `of` narrow it."""
 
     of: SegmentOf
     url: str | None = None  # of clicks only

@@ -1,4 +1,4 @@
-"""Identify what a user has reviewed, so that a campaign that somebody changed meanwhile is not sent."""
+"""Identify the content that a user has reviewed, so that a campaign that somebody has changed since is not sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,7 +56,10 @@ async def digest_draft(
 
 
 async def digest_content(database: Database, store: TemplateStore, campaign: Campaign) -> str:
-    """Return the digests of a draft with its templates and segments, whatever the settings of the installation are."""
+    """Return the digests of a draft with its templates and segments.
+
+    They do not depend on the settings of the installation.
+    """
     loaded = await load_content(database, store, campaign.definition, tenant_id=campaign.tenant_id)
     return digest_loaded(campaign.definition, loaded, campaign.attachments)
 
@@ -78,7 +81,7 @@ def _written(loaded: ReviewedContent, attachments: Sequence[CampaignAttachment])
 
 
 def review_started(campaign: Campaign) -> str:
-    """Return the digests of a campaign whose start has frozen its content. Each start has its own digests."""
+    """Return the digests of a started campaign with fixed content. Each start has its own digests."""
     return digest(campaign.definition, {"content": campaign.started_at})
 
 

@@ -23,7 +23,7 @@ from mailwright.storage.tables import contacts
 SAMPLES: Final = 3
 # The samples are chosen from this many recipients, and from those without a name.
 _LOOKED_AT: Final = 200
-# A list that the content repeats over is no value of a contact that a reader would miss.
+# A list that the content loops over does not count as a missing value of a contact.
 _LIST: Final = re.compile(r"\{%-?\s*for\s+\w+\s+in\s+(\w+)")
 
 
@@ -91,7 +91,7 @@ def _different(found: Sequence[SampleContact]) -> list[SampleContact]:
     for contact in sorted(found, key=lambda contact: len(contact.missing)):
         by_kind.setdefault((contact.missing, contact.locale), contact)
     kinds = list(by_kind.values())
-    # The first has the most values; the last ones lack the most, and show the email at its worst.
+    # The first sample has the most values. The last ones lack the most values and show the worst case.
     chosen = kinds[:1] + kinds[1:][-(SAMPLES - 1) :]
     others = {contact.email: contact for contact in found if contact not in chosen}
     return [*chosen, *others.values()][:SAMPLES]

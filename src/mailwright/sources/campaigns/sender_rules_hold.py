@@ -60,7 +60,7 @@ async def _count_recipients(database: Database, rules: SenderRules, entry: Queue
 
 
 def _is_undecided(entry: QueueEntry) -> bool:
-    """Return whether a pass is about to begin and there is no decision about the rules yet."""
+    """Return whether a pass over the audience is about to begin without a decision about the rules."""
     is_starting = entry.enqueue_ended_at is None and entry.enqueued_to == ""
     return is_starting and entry.content.sender_rules is None and entry.campaign_status in ENQUEUED_STATUSES
 

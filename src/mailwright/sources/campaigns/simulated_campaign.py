@@ -121,7 +121,7 @@ class CampaignRun:
 
     @property
     def has_own_hours(self) -> bool:
-        """Whether the hours of its groups apply instead of the sender's."""
+        """Whether the working hours of its recipient groups apply instead of the sender's."""
         return any(group.levels for group in self.queued.groups)
 
     def open_groups(self, now: Instant) -> list[SimulatedGroup]:
@@ -162,7 +162,7 @@ class CampaignRun:
 
     @property
     def until_pause(self) -> float:
-        """Return how many messages the campaign sends before it stops by itself: all, or those of a test or wave."""
+        """Return how many messages the campaign sends before it pauses: all, or those of a test group or a wave."""
         return max(0.0, self.remaining - self.pauses[0][0]) if self.pauses else self.remaining
 
     def switch_to(self, reason: str | None, now: Instant) -> None:
@@ -176,7 +176,7 @@ class CampaignRun:
         self._close(begins)
         before, self.sent = self.sent, self.sent + sent
         self.remaining -= sent
-        # Round the sum, as everywhere: rounding each leap would lose a message or count one twice.
+        # Round only the sum, because rounding each leap could lose a message or count one twice.
         self._segments.append(ForecastSegment(begins, ends, round(self.sent) - round(before), reason))
         self._since, self._sent_before = ends, self.sent
 

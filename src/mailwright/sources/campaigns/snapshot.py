@@ -45,9 +45,9 @@ async def freeze(
 ) -> FrozenCampaign:
     """Store the content of the campaign, or raise an error with all problems and store nothing.
 
-    With the digests of a review and the stored definition (`reviewed`), content that differs from the reviewed one is
-    an error. The start itself may change the send time. `content_digest` does the same for a campaign that no user
-    reviews.
+    If `reviewed` has the digests of a review and the stored definition, it is an error if the content differs from the
+    reviewed content. The start itself may change the send time. `content_digest` has the same effect for a campaign
+    without a review by a user.
     """
     check = await check_campaign(
         database,

@@ -1,4 +1,4 @@
-"""Count what a person starts without an approval, so that nobody splits a large send into several small ones."""
+"""Count the recipients of sends without an approval, so that nobody can split a large send into several small ones."""
 
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -21,7 +21,10 @@ _u = unapproved_sends.c
 
 @dataclass(frozen=True, slots=True)
 class UnapprovedSend:
-    """An attempt with the same kind and subject is the same send; an empty subject is always another one."""
+    """A send without an approval.
+
+    Attempts with the same kind and subject are the same send; with an empty subject, each attempt is a separate send.
+    """
 
     tenant_id: int
     kind: str
@@ -30,9 +33,9 @@ class UnapprovedSend:
 
 
 async def add_unapproved(tx: Transaction, now: Instant, send: UnapprovedSend, *, over: int, actor: str) -> int:
-    """Record a send without an approval if it is within the tenant's number together with earlier ones.
+    """Record a send without an approval, unless it exceeds the tenant's limit together with earlier sends.
 
-    Return how many recipients the earlier ones have. If the sum is over the number, nothing is recorded.
+    Return the number of recipients of the earlier sends. If the sum exceeds the limit, nothing is recorded.
     """
     tenant_id = send.tenant_id
     if actor == SCHEDULE_ACTOR:
@@ -54,7 +57,7 @@ async def add_unapproved(tx: Transaction, now: Instant, send: UnapprovedSend, *,
 
 
 def split_text(earlier: int) -> str:
-    """Say that earlier sends count too."""
+    """Return a sentence that says that earlier sends count too."""
     return lazy_gettext(
         "The same person has reached {earlier} without an approval in the last 24 hours.", earlier=lazy_number(earlier)
     )

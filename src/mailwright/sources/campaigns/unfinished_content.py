@@ -1,4 +1,4 @@
-"""Problems of the template of a campaign: a draft of the composer that nobody published, and issues of its design."""
+"""Problems of a campaign's template: an unpublished draft in the composer, and issues of its design."""
 
 from collections.abc import AsyncIterator
 from typing import Final

@@ -21,7 +21,8 @@ class CampaignProblem:
     field: str
     code: str
     message: str
-    # The language of the template that has the problem. Not compared: a problem of many languages is reported once.
+    # The language of the template that has the problem. It is not compared, so that a problem in several languages is
+    # reported once.
     locale: str = dataclasses.field(default="", compare=False)
 
 

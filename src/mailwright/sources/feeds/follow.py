@@ -27,7 +27,7 @@ MAX_NEW_ITEMS: Final = 20
 MIN_MOVED_ITEMS: Final = 5
 # Databases limit the number of parameters of a statement.
 _BATCH: Final = 5_000
-# How many of its newest items a followed feed shows.
+# The number of newest items that are shown for a followed feed.
 SHOWN_ITEMS: Final = 3
 MAX_SUMMARY: Final = 2_000
 MAX_ADDRESS: Final = 2_000
@@ -40,14 +40,14 @@ _M = feed_item_marks.c
 
 
 class FeedOwner(NamedTuple):
-    """What follows a feed: a sequence or a recurring campaign."""
+    """The follower of a feed: a sequence or a recurring campaign."""
 
     kind: str
     key: int
 
 
 class Validators(NamedTuple):
-    """What a server needs to say that a feed has not changed."""
+    """The values that let a server answer that a feed has not changed."""
 
     etag: str | None = None
     modified: str | None = None
@@ -82,7 +82,7 @@ class FollowedFeed:
 
 
 async def follow(tx: Transaction, tenant_id: int, owner: FeedOwner, url: str, now: Instant) -> int:
-    """Follow a feed from now on, and return its key. What it contains when it is first read is not new."""
+    """Follow a feed from now on, and return its key. The items of the first read do not count as new."""
     known = await find_feed(tx, owner)
     if known is not None and known.url == url:
         return known.key
@@ -151,7 +151,9 @@ async def store_items(
 
 
 def _has_moved(new: int, items: int, known: Mapping[str, Instant], age: Instant) -> bool:
-    """Return whether old items only look new: the feed was empty by mistake, or changed everything about its items."""
+    """Return whether old items only look new, because the feed was empty by mistake or changed the IDs and links of its
+    items.
+    """
     if not known:
         return new > MAX_NEW_ITEMS
     return new == items >= MIN_MOVED_ITEMS and age < DAY
@@ -223,7 +225,7 @@ async def claim_feed(tx: Transaction, feed_key: int, now: Instant) -> bool:
 
 
 def _is_due(now: Instant) -> ColumnElement[bool]:
-    """A time later than the next one is from a clock that was ahead."""
+    """Match due feeds, and feeds whose next time is too far in the future because a clock was ahead."""
     return or_(_F.due_at <= now, _F.due_at > now + READ_EVERY)
 
 

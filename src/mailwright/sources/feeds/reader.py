@@ -22,7 +22,7 @@ BATCH_SIZE: Final = 10
 
 
 class FeedReading(NamedTuple):
-    """What a feed contains; None if it has not changed."""
+    """The content of a feed; None if it has not changed."""
 
     items: Sequence[FeedItem] | None
     validators: Validators = NOT_READ

@@ -169,7 +169,7 @@ class MailoutPreparation:
         return DryRun(page, content, recipients, excluded, self._setup.is_local)
 
     async def _refuse(self, lease: RunLease, refused: MailoutRefused) -> MailoutRun:
-        # Logged as info, because the caller and Notion get the reason.
+        # Logged only as info, because the caller and Notion get the reason anyway.
         log.info("mailout_refused", run=lease.run.mailout_id, code=refused.code, reason=str(refused))
         return await lease.refuse(refused)
 
@@ -391,7 +391,7 @@ def _check_settings(setup: MailoutSetup, page: MailoutPage) -> Iterator[MailoutR
 
 
 async def _planned_send(database: Database, setup: MailoutSetup, run: MailoutRun, planned: int) -> PlannedSend:
-    """Return what a second person approves: the stored email, its sender and the number of recipients.
+    """Return the content for an approval by a second person: the stored email, its sender and the number of recipients.
 
     The page is the subject, so that a rejected page stays rejected when it is sent again.
     """

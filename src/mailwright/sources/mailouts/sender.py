@@ -78,7 +78,7 @@ class MailoutSender:
         return run if lease is None else await self._work_on(lease, work)
 
     async def prepare(self, run: MailoutRun) -> MailoutRun:
-        """Do all steps before sending immediately. Raises the error that stops them, if any."""
+        """Immediately do all steps that come before sending. Raises the error that stops them, if any."""
         while run.status not in PREPARED:
             lease = await self._runs.claim(run)
             if lease is None:
@@ -145,7 +145,7 @@ class MailoutSender:
         return True
 
     async def check_sending(self) -> None:
-        """Check all runs that are being sent immediately, without waiting for their next interval."""
+        """Immediately check all runs that are being sent, without waiting for their next interval."""
         for run in await self._runs.list_sending():
             lease = await self._runs.claim(run)
             if lease is not None:

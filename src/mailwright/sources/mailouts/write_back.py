@@ -215,7 +215,7 @@ class WriteBack:
         return False
 
     async def _is_superseded(self, run: MailoutRun) -> bool:
-        """Return whether the page shows the results of another run: of its real run, or of a later test."""
+        """Return whether the page shows the results of another run: of the run to its audience, or of a later test."""
         if not run.is_test and not run.is_local:
             return False
         m = mailouts.c

@@ -303,7 +303,8 @@ class NotificationFanout:
     ) -> list[tuple[NotificationRow, RowStep]]:
         """Create, release and withdraw messages and their links in one transaction of our own database.
 
-        Returns the steps carried out. A row waits if another worker reached its subscriber's maximum meanwhile.
+        Returns the steps carried out. A row waits if another worker has reached its subscriber's maximum in the
+        meantime.
         """
         beyond = await self._beyond_maximum(tx, taken, now)
         ours = [(row, step) for row, step in taken if row.notification_id not in beyond]

@@ -1,4 +1,4 @@
-"""Write events and their notifications into a queue, for installations without a producer of their own."""
+"""Write events and their notifications into a queue, for installations that have no producer."""
 
 import hashlib
 from collections.abc import Mapping

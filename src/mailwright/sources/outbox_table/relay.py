@@ -167,7 +167,8 @@ def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
 
 
 def _written_at(text: bytes | None, now: Instant) -> Instant:
-    """Return when a row was written; now if the text, which an application may have written, is no time before now."""
+    """Return when a row was written. If an application has written no valid time in the past, return the current time.
+    """
     try:
         return min(parse_time((text or b"").decode(), UTC), now)
     except (ValueError, OverflowError):
@@ -175,7 +176,7 @@ def _written_at(text: bytes | None, now: Instant) -> Instant:
 
 
 def _body(row: OutboxRow) -> Any:
-    """Return the parsed email of a row, or why it cannot be one."""
+    """Return the parsed email of a row, or why it is not a valid email."""
     if not row.key:
         return RejectedItem("REQUIRED", "is empty, so a repeated row could not be recognised", "idempotency_key")
     if row.email is None:

@@ -20,7 +20,7 @@ from mailwright.storage.tables import contacts
 async def require_publication(
     database: Database, clock: Clock, tenant_id: int, sequence_id: str, *, actor: str
 ) -> tuple[int, str]:
-    """Return the revision of the draft that may be published now, and the digest of its approval, or raise."""
+    """Return the revision of the draft and the digest of its approval. Raise if the draft may not be published now."""
     async with database.read() as tx:
         sequence = await find_sequence(tx, tenant_id, sequence_id)
         planned = await _planned(tx, sequence, published_from(sequence.draft))
@@ -29,7 +29,7 @@ async def require_publication(
 
 
 async def approved_templates(tx: Transaction, tenant_id: int, sequence_id: str) -> frozenset[int] | None:
-    """Return the versions of templates that a second person approved; None if nobody had to."""
+    """Return the template versions that a second person approved; None if no approval was required."""
     approval = await find_approved(tx, tenant_id, SendKind.SEQUENCE, sequence_id)
     return None if approval is None else frozenset(approval.content["versions"])
 

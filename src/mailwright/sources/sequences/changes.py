@@ -21,7 +21,7 @@ ADD_TAGS = statement(__package__, "add_tags")
 REMOVE_TAGS = statement(__package__, "remove_tags")
 SET_ATTRIBUTES = statement(__package__, "set_attributes")
 
-# The outcome of a change; lists to which the person was not subscribed follow, with the reasons.
+# The outcome of a change. The lists to which the person was not subscribed follow, with the reasons.
 CHANGED: Final = "changed"
 
 
@@ -66,7 +66,8 @@ async def _apply(tx: Transaction, sequence: Any, body: Any, people: Sequence[Enr
 async def _subscribe(
     tx: Transaction, sequence: Any, list_key: str, people: Sequence[Enrolled], now: Instant
 ) -> dict[int, str]:
-    """Subscribe people, but never against their own decision. Return why the others stay out, by enrolment."""
+    """Subscribe people, but never against their own decision. Return why the others are not subscribed, by enrolment.
+    """
     reasons = select(contacts.c.id, opt_out(list_key).label("reason"))
     rows = await tx.execute(reasons.where(contacts.c.id.in_([person.contact_key for person in people])))
     against = {row.id: row.reason for row in rows if row.reason is not None}

@@ -31,10 +31,10 @@ MAX_EXITS: Final = 10
 # Deeper than any valid document, and less than the limit of the JSON encoder.
 MAX_JSON_DEPTH: Final = 100
 MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
-# A shorter wait in a cycle would send somebody many emails within an hour.
 # The days after the last step in which a goal still counts, unless the document says otherwise.
 DEFAULT_GOAL_DAYS: Final = 7
 MAX_GOAL_DAYS: Final = 90
+# The minimum wait in a cycle, so that nobody gets many emails within an hour.
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
 
 _KEY: Final = re.compile(KEY_PATTERN)
@@ -122,7 +122,7 @@ Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_l
 WebhookId = Annotated[str, AfterValidator(_webhook_id)]
 TemplateId = Annotated[str, Field(min_length=1, max_length=200)]
 EventName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH), AfterValidator(_one_line)]
-# What the properties of an event must be.
+# Conditions on the properties of an event.
 PropertyConditions = Annotated[
     dict[filters.PropertyName, filters.PropertyComparison], Field(min_length=1, max_length=20)
 ]
@@ -403,7 +403,7 @@ def _walk(steps: tuple[SequenceStep, ...]) -> Iterator[SequenceStep]:
 
 
 def _repeats(trigger: Trigger) -> str | None:
-    """Return why a trigger starts the sequence for the same person again; None if it does not."""
+    """Return why a trigger can start the sequence again for the same person; None if it cannot."""
     match trigger.kind:
         case TriggerKind.DATE_ATTRIBUTE if trigger.body.yearly:
             return lazy_gettext("a yearly date starts the sequence every year")

@@ -109,7 +109,7 @@ class EmailWriter:
 
 
 def lacks_variables(node: Node, names: Iterable[str]) -> StepFailed:
-    """Return that an email cannot be written without these variables."""
+    """Return the error for an email that cannot be written without these variables."""
     reason = f"The email of the step {node.id} needs {', '.join(sorted(names))}, which the contact does not have."
     place = "a default to the step" if node.kind is StepKind.NOTIFY else "to the step"
     return StepFailed(f"{reason} Add the value to the contact or {place}, then retry.")
@@ -152,7 +152,10 @@ class NotifyTemplate(NamedTuple):
     required: frozenset[str]
 
     def render(self, values: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the subject and the text. Values can be too long for a subject, which does not stop anybody."""
+        """Return the subject and the text.
+
+        A subject that is too long is cut, so that a long value does not stop the run.
+        """
         subject = " ".join(self.subject.render(values).split())
         if len(subject) > MAX_CHARACTERS:
             subject = f"{subject[: MAX_CHARACTERS - 1]}…"

@@ -121,7 +121,8 @@ class Enrolments:
         return [replace(each, unsent_step=unsent.get(each.id)) for each in found]
 
     async def retry(self, tenant_id: int, sequence_id: str, *, email: str | None, actor: str, skips: bool) -> int:
-        """Run the failed step of a person again, or of everyone. `skips` leaves the email of the step out."""
+        """Run the failed step of a person or of everyone again. With `skips`, continue without the email of the step.
+        """
         now = self._clock.now()
         async with self._database.write() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
@@ -150,7 +151,7 @@ class Enrolments:
 
 
 def planned_enrolment(sequence: StoredSequence, people: People, recipients: int, **more: Any) -> PlannedSend:
-    """Return what a second person approves before many people enter at once."""
+    """Return the content that a second person must approve before many people enter at once."""
     content: dict[str, Any] = {"sequence": sequence.name, "version": sequence.version, **more}
     content |= {"list": people.list_key, "segment": people.segment, "addresses": sorted(people.emails)}
     subject, name = sequence.sequence_id, f"{sequence.name}: {recipients:,} people"
@@ -228,7 +229,7 @@ def _address(number: int, email: str) -> str:
 
 
 def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tuple[int]]:
-    """Return who is in a sequence or may not enter it again yet, by the rule of `enrol_contacts.sql`."""
+    """Return who is in a sequence or may not enter it again yet, by the same rule as in `enrol_contacts.sql`."""
     is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
     was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
     return select(_E.contact_key).where(_E.sequence_key == sequence_key, or_(_E.ended_at.is_(None), was_in))

@@ -38,6 +38,6 @@ class Enrolled:
 
     @property
     def start(self) -> dict[str, Any]:
-        """What started the run, as variables of its emails."""
+        """The event or feed item that started the run, as variables for its emails."""
         found = {"event": self.event, "item": self.item}
         return {name: orjson.loads(text) for name, text in found.items() if text is not None}

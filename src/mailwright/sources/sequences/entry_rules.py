@@ -1,4 +1,5 @@
-"""Find the rule that keeps a person out of a sequence, as data: what happened, and what the sequence wants instead."""
+"""Find the rule that keeps a person out of a sequence, as data: what happened, and what the sequence requires instead.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from mailwright.sources.sequences.records import StoredSequence
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, sequence_members, sequence_versions, sequences, subscriptions
 
-# How many of the latest events of a person are looked at.
+# The number of a person's latest events that are checked.
 MAX_EVENTS: Final = 1_000
 # How many of the latest versions are compared to find out since when a trigger applies.
 _MAX_VERSIONS: Final = 100
@@ -59,7 +60,7 @@ class EntryRule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotEntered:
-    """The rule that keeps a person out of a sequence, with what it depends on."""
+    """The rule that keeps a person out of a sequence, with its details."""
 
     rule: EntryRule
     trigger: TriggerKind
@@ -114,7 +115,7 @@ async def find_rule(database: Database, tx: Transaction, person: Candidate) -> N
 
 
 async def ignored_events(database: Database, tx: Transaction, person: Candidate) -> dict[int, list[ContactEvent]]:
-    """Return, by run, the events that would have started the sequence for a person who was in it already."""
+    """Return, by run, the events that did not start the sequence because the person was already in it."""
     found: dict[int, list[ContactEvent]] = {}
     if person.trigger.kind is not TriggerKind.EVENT:
         return found
@@ -142,7 +143,7 @@ async def _event_rule(database: Database, tx: Transaction, person: Candidate) ->
 async def _rule_of_event(  # noqa: PLR0911 - a table
     tx: Transaction, event: ContactEvent, person: Candidate
 ) -> NotEntered:
-    """Return why the event did not start the sequence. The rules have the order in which workers apply them."""
+    """Return why the event did not start the sequence. The rules are checked in the same order as in workers."""
     if event.id > await _read_position(tx, person):
         return person.found(EntryRule.NOT_READ_YET)
     if event.received_at < await _watched_since(tx, person):
@@ -230,7 +231,7 @@ async def _date_rule(tx: Transaction, person: Candidate) -> NotEntered:
 
 
 def _next_date(day: date, person: Candidate) -> Instant:
-    """Return when the date starts the sequence next, or when it did."""
+    """Return when the date starts the sequence next, or when it started it last."""
     body = person.trigger.body
     today = datetime.fromtimestamp(person.now / 1000, UTC).astimezone(zone_of(person.zone)).date()
     days = [_in_year(day, today.year + years) for years in range(-11, 3)] if body.yearly else [day]
@@ -284,7 +285,7 @@ async def _watched_since(tx: Transaction, person: Candidate) -> Instant:
     return since
 
 
-# Rules that a person with earlier runs has passed then.
+# Rules that cannot keep out a person with earlier runs, because the person met them before.
 _PASSED_BEFORE: Final = (
     EntryRule.MANUAL_ONLY,
     EntryRule.JOINED_BEFORE,

@@ -93,7 +93,7 @@ def _names(published: Published) -> set[str]:
 async def _start(
     tx: Transaction, sequence: Any, published: Published, batch: Iterable[ContactEvent], now: Instant
 ) -> None:
-    """Enrol contacts who had the event of the trigger. A late event is history that somebody submitted afterwards."""
+    """Enrol contacts who had the event of the trigger. An event that was submitted late does not count."""
     trigger = published.definition.trigger
     if trigger.kind is not TriggerKind.EVENT:
         return
@@ -108,7 +108,7 @@ async def _end(
 ) -> None:
     """End the runs of people who had the event of an exit or of the goal after they entered.
 
-    A finished run can still reach the goal for a while, and has no email after either of them.
+    A finished run can still reach the goal for a while, and its unsent emails are cancelled after an exit or the goal.
     """
     for wanted, reason in published.program.stop_events:
         happened: dict[int, list[ContactEvent]] = defaultdict(list)
@@ -128,17 +128,17 @@ async def _end(
 
 
 def _is_after_entry(event: ContactEvent, enrolment: Any) -> bool:
-    """Neither the event that started a run ends it, nor history that somebody submits later."""
+    """Match events that can end a run: not the event that started it, and not an old event that was submitted later."""
     return event.id > enrolment.events_after and (not event.is_late or event.occurred_at >= enrolment.entered_at)
 
 
 def _by_contact(wanted: EventActivity, batch: Iterable[ContactEvent]) -> dict[int, ContactEvent]:
-    """Return the last event of each contact that is as wanted."""
+    """Return the last matching event of each contact."""
     return {each.contact_key: each for each in _matching(wanted, batch) if each.contact_key is not None}
 
 
 def _matching(wanted: EventActivity, batch: Iterable[ContactEvent]) -> list[ContactEvent]:
-    """Return the events of contacts that are as wanted."""
+    """Return the matching events of contacts."""
     return [
         each
         for each in batch
@@ -149,7 +149,7 @@ def _matching(wanted: EventActivity, batch: Iterable[ContactEvent]) -> list[Cont
 async def _wake(
     tx: Transaction, sequence: Any, published: Published, batch: Iterable[ContactEvent], now: Instant
 ) -> None:
-    """Make the step of everyone due who waits for an event that they had. The step looks for the event itself."""
+    """Make the steps of people due who wait for an event that has arrived. The step itself searches for the event."""
     for step, wanted in published.program.awaited_events.items():
         keys = sorted(_by_contact(wanted, batch))
         where = {"sequence_key": sequence.id, "node": step, "now": now}

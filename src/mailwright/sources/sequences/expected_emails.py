@@ -30,7 +30,7 @@ class ExpectedEmails(NamedTuple):
 async def count_expected(tx: Transaction, now: Instant, until: Instant) -> list[ExpectedEmails]:
     """Return the emails that wait, and those of steps that become due until a time, by hour.
 
-    What follows the next wait of a person is not counted, nor are people who enter meanwhile.
+    Emails after a person's next wait are not counted, nor are emails to people who enter in the meantime.
     """
     queued = await tx.run(COUNT_QUEUED_BY_HOUR, first_lane=sequence_lane(0, 0), now=now, until=until)
     found = [ExpectedEmails(row.tenant_id, row.due_at, float(row.emails)) for row in queued]
@@ -55,7 +55,7 @@ def _emails_by_node(document: str) -> dict[str | None, float]:
     known: dict[int, float] = {}
     found: dict[str | None, float] = {None: _emails_from(program, 0, known)}
     for number, node in enumerate(program.nodes):
-        # Who waits for something that does not happen takes the last path.
+        # A person whose wait ends without the event takes the last path.
         first = successors(node)[-1] if program.is_at_wait(number) else number
         found[node.id] = _emails_from(program, first, known)
     return found

@@ -61,7 +61,7 @@ _S = sequence_steps.c
 
 
 class RunState(StrEnum):
-    """What holds for a run now. `sources/sequences` never keeps anyone waiting for another reason."""
+    """The state of a run. A person waits in a sequence only for one of these reasons."""
 
     NEVER_ENTERED = "never_entered"
     RUNS_SOON = "runs_soon"
@@ -88,7 +88,9 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedCondition:
-    """A part of the entry filter that the person does not match now, and the value of its attribute, if it has one."""
+    """A condition of the entry filter that the person does not match now, and the person's value if it is about an
+    attribute.
+    """
 
     condition: Mapping[str, Any]
     value: Any = None
@@ -150,7 +152,7 @@ class SequenceExplanations:
         return await self._with_emails(tenant_id, list(found.values()))
 
     async def of_others(self, tenant_id: int, email: str) -> list[RunExplanation]:
-        """Explain why a person never entered the running and paused sequences that they are not and were not in."""
+        """For each running or paused sequence that a person never entered, explain why."""
         q = sequences.c
         is_open = q.status.in_([SequenceStatus.RUNNING.value, SequenceStatus.PAUSED.value])
         async with self._database.read() as tx:
@@ -237,12 +239,12 @@ class SequenceExplanations:
         )
 
     def _next_at(self, row: Any, person: Candidate, program: Program, email: LastEmail) -> Instant | None:
-        """Return when a wait ends, at the earliest if its email is unsent."""
+        """Return when a wait ends. If its email is unsent, this is the earliest possible time."""
         left_at = email.sendable_at(self._clock.now()) if email.left_at is None else email.left_at
         if row.due_at is None or left_at >= INDEFINITELY:
             return cast("Instant | None", row.due_at)
         end = wait_end(program.nodes[program.by_id[row.node]], row.waits_since, row.zone or person.zone, left_at)
-        # An overdue step that is spread happens later than its wait ends.
+        # An overdue step that is spread over some hours runs later than the end of its wait.
         return max(end, row.due_at) if email.left_at is not None else end
 
     async def _with_emails(self, tenant_id: int, runs: list[RunExplanation]) -> list[RunExplanation]:
@@ -285,7 +287,7 @@ _NO_QUESTION = (None, Status.SENT.value)
 
 
 def _following(program: Program, node: str | None, received: frozenset[str]) -> Any:
-    """Return the step that comes next: after a wait, the one behind it; otherwise the one where the person is."""
+    """Return the next step: the step after the wait if the person is at a wait; otherwise the person's current step."""
     position = 0 if node is None else program.by_id.get(node)
     if position is None:
         return None
@@ -342,7 +344,7 @@ async def _exclusion(tx: Transaction, sequence: StoredSequence, contact_key: int
 
 
 async def _unmatched(tx: Transaction, person: Candidate, entry: Mapping[str, Any]) -> tuple[UnmatchedCondition, ...]:
-    """Return the parts of the entry filter that the person does not match now."""
+    """Return the conditions of the entry filter that the person does not match now."""
     parts = entry.get("all", [entry])
     clauses = [case((filter_clause(each, person.sequence.tenant_id, person.now), 1), else_=0) for each in parts]
     query = select(contacts.c.attributes, *clauses).where(contacts.c.id == person.contact_key)

@@ -19,7 +19,7 @@ COUNT_UNSENT = statement(__package__, "count_unsent")
 
 _E = sequence_enrolments.c
 _S = sequence_steps.c
-# The sequence did something for them before they reached the goal.
+# Only people who took at least one step before they reached the goal.
 _REACHED_GOAL = and_(_E.end_reason == EndReason.GOAL.value, _E.visit > 0)
 
 
@@ -112,7 +112,7 @@ async def load_step_report(database: Database, sequence: StoredSequence) -> Step
 
 
 async def load_published_document(database: Database, sequence: StoredSequence) -> Any:
-    """Return the document that runs; None if the sequence was never published."""
+    """Return the published document; None if the sequence was never published."""
     v = sequence_versions.c
     query = select(v.document).where(v.sequence_key == sequence.id, v.version == sequence.version)
     async with database.read() as tx:
@@ -121,7 +121,7 @@ async def load_published_document(database: Database, sequence: StoredSequence) 
 
 
 async def load_published_triggers(database: Database, tenant_id: int) -> dict[int, Any]:
-    """Return the triggers of the versions that run, by the key of the sequence."""
+    """Return the triggers of the published versions, by the key of the sequence."""
     v, q = sequence_versions.c, sequences.c
     current = (v.sequence_key == q.id) & (v.version == q.version)
     query = select(q.id, v.document).join_from(sequences, sequence_versions, current).where(q.tenant_id == tenant_id)

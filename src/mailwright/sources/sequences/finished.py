@@ -1,4 +1,6 @@
-"""Runs that have finished: they can still reach the goal for a while, and no email of theirs follows an exit."""
+"""Runs that have finished: they can still reach the goal for a while, and their unsent emails are cancelled after an
+exit.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +18,7 @@ from mailwright.storage.tables import contacts, deliveries, messages, sequence_e
 LATEST_RUNS = statement(__package__, "latest_runs")
 
 _E = sequence_enrolments.c
-# Literals, as in the indexes.
+# Literals instead of parameters, so that the database can use the partial indexes.
 _IS_FINISHED = text("sequence_enrolments.end_reason = 'finished'")
 _IS_WAITING = text("deliveries.locked_by IS NULL AND deliveries.status IN ('PENDING', 'RETRY_SCHEDULED')")
 
@@ -29,7 +31,7 @@ async def load_latest_runs(tx: Transaction, sequence_key: int, contact_keys: Ite
 
 
 def split_runs(runs: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the open and the finished ones."""
+    """Return the open runs and the finished runs."""
     found = list(runs)
     return [row for row in found if row.ended_at is None], [row for row in found if row.ended_at is not None]
 

@@ -83,7 +83,7 @@ async def apply_choice(tx: Transaction, choice: OverdueChoice, overdue: ColumnEl
         case Overdue.SEND:
             return
         case Overdue.SKIP:
-            # Who entered during a pause has no overdue email: their first one is new to them.
+            # People who entered during a pause have no overdue email, because their first email was not due before.
             begun = overdue & e.node.is_not(None)
             await tx.execute(update(sequence_enrolments).where(begun).values(skips_email=True))
         case Overdue.SPREAD:

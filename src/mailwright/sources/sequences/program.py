@@ -1,4 +1,4 @@
-"""The program of a sequence: its document as a graph of nodes, and `advance`, the one function that decides.
+"""The program of a sequence: its document as a graph of nodes, and `advance`, which decides each person's next step.
 
 No I/O and no clock of its own: the worker calls `advance` with facts from the database, and a rehearsal calls it with
 simulated facts on a virtual clock.
@@ -28,7 +28,7 @@ from mailwright.sources.sequences.definition import (
 )
 
 START: Final = -1  # The position of a person whose entry filter was not checked yet.
-# The outcome of an email that the person received before its step was moved ahead of them.
+# The outcome of an email step that the person reaches again, after a new version moved it, and that is not sent twice.
 ALREADY_RECEIVED: Final = "already_received"
 ELIGIBLE: Final = 0  # The number of the fact that the person may receive the emails of the sequence.
 
@@ -77,11 +77,11 @@ class Decision(NamedTuple):
 
 
 class PersonInSequence(Protocol):
-    """Who is in a sequence, and where."""
+    """A person in a sequence, and their position."""
 
     node: int
     waits_since: Instant | None  # Since when the person waits at this node; None if they have just arrived.
-    # When the latest email of the run left the outbox, or the earliest time at which it can; None if there is none.
+    # When the latest email of the run left the outbox, or the earliest time when it can leave; None without an email.
     email_left_at: Instant | None
     seed: str  # The sequence and the contact, for splits.
     zone: str | None
@@ -128,7 +128,7 @@ class Program:
         return found
 
     def event_of(self, number: int) -> EventFact | None:
-        """Return the event if the fact is that one happened."""
+        """Return the event of a fact about an event, or None."""
         condition = self.conditions[number]
         return condition if isinstance(condition, EventFact) else None
 
@@ -235,9 +235,10 @@ def wait_end(node: Node, since: Instant, zone: str | None, email_left_at: Instan
     """Return when a wait ends that began at `since`. It counts from the minute in which the previous email left."""
     left_at = 0 if email_left_at is None else email_left_at // MINUTE * MINUTE
     if node.kind is StepKind.WAIT_UNTIL:
-        # After that minute, or the next email would leave with the previous one.
+        # Count from the end of that minute, because otherwise the next email would leave together with the previous
+        # one.
         begin = left_at + MINUTE if left_at > since else since
-        # The same for all times within a minute, which makes rehearsals of many people faster.
+        # The result is equal for all times within a minute, so that a rehearsal can reuse it for many people.
         return _next_time(node.body.recurrence, zone or "UTC", -(-begin // MINUTE) * MINUTE)
     return max(since, left_at) + node.duration
 
@@ -326,7 +327,7 @@ class _Compiler:
         return Node(step.id, step.kind, step.body, conditions=conditions, duration=duration, where=step.where)
 
     def link(self, steps: Sequence[SequenceStep], after: int) -> None:
-        """Set what follows each step; `after` follows the last one."""
+        """Set the next node of each step; `after` follows the last step."""
         by_id, nodes = self._program.by_id, self._program.nodes
         for number, step in enumerate(steps, 1):
             node = nodes[by_id[step.id]]
@@ -350,7 +351,7 @@ def successors(node: Node) -> tuple[int, ...]:
 
 
 def steps_ahead(program: Program, position: int) -> frozenset[int]:
-    """Return the nodes that a person at a position may still pass, with their own."""
+    """Return the nodes that a person at a position may still pass, including the current one."""
     found: set[int] = set()
     pending = [position]
     while pending:
@@ -367,7 +368,7 @@ def emails_sent_once(program: Program) -> frozenset[int]:
 
 
 def _refuse_short_cycles(program: Program) -> None:
-    """Find a cycle among the nodes without those that wait long enough, and name its steps."""
+    """Find a cycle that has no wait of the minimum length, and return the names of its steps."""
     nodes = program.nodes
     is_break = [node.kind is StepKind.WAIT and node.duration >= SHORTEST_CYCLE_WAIT for node in nodes]
     finished: set[int] = set()
@@ -396,9 +397,8 @@ def _refuse_short_cycles(program: Program) -> None:
 
 
 def closest_node(old: Program, position: int, new: Program) -> int | None:
-    """Return the node of a new version for a person at a node of the old one: the same, or the next that still exists.
-
-    None means that nothing after it exists any more.
+    """Return the node of a new version for a person at a node of the old version: the same node, or the next one that
+    still exists. None means that neither it nor any node after it exists.
     """
     seen: set[int] = set()
     while position not in seen and old.nodes[position].id:

@@ -1,4 +1,4 @@
-"""What a new version means for the people in a sequence: who stays, who moves, who ends and who is overdue."""
+"""How a new version affects the people in a sequence: who stays, who moves, whose run ends and who is overdue."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ _BATCH: Final = 5_000
 
 
 class Received(StrEnum):
-    """What happens to emails that a person already received and that lie ahead of them again."""
+    """Whether a person gets an email again that they already received, if a new version places it after their position.
+    """
 
     SKIP = "skip"
     SEND = "send"
@@ -45,7 +46,9 @@ class Received(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AffectedPerson:
-    """Somebody who moves, ends, whose wait changes, or who has an email ahead that they already received."""
+    """A person whom a new version moves, whose run it ends, whose wait it changes, or who would get an email a second
+    time.
+    """
 
     id: int
     email: str
@@ -83,7 +86,7 @@ class MovePlan:
 
     @property
     def received(self) -> dict[str, int]:
-        """How many people have an email ahead again that they already received, by step."""
+        """The number of people who would get an email a second time, by step."""
         return dict(Counter(step for each in self.affected for step in each.received))
 
     @property
@@ -108,7 +111,10 @@ def is_enrolled(sequence_key: int) -> ColumnElement[bool]:
 async def plan_moves(
     tx: Transaction, sequence_key: int, old: Program, new: Program, *, now: Instant, zone: str
 ) -> MovePlan:
-    """Return what happens to everyone. Only people at steps that changed are read, and those who repeat an email."""
+    """Return what happens to everyone.
+
+    Read only the people at changed steps and those who would get an email a second time.
+    """
     counted = select(_E.node, func.count().label("people")).where(is_enrolled(sequence_key)).group_by(_E.node)
     rows = await tx.execute(counted)
     places = {row.node: closest_node(old, old.by_id[row.node], new) for row in rows if row.node is not None}
@@ -133,7 +139,7 @@ async def plan_moves(
 async def _repeated_emails(
     tx: Transaction, sequence_key: int, old: Program, new: Program, places: dict[str, int | None]
 ) -> dict[int, tuple[Any, tuple[str, ...]]]:
-    """Return who has an email ahead that they already received in this run, and that the old version would not send.
+    """Return the people who would get an email a second time in this run because of the new version.
 
     Emails in a cycle are meant to be sent again.
     """
@@ -152,7 +158,7 @@ async def _repeated_emails(
     )
     people, found = {}, defaultdict(set)
     for row in await tx.execute(query.where(is_enrolled(sequence_key), was_sent).order_by(_E.contact_key)):
-        # What an earlier version left out is still left out.
+        # An email that an earlier version skipped is still skipped.
         left_out = row.step in received_steps(row.received_steps) and row.step in coming.get(row.node, ())
         if left_out or row.step in added.get(row.node, ()):
             people[row.id] = row
@@ -170,7 +176,7 @@ def _moved(
     now: Instant,
     zone: str,
 ) -> AffectedPerson:
-    # A step that failed has no time. If it was removed, what follows it happens now.
+    # A failed step has no time. If it was removed, the step after it runs now.
     waits_since = None
     due_at = now if row.due_at is None and to != row.node else row.due_at
     if to == row.node:
@@ -178,7 +184,7 @@ def _moved(
         if waits_since is not None and due_at is not None:
             left_at = None if email is None else email.leaves_at(now)
             due_at = wait_end(new.nodes[new.by_id[row.node]], waits_since, row.timezone or zone, left_at)
-    # Those who move keep their time: what follows a removed step happens when that step would have ended.
+    # People who move keep their time: the step after a removed step runs when the removed step would have ended.
     is_overdue = due_at is not None and due_at <= now < (row.due_at or 0)
     return AffectedPerson(row.id, row.email, row.node, to, waits_since, due_at, is_overdue, received)
 
@@ -195,7 +201,7 @@ async def move_everyone(
 ) -> None:
     """Move everyone to the new version. Raise OverdueUndecided if somebody is overdue and nobody decided.
 
-    While the sequence is paused, nothing happens to the overdue, and resuming it asks about them.
+    While the sequence is paused, overdue steps do not run, and resuming the sequence asks for the decision.
     """
     if plan.overdue and choice is None and not is_paused:
         raise OverdueUndecided(plan.overdue)

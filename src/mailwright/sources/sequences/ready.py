@@ -39,7 +39,7 @@ class ReadySegment(_Part):
 
 
 class ReadySequence(_Part):
-    """A sequence to begin with. Its templates and segments are copied with it, unless the tenant has them already."""
+    """A ready-made sequence. Its templates and segments are copied with it, unless the tenant has them already."""
 
     name: str
     title: str

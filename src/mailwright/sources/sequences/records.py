@@ -23,7 +23,7 @@ class SequenceStatus(StrEnum):
 
     @property
     def phrase(self) -> str:
-        """What a sequence with this status is, in a sentence."""
+        """A sentence that describes the status."""
         return _PHRASES[self]
 
 

@@ -28,7 +28,7 @@ MAX_DAYS: Final = 366
 
 @dataclass(frozen=True, slots=True)
 class DeferredEmails:
-    """The emails of a step that a limit holds, and how many of them fail because they would be sent too late."""
+    """The emails of a step that a limit holds, and how many of them expire before they could be sent."""
 
     step: str
     reason: str
@@ -59,7 +59,7 @@ class FailedPeople:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a sequence would do if nobody did anything else meanwhile."""
+    """What a sequence would do if people neither open, click, buy nor unsubscribe."""
 
     people: int
     emails: int  # Sent until the end of the rehearsal.
@@ -71,7 +71,7 @@ class Rehearsal:
     still_in: int
     daily_limit: int | None
     failed_steps: tuple[FailedPeople, ...] = ()
-    # Of the people whom it was asked for: those who do not enter, as when they are enrolled.
+    # The requested people who do not enter, for the same reasons as when they are enrolled.
     already_in: int = 0
     not_eligible: int = 0
     unknown: int = 0
@@ -134,7 +134,7 @@ class Rehearsals:
             runs.finish(expected, draft.definition.reentry)
             return _result(runs, Calendar(now, zone, days), conditions.level.limits.daily_limit, left_out)
 
-        # Long for many people, so it holds neither the read transaction nor the event loop.
+        # A rehearsal of many people takes long, so it runs outside the read transaction and the event loop.
         return await asyncio.to_thread(compute)
 
 

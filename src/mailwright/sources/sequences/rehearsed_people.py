@@ -33,7 +33,7 @@ _C = contacts.c
 
 
 class LeftOut(NamedTuple):
-    """How many people a rehearsal was asked for who do not enter, and why."""
+    """How many of the requested people do not enter, and why."""
 
     already_in: int = 0  # They are in the sequence now, or its re-entry rule leaves them out.
     not_eligible: int = 0  # They may not receive its emails.
@@ -61,7 +61,7 @@ class PeopleLoader:
         self._zone = zone
         self._columns = _columns(sequence.tenant_id, draft.program, model, now)
         self._stuck: set[int] = set()  # The contacts whose step failed. They stay in the sequence.
-        # What starts a run, and which variable its emails get from that.
+        # The variable that emails get from the trigger: the event, or the feed item.
         kind = draft.definition.trigger.kind
         self._start = {TriggerKind.EVENT: ("event",), TriggerKind.RSS: ("item",)}.get(kind, ())
 
@@ -100,12 +100,12 @@ class PeopleLoader:
         return found
 
     def _add_last_email(self, person: Simulated, email: LastEmail | None) -> None:
-        """Let the waits of a person count from when their latest email left, or leaves in the rehearsal."""
+        """Count the waits of a person from the time when their latest email left, or leaves in the rehearsal."""
         if email is None:
             return
         person.email_left_at = email.left_at
         if email.is_unsent:
-            # The rehearsal applies limits itself, and no pause.
+            # The rehearsal applies limits itself and ignores a pause.
             person.unsent, person.is_email_unsent = UnsentEmail(email.step, max(email.due_at or 0, self._now)), True
             if person.waits_since is not None:
                 person.due_at = person.email_left_at = self._now
@@ -125,7 +125,9 @@ class PeopleLoader:
         return found, LeftOut(allowed - len(found), total - allowed, unknown)
 
     async def expected(self, until: Instant) -> list[Entrant]:
-        """Return whom a schedule or a date enters until a time. What people do starts nothing in a rehearsal.
+        """Return the people who enter because of a schedule or a date until a time.
+
+        Events and other triggers start nothing in a rehearsal.
 
         Read the people in the sequence first: those whose step failed do not enter again.
         """

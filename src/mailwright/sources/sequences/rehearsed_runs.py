@@ -1,4 +1,4 @@
-"""The runs of a rehearsal in the order of time: a wait counts from when the simulated sending sends the email."""
+"""Run the steps of a rehearsal in order of time. A wait counts from the time when the simulation sends the email."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,9 @@ OnStep = Callable[[Simulated, Node, str, Instant], None]
 
 @dataclass(slots=True, eq=False)
 class Entrant:
-    """Somebody whom the trigger enters at some times, unless they are in the sequence or its rule leaves them out."""
+    """A person who enters because of the trigger at certain times, unless they are in the sequence or its re-entry rule
+    keeps them out.
+    """
 
     person: Simulated
     times: Iterable[Instant]
@@ -89,7 +91,7 @@ class RehearsedRuns:
         self._add(run, run.segment, None)
 
     def _add(self, run: RehearsedRun, segment: SimulatedSegment, earlier: RehearsedEmail | None) -> None:
-        """Plan the emails of a segment. Its last one, or an earlier one, is what the run waits for."""
+        """Plan the emails of a segment of steps. The run waits for the last one, or for an earlier one."""
         latest = earlier
         for step in segment.emails:
             email = self._plan(run, step.node.id, step.at, step.at, step.round, is_for_team=not step.is_email)

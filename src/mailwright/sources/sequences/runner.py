@@ -53,7 +53,7 @@ log = logger(__name__)
 
 @dataclass(slots=True)
 class Batch:
-    """The due steps of some people in one sequence, and what they lead to."""
+    """The due steps of some people in one sequence, and their results."""
 
     sequence: Any
     program: Program
@@ -70,7 +70,7 @@ class Batch:
         self.first_nodes = {person.id: person.node for person in self.people}
 
     def skips_step(self, person: Enrolled) -> bool:
-        """Return whether a failed notification or webhook request is left out. Only an email is ever overdue."""
+        """Return whether a failed notification or webhook request is skipped. Only an email can be overdue."""
         return person.skips_email and self.first_nodes[person.id] == person.node
 
     def record(self, person: Enrolled, outcome: str, outbox_id: str | None = None) -> None:
@@ -92,7 +92,7 @@ class Batch:
             self.events.append(event_row(NO_MESSAGE, self.sequence.tenant_id, event))
 
     def about(self, person: Enrolled) -> dict[str, Any]:
-        """Return what a webhook learns about a person: the contact itself is added when a request is made."""
+        """Return the data about a person for a webhook. The contact itself is added when the request is made."""
         step = {} if person.node == START else {"step": self.program.nodes[person.node].id}
         return sequence_facts(self.sequence, person.contact_key, person.run) | step
 
@@ -135,7 +135,7 @@ class SequenceRunner:
         return True
 
     async def _run_one_by_one(self, sequence_key: int) -> bool:
-        """Run the steps of a batch that failed as a whole one by one, and record which one fails."""
+        """After a batch has failed, run its steps one by one, and record which of them fails."""
         now = self._clock.now()
         async with self._database.write() as tx:
             batch = await self._load(tx, sequence_key, now, EVERYONE)
@@ -250,7 +250,7 @@ class SequenceRunner:
 
 
 async def _load_last_emails(tx: Transaction, batch: Batch) -> None:
-    """Read when the latest email of those left whose wait seems to be over."""
+    """For people whose wait seems to be over, read when their latest email left."""
     waiting = [person.id for person in batch.people if person.waits_since is not None]
     emails = await load_last_emails(tx, waiting)
     for person in batch.people:
@@ -268,7 +268,7 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> 
             if person.waits_since is None:
                 person.waits_since = batch.now
             person.due_at = decision.until
-            # An email after this wait is not overdue. Waiting for a time of the day does not change which one is.
+            # An email after this wait is not overdue. Only a wait for a time of day keeps an email overdue.
             if batch.program.nodes[person.node].kind is not StepKind.WAIT_UNTIL:
                 person.skips_email = False
             return

@@ -1,7 +1,6 @@
 """Edit the filter of a segment that starts sequences: who would enter at once, and whether they do.
 
-By default, people who match only because of the edit count as members that were there before, so that an edit floods
-nobody.
+By default, people who match only because of the edit do not enter, so that an edit does not send a flood of emails.
 """
 
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ async def edit_segment(
     enrols: bool = False,
     actor: str,
 ) -> tuple[Segment, tuple[StartedSequence, ...]]:
-    """Change a segment, and enrol those who match only because of this, or leave them out. Return how many they are."""
+    """Change a segment, and enrol or leave out the people who match only because of the change. Return their number."""
     now = clock.now()
     await segments.find(database, tenant_id, segment_key)
     if filter_ is not None:

@@ -147,7 +147,9 @@ class Sequences:
             return await find_sequence(tx, tenant_id, sequence_id)
 
     async def missing(self, sequence: StoredSequence) -> tuple[FieldError, ...]:
-        """Return what the draft names and the tenant does not have, such as the templates of an imported document."""
+        """Return the objects that the draft refers to and the tenant does not have, such as the templates of an
+        imported document.
+        """
         async with self._database.read() as tx:
             return await find_unknown(tx, sequence.tenant_id, published_from(sequence.draft).definition)
 
@@ -198,7 +200,7 @@ class Sequences:
         )
 
     async def preview_publish(self, tenant_id: int, sequence_id: str) -> MovePlan:
-        """Return what publishing the draft would mean, without publishing it."""
+        """Return how publishing the draft would affect people, without publishing it."""
         cap = await load_frequency_cap(self._database, self._rules, tenant_id)
         async with self._database.read() as tx:
             sequence = await find_sequence(tx, tenant_id, sequence_id)
@@ -224,7 +226,7 @@ class Sequences:
         actor: str,
     ) -> tuple[StoredSequence, MovePlan]:
         """Publish the draft and move everyone to it. The first publication starts the sequence."""
-        # Raises if nobody could approve the draft anyway.
+        # Raises if the draft is invalid, so that nobody is asked to approve it.
         warnings = (await self.preview_publish(tenant_id, sequence_id)).warnings
         checked, digest = await require_publication(self._database, self._clock, tenant_id, sequence_id, actor=actor)
         now = self._clock.now()
@@ -234,7 +236,7 @@ class Sequences:
                 raise SequenceChanged(sequence.revision)
             is_first = sequence.status in (SequenceStatus.DRAFT, SequenceStatus.ARCHIVED)
             mine = select(sequence_enrolments.c.id).where(is_enrolled(sequence.id))
-            # The order in which all code locks enrolments.
+            # All code locks enrolments in this order.
             await tx.execute(mine.order_by(sequence_enrolments.c.contact_key).with_for_update())
             new, old, plan = await self._prepare(tx, sequence)
             definition = new.definition
@@ -316,7 +318,7 @@ class Sequences:
                 return
             rows = await tx.execute(select(sequence_enrolments.c.id).where(is_enrolled(sequence.id)))
             await end_enrolments(tx, [(row.id, EndReason.REMOVED.value) for row in rows], now)
-            # Also those of finished runs, and those that come back from a provider later.
+            # Also emails of finished runs, and emails that a worker puts back into the queue later.
             await record_lane_deferral(tx, sequence.lane, CANCELLED, INDEFINITELY)
             await cancel_emails(tx, sequence.lane, now)
             await unfollow(tx, triggers.feed_owner(sequence.id))

@@ -53,7 +53,7 @@ class SendingRules:
 
     @property
     def lifetime(self) -> Instant:
-        """How long an email of a sequence may be held after a cap or a pause held it for the first time."""
+        """The lifetime of an email of a sequence after a cap or a pause held it for the first time."""
         return self.lifetimes.sources.get(Source.SEQUENCE, self.lifetimes.bulk)
 
 
@@ -78,13 +78,13 @@ class RehearsedRun:
 
     @property
     def end(self) -> Simulated:
-        """Where the person is after these steps."""
+        """The person's position after these steps."""
         return self.segment.end
 
 
 @dataclass(slots=True, eq=False)
 class RehearsedEmail:
-    """An email of a step, and what became of it. Without a time or a failure, it was cancelled or still waits."""
+    """An email of a step and its result. Without a time or a failure, it was cancelled or still waits."""
 
     run: RehearsedRun
     step: str
@@ -297,7 +297,7 @@ class SimulatedSending:
         return self._counters.exhausted(lane.windows, now)
 
     def _deferral(self, email: RehearsedEmail, now: Instant) -> Deferral | None:
-        """Return what holds this email alone, after recording it."""
+        """Return the limit that holds only this email, after recording it."""
         deferral: Deferral | None = None
         snoozed_until = email.run.person.snoozed_until
         if snoozed_until is not None and email.is_snoozed(now):
@@ -313,7 +313,10 @@ class SimulatedSending:
 
     @staticmethod
     def _free_at(cap: FrequencyCap, sends: Sequence[Instant], now: Instant) -> Instant | None:
-        """Return when the cap lets an email pass; None if now. An email sent just now is in flight, as for a worker."""
+        """Return when the cap allows an email; None if it does now.
+
+        An email sent just now is in flight, as for a worker.
+        """
         if free_at(cap, sends, now) is None:
             return None
         return free_at(cap, [at for at in sends if at < now], now) or now + IN_FLIGHT_WAIT

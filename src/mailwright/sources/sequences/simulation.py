@@ -1,7 +1,7 @@
 """Simulate people in a sequence on a virtual clock, with the same `advance` that workers run.
 
-What a step changes is a fact for the steps after it. Everything else stays as it was when the simulation began: nobody
-opens, buys or unsubscribes meanwhile.
+Later steps see the changes that a step makes. Everything else stays as it was when the simulation began: nobody opens,
+buys or unsubscribes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from mailwright.sources.sequences.program import (
 
 # A person takes at most this many steps, in case a sequence has a short cycle.
 MAX_STEPS: Final = 10_000
-# At most this many situations are remembered. If everyone is in another one, this saves nothing.
+# The maximum number of situations in the cache. If everyone's situation is different, the cache saves nothing.
 MAX_SITUATIONS: Final = 50_000
 
 Evaluate = Callable[[Sequence[bool]], bool]
@@ -44,7 +44,7 @@ class UnsentEmail(NamedTuple):
 
 @dataclass(slots=True)
 class Simulated:
-    """A person in a simulation. `leaves` says which single conditions of the program's filters hold for them."""
+    """A person in a simulation. `leaves` lists which single conditions of the program's filters are true for them."""
 
     contact_key: int
     email: str
@@ -104,7 +104,8 @@ class FactModel:
     conditions: list[FilterCondition | None] = field(default_factory=lambda: [None])  # The first is `ELIGIBLE`.
     facts: list[Evaluate] = field(default_factory=list)
     effects: dict[int, dict[int, bool]] = field(default_factory=dict)  # By node: the leaves that a change decides.
-    # Lists that a change subscribes to. A leaf for each says whether the person can be subscribed; these follow.
+    # Lists that a change step subscribes people to. Each has a leaf that says whether the person can be subscribed,
+    # and these leaves follow those of the filters.
     subscribed: list[str] = field(default_factory=list)
     # Lists that a change unsubscribes from, if the sequence has no list of its own. The last leaves say on which bases
     # the person receives bulk email: each of these lists, any other list, and a legal basis.
@@ -152,19 +153,21 @@ def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[s
 
 
 def _leaves_of_list(model: FactModel, list_key: str, own_list: str | None) -> list[int]:
-    """Return what becomes true with a subscription: filters on the list, and that the person may receive emails."""
+    """Return the leaves that become true with a subscription: filters on the list, and that the person may receive
+    emails.
+    """
     found = [leaf for leaf, each in enumerate(model.conditions) if each == filters.OnList(list=list_key)]
     found += [_basis(model, list_key)] if model.left else []
     return [*found, ELIGIBLE] if own_list in (None, list_key) else found
 
 
 def _basis(model: FactModel, list_key: str) -> int:
-    """Return the leaf that says that a subscription to the list lets the person receive bulk email."""
+    """Return the leaf for the fact that a subscription to the list allows bulk email to the person."""
     return model.bases[model.left.index(list_key) if list_key in model.left else -2]
 
 
 def _never(_leaves: Sequence[bool]) -> bool:
-    """An event does not happen in a simulation."""
+    """Return false, because events do not happen in a simulation."""
     return False
 
 
@@ -180,7 +183,7 @@ class Simulator:
         self._remembered = 0
 
     def begin(self, person: Simulated) -> SimulatedSegment:
-        """Return the first steps of a person, who stays as they are."""
+        """Return the first steps of a person. The person object is not changed."""
         situation = self._situation(person)
         if (found := self._known.get(situation)) is None:
             found = self._simulate(_copy(person))
@@ -210,7 +213,7 @@ class Simulator:
         return SimulatedSegment(steps, person, [step for step in steps if step.is_email or step.is_for_team])
 
     def _situation(self, person: Simulated) -> tuple[Any, ...]:
-        """Return everything on which the steps of a person depend."""
+        """Return everything that the steps of a person depend on."""
         return (
             person.node,
             person.waits_since,

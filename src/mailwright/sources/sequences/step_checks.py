@@ -1,4 +1,5 @@
-"""Check the steps of a sequence before it is published: what never runs, and what limits or lists do not let happen."""
+"""Check the steps of a sequence before it is published: steps that never run, and emails that limits or lists prevent.
+"""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
@@ -42,7 +43,8 @@ async def check_steps(
 def emails_held_by_cap(program: Program, cap: FrequencyCap, lifetime: Instant) -> dict[int, Instant]:
     """Return the emails that a cap can hold for longer than their lifetime, because of the emails before them.
 
-    The value is how long. The search finds the shortest time since the nth email before each step, over all paths.
+    The value is how long the cap can hold the email. The search finds the shortest time since the nth previous email,
+    over all paths.
     """
     shortest: dict[tuple[int, int], Instant] = {}
     pending: list[tuple[Instant, int, int]] = []
@@ -64,7 +66,9 @@ def emails_held_by_cap(program: Program, cap: FrequencyCap, lifetime: Instant) -
 
 
 def _onwards(program: Program, number: int) -> Iterator[tuple[int, Instant, int]]:
-    """Return the steps after one, the shortest time until then, and the emails that it sends."""
+    """Return the steps that can follow a step, the shortest time until each, and the number of emails that the step
+    sends.
+    """
     node = program.nodes[number]
     added = node.duration if node.kind is StepKind.WAIT else 0
     for following in successors(node):

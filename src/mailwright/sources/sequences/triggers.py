@@ -25,7 +25,7 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.expressions import json_text
 from mailwright.storage.tables import contact_events, contacts, sequence_members, sequences
 
-# A date that was missed for longer than this, because no worker ran, is not made up for.
+# If no worker ran for longer than this, people do not enter for the missed dates.
 MAX_MISSED_DAYS: Final = 3
 
 log = logger(__name__)
@@ -38,7 +38,8 @@ def feed_owner(sequence_key: int) -> FeedOwner:
 
 
 async def check_feed(fetch: Fetch, url: str) -> str | None:
-    """Read the feed of a trigger once. Return why it cannot be reached now. Raise InvalidSequence if it is no feed."""
+    """Read the feed of a trigger once. Return why it cannot be reached now. Raise InvalidSequence if it is not a feed.
+    """
     try:
         await fetch(url)
     except FeedUnreachable as error:
@@ -51,7 +52,7 @@ async def check_feed(fetch: Fetch, url: str) -> str | None:
 async def reset(
     tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, *, now: Instant, zone: str
 ) -> None:
-    """Begin to watch a trigger: people who match it now do not enter, and today's date counts from now on."""
+    """Begin to watch a trigger. People who match it now do not enter, and dates count from now on."""
     await tx.execute(delete(sequence_members).where(_M.sequence_key == sequence_key))
     clause = await condition_of(tx, tenant_id, trigger, now)
     if clause is not None:
@@ -82,7 +83,9 @@ async def enrol_new_members(tx: Transaction, sequence_key: int, tenant_id: int, 
 async def remember_members(
     tx: Transaction, sequence_key: int, tenant_id: int, trigger: Trigger, now: Instant
 ) -> list[int]:
-    """Store who matches the condition of a trigger now, and return whom the difference would enter."""
+    """Store who matches the condition of a trigger now, and return the people who would enter because of the
+    difference.
+    """
     clause = await condition_of(tx, tenant_id, trigger, now)
     if clause is None:
         return []
@@ -131,7 +134,10 @@ async def enrol_by_date(
 
 
 async def enrol_by_schedule(tx: Transaction, sequence: Any, trigger: Trigger, *, now: Instant, zone: str) -> int:
-    """Enrol everyone of the trigger's group if its schedule is due. Of missed times, only the last one counts."""
+    """Enrol everyone in the trigger's group if its schedule is due.
+
+    If several times were missed, only the last one counts.
+    """
     place = _schedule_zone(trigger, zone)
     recurrence = trigger.body.schedule.recurrence
     following = recurrence.next_from(now + 1, place)
@@ -150,7 +156,7 @@ async def enrol_by_schedule(tx: Transaction, sequence: Any, trigger: Trigger, *,
 
 
 async def enrol_by_feed(tx: Transaction, sequence: Any, trigger: Trigger, now: Instant) -> int:
-    """Enrol everyone of the trigger's group with the oldest item that nobody has entered with yet."""
+    """Enrol everyone in the trigger's group with the oldest feed item that has not started a run yet."""
     items = await take_items(tx, feed_owner(sequence.id), now, limit=1)
     if not items:
         return 0
@@ -197,7 +203,7 @@ def date_part(trigger: Trigger) -> ColumnElement[str]:
 
 
 def _date_parts(trigger: Trigger, day: date) -> list[str]:
-    """Return what the attribute says for a day. In other years, a leap day is celebrated the day before."""
+    """Return the values of the attribute that match a day. In other years, a leap day is celebrated the day before."""
     if not trigger.body.yearly:
         return [day.isoformat()]
     is_eve = f"{day:%m-%d}" == "02-28" and (day + timedelta(days=1)).month == 3

@@ -1,4 +1,4 @@
-"""Watch what happens to people outside of their steps: triggers, exits, goals and the filters that they wait for."""
+"""Watch for changes that do not come from steps: triggers, exits, goals and the filters that people wait for."""
 
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ class SequenceWatch:
         return has_worked
 
     async def _cancel_archived(self, now: Instant) -> bool:
-        """Cancel emails of archived sequences that a worker was sending meanwhile and could not send."""
+        """Cancel emails of archived sequences that a worker tried to send during the archiving and could not send."""
         if self._cancelled_at is not None and 0 <= now - self._cancelled_at < COMPARE_EVERY:
             return False
         self._cancelled_at = now
@@ -119,7 +119,7 @@ async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -
             continue  # The reader of events ends these.
         clause = fact_clause(sequence.tenant_id, program, number, now)
         since = now - program.goal_window
-        # Those who finished, too: they can still reach the goal for a while, and an email may be unsent.
+        # Includes finished runs: they can still reach the goal for a while, and may have an unsent email.
         people = [is_enrolled(sequence.id), has_unsent(sequence.tenant_id, sequence.id)]
         people += [has_finished(sequence.id, since)] if reason is EndReason.GOAL else []
         for who in people:
@@ -131,7 +131,8 @@ async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -
 async def _lock_matching(
     tx: Transaction, sequence: Any, who: ColumnElement[bool], clause: ColumnElement[bool]
 ) -> list[Any]:
-    """Return the latest runs of matching contacts. Contacts are locked first and in the order of all other code."""
+    """Return the latest runs of matching contacts. Contacts are locked first, in the same order as in all other code.
+    """
     c = contacts.c
     chosen = c.id.in_(select(_E.contact_key).where(who))
     # `+ 0` makes SQLite begin with the runs instead of all contacts of the tenant.
@@ -144,7 +145,7 @@ async def _lock_matching(
 
 
 async def _wake(tx: Transaction, sequence: Any, program: Program, now: Instant) -> int:
-    """Make the step of everyone due who waits for a filter that they match now."""
+    """Make the steps of people due who wait for a filter and match it now."""
     woken = 0
     for node in program.nodes:
         if node.kind is StepKind.WAIT_FOR and program.event_of(node.conditions[0]) is None:

@@ -9,11 +9,11 @@ from mailwright.providers.smtp.provider import tls_context
 from mailwright.providers.smtp.responses import SessionEnd
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 
-# Extensions that need no work of their own, because their parameters and bytes are passed on unchanged.
+# Extensions that need no code here, because their parameters and bytes are passed on unchanged.
 PASSED_ON: Final = frozenset(
     {"8BITMIME", "BINARYMIME", "CHUNKING", "DELIVERBY", "DSN", "ENHANCEDSTATUSCODES", "MT-PRIORITY", "SMTPUTF8"}
 )
-# The extensions of the relay are asked again after this time.
+# The relay is asked for its extensions again after this time.
 EXTENSIONS_TIME: Final[Instant] = MINUTE
 # The timeout of the relay's session while the client sends nothing. The client's own timeouts are shorter.
 _REST_SECONDS: Final = 24 * 3600.0
@@ -55,7 +55,7 @@ class Relay:
 
 
 class RelaySession:
-    """A session with the relay: one command, one reply, which is returned as the relay wrote it."""
+    """A session with the relay. Each command has one reply, which is returned unchanged."""
 
     def __init__(self, conversation: LoginConversation) -> None:
         self._conversation = conversation

@@ -1,6 +1,6 @@
 """Judge the emails that shadow mode passed on, and record small rows about them.
 
-The client already has its reply then. If the database is slow or unavailable, no email is delayed or refused:
+At that time, the client already has its reply. If the database is slow or unavailable, no email is delayed or refused:
 rows that do not fit in the queue are dropped, and the log states their number.
 """
 
@@ -71,7 +71,7 @@ class _Judged:
 
 class ShadowRecorder:
     def __init__(self, database: Database, clock: Clock, domains: SenderDomains, limits: Limits) -> None:
-        """`domains` are the installation's own, `limits` those of tenants without limits."""
+        """`domains` are the installation's own. `limits` apply to tenants that have no limits."""
         self._database = database
         self._clock = clock
         self._domains = domains
@@ -92,7 +92,7 @@ class ShadowRecorder:
             self._task = asyncio.get_running_loop().create_task(self._store_waiting())
 
     async def close(self) -> None:
-        """Store what waits."""
+        """Store the waiting rows."""
         if self._task is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
@@ -196,7 +196,7 @@ async def _judge_recipients(tx: Transaction, judged: _Judged, limits: Limits | N
 
 
 async def _used_up(tx: Transaction, tenant_id: int, limits: Limits, now: Instant) -> str | None:
-    """Return the limit that the emails before this one have used up."""
+    """Return the limit that earlier emails have used up."""
     for window in windows(limits, tenant_id, now):
         since = now - HOUR if window.reason == "rate_per_hour" else window.ends_at - DAY
         limit = window.limit + window.reserved

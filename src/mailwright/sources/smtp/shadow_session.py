@@ -154,7 +154,7 @@ class ShadowSession(SubmissionSession):
         return Step(answer, Next.DATA if answer.startswith(b"354") else Next.COMMAND)
 
     async def _finish(self, data: bytes, content: bytes, end: bytes = b"\r\n") -> Step:
-        """Pass the end of the email on, and record what the relay answered after the client has the reply."""
+        """Pass the end of the email on. After the client has the reply, record the relay's answer."""
         draft, self.draft = self.draft, Draft()
         answer = await self._upstream.ask(SmtpPhase.DOT, data, end)
         if self._caller is not None:

@@ -19,7 +19,8 @@ class Next(Enum):
     CLOSE = auto()
 
 
-# These values are immutable, but not declared frozen: they are created for each command, and that takes longer.
+# These values are immutable, but not declared frozen, because they are created for each command and a frozen class is
+# slower.
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ KEY_PATTERN = r"^[ -~]{1,255}$"
 _KEY = re.compile(KEY_PATTERN)
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
 EVENTS_PATH = "/v1/events"
-# What only administrators see and change in the dashboard needs their role here too.
+# Objects that only administrators see and change in the dashboard need that role in the API too.
 _ADMIN_PATHS = re.compile(r"/v1/journal|/v1/(?:domains|retention|webhooks)(?:/.*)?")
 _ADMIN_CHANGES = re.compile(r"/v1/(?:approvals|brand)")
 # POST requests that change nothing.
@@ -35,7 +35,7 @@ _READ_ONLY = re.compile(
     r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count"
     r"|/v1/sequences/[^/]+/rehearse"
 )
-# Requests that only create or change drafts. The routes make sure of it if the caller lacks the scope `manage`.
+# Requests that only create or change drafts. If the caller lacks the scope `manage`, the routes enforce this.
 _PROPOSALS = {
     "POST": re.compile(r"/v1/sequences|/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight|plan)"),
     "PUT": re.compile(r"/v1/(?:campaigns|sequences|templates)/[^/]+"),

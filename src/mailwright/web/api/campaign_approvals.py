@@ -86,7 +86,7 @@ async def withdraw_request(
     caller: CallerDep,
     reason: LiftReason = "",
 ) -> Response:
-    """Take back the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies."""
+    """Withdraw the request for an approval, or an approval, as a signed-in user. Then the tenant's rule applies."""
     await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
     user = await _person(engine, caller)
     withdrawn = await engine.campaign_approvals.withdraw(
@@ -110,7 +110,8 @@ async def approve(request: Request, campaignId: str, engine: EngineDep, caller: 
 
 @router.post("/campaigns/{campaignId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_DECISION)
 async def reject(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Reject the plan with this digest, as a signed-in user. The comment tells the requester what has to change."""
+    """Reject the plan with this digest, as a signed-in user. The comment explains to the requester what has to change.
+    """
     wanted = parse_strict(RejectionRequest, await read_json(request))
     await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)
     user = await _person(engine, caller)
@@ -160,7 +161,7 @@ async def withdraw_send(
     caller: CallerDep,
     reason: LiftReason = "",
 ) -> Response:
-    """Take back the request to approve an article, a mailout or a sequence, as a signed-in user."""
+    """Withdraw the request to approve an article, a mailout or a sequence, as a signed-in user."""
     approval_id = _approval_id(approvalId)
     await engine.send_approvals.find(caller.tenant_id, approval_id)
     user = await _person(engine, caller)

@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[Req
     responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_guard_rails(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show the guard rails of a started campaign, what they count, and what they have done."""
+    """Show the guard rails of a started campaign, their counts and their actions so far."""
     report = await engine.campaign_guard.report(campaignId, tenant_id=caller.tenant_id)
     return json_response(guard_report_response(report))
 

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[Req
     responses=describe_responses({HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Show when a draft is sent again, and what happened last."""
+    """Show the schedule of a recurring draft, and its last result."""
     found = await make_campaign_repeats(engine).find(campaignId, tenant_id=caller.tenant_id)
     return json_response(campaign_repeat_response(found))
 
@@ -49,11 +49,12 @@ async def set_repeat(
     caller: CallerDep,
     query: Annotated[ReviewedQuery, Query()],
 ) -> Response:
-    """Make and start a campaign from the draft at each time of a schedule.
+    """Create and start a campaign from the draft at each time of a schedule.
 
-    The pre-send check runs: errors refuse the schedule. The feed is read: a URL without a feed is refused, and
-    `feedError` says if it cannot be reached now. If the draft is changed later, the schedule pauses until it is set
-    again. With `reviewed`, a draft that has changed since its pre-send check is refused: 409 `CHANGED_SINCE_REVIEW`.
+    The pre-send check runs now, and errors refuse the schedule. The feed is read now: a URL without a feed is refused,
+    and `feedError` is set if the feed cannot be reached. If the draft is changed later, the schedule pauses until it is
+    set again. With `reviewed`, a draft that has changed since its pre-send check is refused: 409
+    `CHANGED_SINCE_REVIEW`.
     """
     wanted = parse_strict(CampaignRepeatRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)

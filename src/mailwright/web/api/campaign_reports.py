@@ -1,4 +1,4 @@
-"""HTTP routes of reports: the figures of campaigns, their recipients, and what follows from them."""
+"""HTTP routes of reports: the figures of campaigns, their recipients, and the segments and drafts created from them."""
 
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -157,7 +157,7 @@ async def resend(request: Request, campaignId: str, engine: EngineDep, caller: C
     """Create a draft with a new subject for everyone who did not open the campaign. This is possible once.
 
     Recipients whose opens are not known are left out: those without tracking consent, and those whose email only a
-    program opened. Who did not open is decided when the draft starts.
+    program opened. Mailwright determines who did not open when the draft starts.
     """
     wanted = parse_strict(CampaignResendRequest, await read_json(request))
     actor = Actor(actor_of(caller), caller.tenant_id)

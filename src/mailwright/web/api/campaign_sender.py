@@ -1,4 +1,4 @@
-"""Callers with an API key that has senders change only what is sent from these senders."""
+"""Check the senders of an API key: a key with allowed senders can change only objects that send from these senders."""
 
 from fastapi import Depends, Request
 

@@ -243,7 +243,7 @@ async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.post("/{campaignId}/withdraw", responses=_CAMPAIGN_RESPONSES)
 async def withdraw(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Make a draft again of a campaign that has not begun to send."""
+    """Turn a campaign that has not begun to send back into a draft."""
     campaign = await engine.campaign_removal.withdraw(_actor(caller), campaignId)
     return json_response(await _campaign_response(engine, campaign))
 
@@ -373,7 +373,7 @@ async def show_extension(
     caller: CallerDep,
     query: Annotated[ExtensionQuery, Query()],
 ) -> Response:
-    """Count who would get the campaign too, without sending anything."""
+    """Count the contacts who would also get the campaign, without sending anything."""
     newcomers, reviewed = await preview_extension(
         engine.database, engine.clock, _actor(caller), campaignId, query.segment
     )

@@ -36,7 +36,7 @@ router = APIRouter(prefix=EVENTS_PATH, tags=["events"], route_class=PlainRoute)
     ),
 )
 async def submit(request: Request) -> Response:
-    """Store what contacts did: one event, or up to 1,000 in `events`.
+    """Store actions of contacts: one event, or up to 1,000 in `events`.
 
     The response is 202 once all events without an error are stored durably. An event with the `eventId` of an earlier
     one, or of a repeated request with the same idempotency key, is a duplicate and not stored again.

@@ -66,7 +66,7 @@ async def show(
     caller: CallerDep,
     query: Annotated[DmarcQuery, Query()],
 ) -> Response:
-    """Show the reports about a domain by reporter, source and day, and compare them with what was sent."""
+    """Show the reports about a domain by reporter, source and day, compared with the messages that Mailwright sent."""
     domain = await require_reported_domain(engine.database, engine.directory, caller.tenant_id, domainName)
     report = await load_domain_report(engine.database, caller.tenant_id, domain, engine.clock.now(), query.days)
     refused = await list_refusals(engine.database, caller.tenant_id, domain=domain)

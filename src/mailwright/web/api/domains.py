@@ -62,7 +62,10 @@ async def show(domainName: str, engine: EngineDep, caller: CallerDep) -> Respons
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def delete(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Delete a domain and its keys. Waiting messages from it fail, and without a verified domain all messages do."""
+    """Delete a domain and its keys.
+
+    Waiting messages from it fail. If the tenant has no other verified domain, all its messages fail.
+    """
     await engine.sender_domains.delete(caller.tenant_id, domainName, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

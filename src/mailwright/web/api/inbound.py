@@ -89,7 +89,7 @@ async def provider_events(
     providerName: Annotated[str, Path(pattern="^[a-z][a-z0-9-]{1,39}$")],  # noqa: N803
     request: Request,
 ) -> Response:
-    """Receive events of a provider with a name of its own, in the format and with the signature of its kind."""
+    """Receive events of a named provider, in the format and with the signature of its kind."""
     named = engine_of(request).named_webhooks.get(providerName)
 
     async def receive(_installed: InboundWebhooks, headers: Mapping[str, str], body: bytes) -> ReportCounts:

@@ -55,7 +55,7 @@ async def list_providers(engine: EngineDep, _administrator: AdministratorDep) ->
     responses=describe_responses({HTTPStatus.CREATED: NamedProviderResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
 async def create_provider(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
-    """Create a provider with credentials of its own. Nobody uses it until a route names it."""
+    """Create a provider with its own credentials. No tenant uses it until a route contains its name."""
     wanted = parse(ProviderRequest, await read_json(request))
     made = await engine.providers.create(wanted.name, wanted.kind, wanted.settings, actor=administrator.actor)
     engine.settings_saved.set()
@@ -68,7 +68,7 @@ async def create_provider(request: Request, engine: EngineDep, administrator: Ad
     responses=describe_responses({HTTPStatus.OK: ProviderRouteListResponse}),
 )
 async def list_provider_routes(engine: EngineDep, _administrator: AdministratorDep) -> Response:
-    """List the routes: which provider sends what of which tenant."""
+    """List the routes: which provider sends the messages of each tenant and source."""
     routes = (await engine.providers.list_all()).routes
     return json_response(ProviderRouteListResponse(routes=[provider_route_response(each) for each in routes]))
 

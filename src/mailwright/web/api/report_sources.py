@@ -1,4 +1,4 @@
-"""HTTP routes of report sources, which belong to the installation, and the route that they send reports to."""
+"""HTTP routes of report sources, which belong to the installation, and the route that receives their reports."""
 
 from http import HTTPStatus
 

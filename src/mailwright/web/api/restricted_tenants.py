@@ -1,4 +1,5 @@
-"""HTTP routes of tenants that send nothing until they verify a sender domain, or an administrator lifts that."""
+"""HTTP routes of tenants that send nothing until they verify a sender domain or an administrator lifts the restriction.
+"""
 
 from http import HTTPStatus
 

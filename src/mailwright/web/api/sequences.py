@@ -62,10 +62,12 @@ async def list_sequences(engine: EngineDep, caller: CallerDep) -> Response:
     responses=describe_responses({HTTPStatus.CREATED: SequenceResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
-    """Create a draft of a sequence, or of a ready-made one with its templates. Nobody enters before it is published.
+    """Create a draft from a document, or from a ready-made sequence with its templates.
 
-    The scope `propose` creates drafts from a document; a ready-made one, which brings templates and segments, needs
-    `manage`.
+    Nobody enters before it is published.
+
+    The scope `propose` creates drafts from a document; a ready-made sequence also creates templates and segments, so it
+    needs `manage`.
     """
     wanted = parse(SequenceRequest, await read_json(request))
     if wanted.ready is not None:
@@ -79,7 +81,7 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
 
 @router.get("/ready", responses=describe_responses({HTTPStatus.OK: ReadySequenceListResponse}))
 async def list_ready_made(caller: CallerDep) -> Response:
-    """List the ready-made sequences, with their documents and the templates and segments that they bring."""
+    """List the ready-made sequences, with their documents, templates and segments."""
     return json_response(ready_list_response())
 
 
@@ -132,7 +134,7 @@ async def remove(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respo
     responses=describe_responses({HTTPStatus.OK: SequencePublishResponse}, *_CHANGE),
 )
 async def publish(request: Request, sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Publish the draft. `dryRun` only shows who stays, who moves, who ends and who is overdue."""
+    """Publish the draft. `dryRun` only shows who stays, who moves, whose run ends and who is overdue."""
     wanted = parse(SequencePublishRequest, await read_json(request))
     if wanted.dry_run:
         plan = await engine.sequences.preview_publish(caller.tenant_id, sequenceId)

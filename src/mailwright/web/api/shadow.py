@@ -18,6 +18,6 @@ router = APIRouter(prefix="/v1/shadow", tags=["shadow"])
 
 @router.get("", responses=describe_responses({HTTPStatus.OK: ShadowReportResponse}))
 async def report(engine: EngineDep, caller: CallerDep, query: Annotated[ShadowReportQuery, Query()]) -> Response:
-    """Report what shadow mode passed on, and what Mailwright would have done."""
+    """Report the emails that shadow mode passed on, and what Mailwright would have done with them."""
     found = await load_report(engine.database, caller.tenant_id, engine.clock.now(), query.days)
     return json_response(shadow_report_response(found, engine.settings.smtp_mode))

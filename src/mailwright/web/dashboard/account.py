@@ -61,7 +61,7 @@ async def change_password(request: Request, engine: EngineDep, visitor: ViewerDe
 
 @router.post("/email")
 async def change_email(request: Request, engine: EngineDep, visitor: ViewerDep) -> Response:
-    """Email a link to the new address, which replaces the present one when the user confirms it."""
+    """Email a link to the new address. It replaces the current address when the user confirms it."""
     form = await read_fields(request)
     try:
         await require_password(request, engine, visitor, form["current"])

@@ -1,4 +1,4 @@
-"""Advice on how to fix what the pre-send check of a campaign reports, by issue code, and the pages to fix it on."""
+"""Advice on how to fix the issues of a campaign's pre-send check, by issue code, and the pages where users fix them."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""The settings page of the brand kit, with a preview of an email in its look."""
+"""The settings page of the brand kit, with a preview of an email in its design."""
 
 from http import HTTPStatus
 from typing import Any, Final
@@ -110,7 +110,7 @@ async def save(request: Request, engine: EngineDep, visitor: AdminDep) -> Respon
 
 @router.get("/preview")
 async def preview(request: Request, engine: EngineDep, _visitor: AdminDep) -> Response:
-    """Show an email in the look of the form, which is the query. Nothing is stored."""
+    """Show an email in the design of the form, whose values are in the query. Nothing is stored."""
     fields = _read(request.query_params)
     try:
         brand = _brand(fields)

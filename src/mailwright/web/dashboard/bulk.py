@@ -19,7 +19,7 @@ from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-# More than one page can show, and little enough for one request.
+# The maximum number of selected rows: more than a page shows, and few enough for one request.
 MAX_SELECTED: Final = 200
 _MAX_TAG: Final = 64
 
@@ -133,6 +133,6 @@ async def _run(request: Request, form: Fields, home: str, work: Work, words: tup
 
 
 def _back(form: Fields, home: str) -> str:
-    """Return to the list with its filters, and to nowhere else."""
+    """Return to the list with its filters, and never to another page."""
     target = local_path(form["next"])
     return target if target.partition("?")[0] == home else home

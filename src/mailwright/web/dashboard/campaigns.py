@@ -70,7 +70,7 @@ router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema
 PAGE: Final = 25
 RECIPIENTS_PAGE: Final = 50
 _NEWEST: Final = 2**63 - 1
-# The digests of what the user reviewed on the page that loads a part.
+# The digests of the content that the user reviewed, on the page that loads a part.
 ReviewedQuery = Annotated[str, Query(max_length=200)]
 SegmentQuery = Annotated[str, Query(max_length=63)]
 _ACTIVITY_SHOWN: Final = 20
@@ -388,7 +388,7 @@ async def show_in_doubt(visitor: ViewerDep, campaign_id: str) -> Response:
 
 @router.post("/{campaign_id}/start")
 async def start(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Start what the user has reviewed, now or at the send time. A refused start changes nothing."""
+    """Start the campaign as the user has reviewed it, now or at the send time. A refused start changes nothing."""
     form = await read_fields(request)
     await find_visible(engine, visitor, campaign_id)
     try:
@@ -622,7 +622,8 @@ async def _page(
     form: Fields | None = None,
 ) -> Response:
     is_draft = campaign.status is CampaignStatus.DRAFT
-    # Before anything is shown: what changes later differs from the digests, so that its start is refused.
+    # Compute the digests before anything is shown, so that a change after this moment is detected and the start
+    # refused.
     reviewed = review_started(campaign)
     if is_draft:
         reviewed = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
@@ -646,7 +647,7 @@ async def _page(
 
 
 async def _card_values(engine: Engine, visitor: Visitor, line: CampaignRow) -> dict[str, Any]:
-    """Return what the cards of a campaign show: its guard rails, activity and possible actions."""
+    """Return the values for the cards of a campaign: its guard rails, activity and possible actions."""
     campaign_id, tenant_id = line.campaign.campaign_id, visitor.tenant_id
     guard = None
     if line.place is not None:  # A draft is not in the queue, and a discarded draft never was.

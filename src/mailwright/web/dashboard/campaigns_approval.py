@@ -67,7 +67,7 @@ async def show_send_email(engine: EngineDep, visitor: ViewerDep, approval_id: Ap
 
 @router.post("/approvals/{approval_id}")
 async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, approval_id: ApprovalId) -> Response:
-    """Approve or reject what the page showed."""
+    """Approve or reject the content that the page showed."""
     form = await read_fields(request)
     approves, to = _approves(form["decision"]), f"/approvals/{approval_id}"
     try:
@@ -83,7 +83,7 @@ async def decide_send(request: Request, engine: EngineDep, visitor: EditorDep, a
 
 @router.post("/approvals/{approval_id}/withdraw")
 async def withdraw_send(request: Request, engine: EngineDep, visitor: EditorDep, approval_id: ApprovalId) -> Response:
-    """Take the request back. An administrator also lifts a rejection, with a reason."""
+    """Withdraw the request. An administrator can also lift a rejection, with a reason."""
     to, reason = f"/approvals/{approval_id}", (await read_fields(request))["reason"]
     may_lift = visitor.user.role.allows(Role.ADMIN)
     try:
@@ -113,7 +113,7 @@ async def request_approval(request: Request, engine: EngineDep, visitor: EditorD
 
 @router.post("/campaigns/{campaign_id}/approval/withdraw")
 async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Take the request back. An administrator also lifts a rejection, with a reason."""
+    """Withdraw the request. An administrator can also lift a rejection, with a reason."""
     to, reason = f"/campaigns/{campaign_id}/approval", (await read_fields(request))["reason"]
     may_lift = visitor.user.role.allows(Role.ADMIN)
     try:

@@ -76,7 +76,7 @@ async def stop_repeat(request: Request, engine: EngineDep, visitor: EditorDep, c
 
 
 async def find_repeat(engine: Engine, campaign: Campaign) -> CampaignRepeat | None:
-    """Return how a draft repeats, or None."""
+    """Return the schedule of a draft, or None."""
     try:
         return await make_campaign_repeats(engine).find(campaign.campaign_id, tenant_id=campaign.tenant_id)
     except NotFound:
@@ -124,7 +124,7 @@ async def _page(
     form: Fields | None = None,
     error: MailwrightError | None = None,
 ) -> Response:
-    # Before anything is shown, so that what changes later is refused.
+    # Compute the digests before anything is shown, so that a later change is detected and refused.
     reviewed = await review_draft(engine.database, engine.templates, campaign, engine.campaigns.rules)
     repeat = await find_repeat(engine, campaign)
     feed = form["feed"] if form is not None else repeat.feed if repeat is not None else None

@@ -1,4 +1,6 @@
-"""Report pages: the figures of a campaign, its click map, what follows from them, and all campaigns over time."""
+"""Report pages: the figures of a campaign, its click map, segments and drafts created from them, and all campaigns over
+time.
+"""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -101,7 +103,10 @@ async def show_figures(request: Request, engine: EngineDep, visitor: ViewerDep, 
 
 @router.get("/campaigns/{campaign_id}/report/opens")
 async def show_opens(request: Request, engine: EngineDep, visitor: ViewerDep, campaign_id: str) -> Response:
-    """Show who opened, and the form to send the campaign again. It is not refreshed, to keep what a user types."""
+    """Show who opened, and the form to send the campaign again.
+
+    The part is not refreshed, so that it keeps the user's input.
+    """
     return await _opens(request, engine, visitor, await find_visible(engine, visitor, campaign_id))
 
 
@@ -208,7 +213,7 @@ async def _figures(request: Request, engine: Engine, campaign: Campaign) -> Repo
 
 
 def _rate_order(name: str) -> Callable[[CampaignResult], Any]:
-    """Return the sort key of a rate. What was not measured is below every rate."""
+    """Return the sort key of a rate. A rate that was not measured sorts below every other rate."""
 
     def order(each: CampaignResult) -> float:
         rate = each.rates[name]

@@ -1,4 +1,4 @@
-"""Render what the composer edits, without storing it."""
+"""Render the email in the composer, without storing it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from mailwright.web.dashboard.sample_values import preview_values
 
 @dataclass(frozen=True, slots=True)
 class ComposedRendering:
-    """An email as one contact would get it, and what to improve."""
+    """An email as one contact would get it, and the issues to fix."""
 
     email: RenderedEmail
     size_bytes: int

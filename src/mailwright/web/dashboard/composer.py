@@ -1,4 +1,4 @@
-"""What the composer asks while someone edits: previews, variables, test emails and a new form token."""
+"""Routes that the composer calls while someone edits: previews, variables, test emails and a new form token."""
 
 from collections import Counter
 from typing import Any, Final

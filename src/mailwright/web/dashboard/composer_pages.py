@@ -41,7 +41,7 @@ router = APIRouter(prefix="/templates", route_class=JsonRoute, include_in_schema
 
 _SUGGESTED_CONTACTS: Final = 20
 _MAX_COPIES: Final = 100
-# The newest entries of the audit log about a template, among which its latest version is.
+# The number of newest audit log entries that are searched for the latest version of a template.
 _PUBLISHED_LATELY: Final = 20
 # Images of an email can come from anywhere. Scripts and styles come from our own files only.
 _POLICY: Final = (
@@ -101,7 +101,7 @@ async def show(
 
 @router.put("/{template_id}/autosave")
 async def autosave(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
-    """Save the draft, or answer 409 with what someone else saved."""
+    """Save the draft, or respond with 409 and the draft that someone else saved."""
     asked = parse(SavedEmail, await read_json(request))
     key = DraftKey(visitor.tenant_id, template_id, asked.locale)
     published = await _published(engine, key)
@@ -192,7 +192,7 @@ async def copy(request: Request, engine: EngineDep, visitor: EditorDep, template
 
 @router.post("/{template_id}/presence")
 async def report_presence(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
-    """Record that a browser shows the draft, and return who else does."""
+    """Record that a browser shows the draft, and return the other users who have it open."""
     asked = parse(OpenEditor, await read_json(request))
     key = DraftKey(visitor.tenant_id, template_id, asked.locale)
     await _published(engine, key)
@@ -355,7 +355,8 @@ async def _write(engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEm
 async def _end(
     engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEmail, stored: StoredTemplate, more: dict[str, str]
 ) -> Response:
-    """End a published draft. If someone saved in this moment, their draft stays, and they see the new version."""
+    """End a published draft. If someone else saves at the same moment, their draft stays, and they see the new version.
+    """
     ended = replace(_content(asked), base_version=stored.version, document=None)
     try:
         revision = (await engine.template_drafts.save(key, ended, actor=visitor.actor)).revision

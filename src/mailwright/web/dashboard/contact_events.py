@@ -50,7 +50,7 @@ def property_texts(event: ContactEvent) -> list[tuple[str, str]]:
 
 
 def _normal(email: str) -> str:
-    """Return the normal form of an address. What is not an address finds nothing."""
+    """Return the normal form of an address. A text that is not an address finds nothing."""
     try:
         return address.normal(email)
     except address.InvalidAddress:

@@ -1,4 +1,4 @@
-"""The image library: upload, search, alt texts and deletion, and the same as JSON for the composer."""
+"""The image library: upload, search, alt texts and deletion, as pages and as JSON for the composer."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -99,7 +99,10 @@ async def change_alt(request: Request, engine: EngineDep, visitor: EditorDep, na
 
 @router.post("/images/{name}/delete")
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, name: str) -> Response:
-    """Delete an image. If something uses it, show that first: only uses in sent emails can be confirmed."""
+    """Delete an image.
+
+    If it is in use, show where first. Users can confirm the deletion only if just sent emails use it.
+    """
     question = f"/images?delete={name}"
     if not (await read_fields(request))["confirmed"] and (await _deleting(engine, visitor, name)).sent:
         return redirect(request, question)

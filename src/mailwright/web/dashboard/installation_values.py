@@ -66,7 +66,7 @@ async def installation_values(engine: Engine, visitor: Visitor, form: Fields | N
 
 
 async def _outdated_workers(engine: Engine, effective: EffectiveSettings) -> list[str]:
-    """Return the workers that still use other settings than the stored ones."""
+    """Return the workers that do not use the stored settings yet."""
     now = engine.clock.now()
     changed_at = max((each.updated_at for each in effective.stored.values()), default=0)
     if now - changed_at < REPORT_GRACE:

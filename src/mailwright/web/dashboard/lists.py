@@ -65,7 +65,7 @@ async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> R
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
-        # The page fills in the key that it derives from the name, so only a different one was written by the user.
+        # The page fills in a key that it derives from the name, so only a different key was entered by the user.
         is_derived = form["listKey"] in ("", keys.derive_key(form["name"], "list"))
         key = await unused_list_key(engine, visitor, form["name"]) if is_derived else form["listKey"]
         wanted = _wanted(form, key)

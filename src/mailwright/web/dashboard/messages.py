@@ -323,7 +323,7 @@ async def list_dead_letters(request: Request, engine: EngineDep, visitor: Viewer
 
 @router.post("/dead-letters/retry")
 async def retry_dead_letters(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Retry each message separately, so that a message that has changed meanwhile does not stop the others."""
+    """Retry each message separately, so that a message that has changed in the meantime does not stop the others."""
     wanted = (await read_values(request, "message"))[:MAX_RETRIED]
     if not wanted:
         return redirect(request, "/dead-letters", gettext("Select the emails to retry."), tone="bad")

@@ -1,4 +1,4 @@
-"""Pages that move contacts from another product, with those who must not get email: upload, preview and result."""
+"""Pages that move contacts from another product, including those who must not get email: upload, preview and result."""
 
 from functools import partial
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Settings of providers with credentials of their own, and of the routes that choose them."""
+"""Settings of named providers with their own credentials, and of the routes that choose them."""
 
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -209,7 +209,7 @@ def _inputs(kind: str, stored: Any) -> list[dict[str, Any]]:
 
 
 def _seen_at(form: Fields) -> Instant:
-    """Return when the settings that the form showed were changed; 0 if the form does not say so."""
+    """Return when the settings in the form were last changed; 0 if the form does not contain that time."""
     text = form["seen-at"]
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 

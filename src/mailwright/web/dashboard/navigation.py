@@ -55,7 +55,7 @@ NAVIGATION: Final = (
 )
 
 
-# What the search offers in addition to pages. `words` are other words that users type for it.
+# Actions that the search offers in addition to pages. `words` are other words that users may type.
 @dataclass(frozen=True, slots=True)
 class Shortcut:
     title: str

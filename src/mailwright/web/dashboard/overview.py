@@ -95,7 +95,7 @@ class CampaignQueueRow:
 
     @property
     def needs_action(self) -> bool:
-        """Whether it waits for a user. A wait with a known end is planned."""
+        """Whether the campaign waits for a user. A wait with a known end does not count."""
         reasons = (PAUSED, AWAITING_WINNER, UNDECIDED, SCHEDULE_OVERDUE, GUARD_RAILS, NEXT_WAVE, AWAITS_APPROVAL)
         return self.place.defer_reason in reasons and not has_end(self.place.deferred_until)
 

@@ -1,4 +1,4 @@
-"""Replace links of one recipient in source that a user pasted from an email that was sent."""
+"""Replace personal links in source code that a user pasted from a sent email."""
 
 from typing import Final
 
@@ -15,14 +15,17 @@ _MAX_TRACKED: Final = 500
 
 
 async def with_targets(engine: Engine, tenant_id: int, source: str, *, is_html: bool = True) -> str:
-    """Return the source in which the tenant's own tracked links are the pages they lead to."""
+    """Return the source with the tenant's tracked links replaced by their target URLs."""
     ids = {each.link_id for each in find_personal_links(source) if each.link_id is not None}
     targets = await find_targets(engine.database, tenant_id, list(ids)[:_MAX_TRACKED])
     return replace_tracked_links(source, targets, is_html=is_html) if targets else source
 
 
 async def with_shared_links(engine: Engine, tenant_id: int, form: Fields, source: str, text: str) -> Fields:
-    """Return the form with links for everyone in its fields of source and plain text. Unknown tracked links stay."""
+    """Return the form with the personal links in its source and plain text replaced by links for everyone.
+
+    Unknown tracked links stay.
+    """
     changed = {
         name: replace_personal_links(await with_targets(engine, tenant_id, form[name], is_html=name == source))
         for name in (source, text)

@@ -88,6 +88,6 @@ def _value(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Write a value so that it is read again as the same one."""
+    """Write a value so that parsing it returns the same value."""
     plain = str(value) if isinstance(value, str) else orjson.dumps(value).decode()
     return plain if _value(plain) == value else orjson.dumps(value).decode()

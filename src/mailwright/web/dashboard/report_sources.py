@@ -1,4 +1,4 @@
-"""Settings of report sources: systems that report what happened to messages, with a secret of their own."""
+"""Settings of report sources: systems that report what happened to messages, each with its own secret."""
 
 from http import HTTPStatus
 from typing import Final

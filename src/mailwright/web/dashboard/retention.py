@@ -40,7 +40,7 @@ EXPORT_FORMATS: Final = {"jsonl": lazy_gettext("compressed JSON lines"), "parque
 
 @dataclass(frozen=True, slots=True)
 class RetentionPreview:
-    """What the rule in the form would delete."""
+    """The amount of data that the rule in the form would delete."""
 
     kind: RetentionKind
     days: int

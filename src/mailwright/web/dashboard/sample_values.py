@@ -15,7 +15,10 @@ _LOOP: Final = re.compile(r"\{%-?\s*for\s+(\w+)\s+in\s+(\w+)\s*-?%\}")
 
 
 async def preview_values(engine: Engine, tenant_id: int, stored: StoredTemplate, email: str) -> dict[str, Any]:
-    """Return the values of the contact with this address, and samples for all others; only samples without one."""
+    """Return the values of the contact with this address, and samples for its missing values.
+
+    Without a contact, return only samples.
+    """
     used = segments_used(stored.subject, stored.html, stored.text)
     samples = {**sample_values(stored), IN_SEGMENTS: dict.fromkeys(used, True)}
     if not email:

@@ -208,7 +208,7 @@ def filter_from(form: Fields) -> Any:
 
 
 async def filter_choices(engine: Engine, visitor: Visitor) -> dict[str, Any]:
-    """Return what the conditions of the filter editor can name."""
+    """Return the lists, tags, event names and statuses that the filter editor offers."""
     return {
         "kinds": KINDS,
         "joins": JOINS,

@@ -153,7 +153,7 @@ async def show_counts(request: Request, engine: EngineDep, visitor: ViewerDep, s
 
 @router.get("/{sequence_id}/publish")
 async def show_publish(request: Request, engine: EngineDep, visitor: EditorDep, sequence_id: str) -> Response:
-    """Show what publishing the draft means, person by person and in totals."""
+    """Show how publishing the draft affects people, in totals and by name."""
     return await _publish_page(request, engine, visitor, sequence_id, Fields())
 
 
@@ -320,7 +320,7 @@ async def step_values(engine: Engine, visitor: Visitor, sequence: StoredSequence
 
 
 async def header_values(engine: Engine, sequence: StoredSequence) -> dict[str, Any]:
-    """Return what the heading and the tabs of each page of a sequence need."""
+    """Return the values for the heading and the tabs of each page of a sequence."""
     published = await load_published_document(engine.database, sequence)
     to = f"/sequences/{sequence.sequence_id}"
     places = {
@@ -357,7 +357,7 @@ def _funnel(
 
 
 def _by_subject(warnings: Iterable[PublishWarning]) -> dict[tuple[str | None, str, str | None], list[str]]:
-    """Return the sentences about each template and locale, or about a step, or about the feed, which has neither."""
+    """Return the sentences of the warnings, grouped by template and locale, by step, or under the feed."""
     found: dict[tuple[str | None, str, str | None], list[str]] = {}
     for each in warnings:
         sentences = found.setdefault((each.template, each.locale, None if each.template else each.step), [])

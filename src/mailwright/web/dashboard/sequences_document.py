@@ -12,7 +12,8 @@ from mailwright.schemas.sequence_document_text import StepText, describe_steps, 
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """A position: in which path of which step, before the step with this index. Without a parent, at the top level."""
+    """A position in the document: the parent step, its path, and the index in it. Without a parent, at the top level.
+    """
 
     parent: str = ""
     path: str = ""
@@ -66,7 +67,7 @@ def delete_step(document: Any, step_id: str) -> Any:
 
 
 def move_step(document: Any, step_id: str, target: StepPlace) -> Any:
-    """Move a step, with its nested steps, to a place of the document as it is before the move."""
+    """Move a step with its nested steps. The place refers to the document before the move."""
     source, step = find_place(document, step_id), find_step(document, step_id)
     inside = {nested["id"] for _, nested in _walk([step])}
     if target.parent in inside:
@@ -77,7 +78,7 @@ def move_step(document: Any, step_id: str, target: StepPlace) -> Any:
 
 
 def nudge_step(document: Any, step_id: str, by: int) -> Any:
-    """Move a step one place up (-1) or down (1); out of its path if it is the first or the last step there."""
+    """Move a step one place up (-1) or down (1). The first or last step of a path moves out of the path."""
     place = find_place(document, step_id)
     following = place.index + by
     if 0 <= following < len(_steps_at(document, place)):

@@ -61,7 +61,7 @@ router = APIRouter(prefix="/sequences/{sequence_id}", route_class=PageRoute, inc
 _TEMPLATES_OFFERED: Final = 500
 _CAMPAIGNS_OFFERED: Final = 100
 _INVALID: Final = (InvalidInput, RequestInvalid)
-# What the buttons of an email step do with its email in the composer.
+# The actions of an email step's buttons that open the composer.
 _NEW_EMAIL: Final = "new"
 _EDIT: Final = "edit"
 _WITH_FILTER: Final = ("waitFor", "branch")
@@ -73,7 +73,7 @@ _FILTER_TITLES: Final = {
     "goal": (lazy_gettext("Goal"), lazy_gettext("People who match it leave the sequence, and count as a success.")),
     "exit": (lazy_gettext("Exit"), lazy_gettext("People who match it leave the sequence.")),
 }
-# How often people enter if they may enter only once so far, for triggers that apply to them again and again.
+# The re-entry rule that replaces "once per person" when the user chooses a repeating trigger.
 _REPEATING: Final[dict[str, Any]] = {"schedule": "each", "rss": "each"}
 _REENTRIES: Final = (
     ("never", lazy_gettext("Once per person")),
@@ -483,7 +483,7 @@ async def _needs_email(engine: Engine, visitor: Visitor, form: Fields) -> bool:
 
 
 def _step_saved(request: Request, saved: StoredSequence, form: Fields, words: str, step_id: str) -> Response:
-    """Open the composer if the form of an email asks for it, which leads back to the step."""
+    """Open the composer if the form of an email asks for it. The composer has a link back to the step."""
     if form["kind"] == "send" and form["compose"]:
         query = urlencode({"sequence": saved.sequence_id, "step": step_id})
         return redirect(request, f"/templates/{quote(form['template'])}/compose?{query}")

@@ -37,7 +37,10 @@ NEW_IDS: Final = {
 
 
 def read_filter(form: Fields) -> Any:
-    """Return the filter of the filter editor. Say what is missing instead of storing an empty condition."""
+    """Return the filter of the filter editor.
+
+    Raise an error that names missing values instead of storing an empty condition.
+    """
     if not form["filter"] and (lacking := missing(filter_form_from(form))):
         raise InvalidInput(lacking, field="filter")
     return filter_from(form)

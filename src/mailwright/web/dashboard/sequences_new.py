@@ -27,7 +27,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/sequences", route_class=PageRoute, include_in_schema=False)
 
 BLANK: Final = "blank"
-# The empty option and one list.
+# The number of options if the tenant has one list: the empty option and that list.
 _ONLY_LIST: Final = 2
 _REFUSED: Final = (InvalidInput, RequestInvalid, NotFound)
 

@@ -144,7 +144,7 @@ async def send_test(request: Request, engine: EngineDep, visitor: AdminDep) -> R
 
 @router.get("/test/status")
 async def show_test_status(request: Request, engine: EngineDep, visitor: AdminDep, message: str) -> Response:
-    """Show what happened to the test email so far. The page asks again until it is final."""
+    """Show the status of the test email. The page asks again until the status is final."""
     require_installation(visitor)
     found = (await message_records.find(engine.database, message, tenant_id=visitor.tenant_id)).summary
     is_final = found.status in _FINAL

@@ -99,7 +99,8 @@ async def create_user(request: Request, engine: EngineDep, visitor: AdminDep) ->
         tenant_id = await tenant_for(engine, visitor, form["home"])
         role = parse_role(form["role"])
         if visitor.user.tenant_id is not None and "@" in form["login"]:
-            # Nobody has proved that the address is theirs, and invitations and identities look it up.
+            # Refuse addresses that nobody has verified, because invitations and identities match users by their
+            # address.
             raise InvalidInput(gettext("Choose a user name without @, or invite the person by email."), field="login")
         user = await engine.users.create(
             form["login"], form["password"], role, tenant_id=tenant_id, actor=visitor.actor
@@ -134,7 +135,7 @@ async def require_second_factor(
 
 @router.post("/approvals")
 async def change_approvals(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    """Save which campaigns need the approval of a second person. An empty field means none."""
+    """Save which campaigns need the approval of a second person. If the field is empty, none do."""
     form = await read_fields(request)
     try:
         over = form.number("approval_over")
@@ -263,9 +264,9 @@ async def _suppressed_users(engine: Engine, found: Sequence[User]) -> list[str]:
 
 
 async def tenant_choices(engine: Engine, visitor: Visitor) -> list[tuple[str, str]]:
-    """Return what an administrator of the installation chooses for a new user. If there are several, nothing is chosen.
+    """Return the tenants that an administrator of the installation can choose for a new user.
 
-    Administrators of one tenant have no choice.
+    If there are several, none is preselected. Administrators of one tenant have no choice.
     """
     if visitor.user.tenant_id is not None:
         return []
@@ -330,7 +331,10 @@ async def revoke_key(request: Request, engine: EngineDep, visitor: AdminDep, key
 
 @router.post("/keys/{key_id}/own")
 async def own_key(request: Request, engine: EngineDep, visitor: AdminDep, key_id: int) -> Response:
-    """Become the owner of a key that has none. Nobody names somebody else here and then approves what it requests."""
+    """Become the owner of a key that has none.
+
+    Users cannot make somebody else the owner, because they could then approve the key's requests themselves.
+    """
     await engine.keys.set_owner(visitor.tenant_id, key_id, visitor.actor, actor=visitor.actor, must_be_free=True)
     return redirect(request, "/settings/keys", gettext("You are now the owner of the API key."))
 
@@ -470,7 +474,7 @@ async def _provider_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
     return {**values, "shadow": shadow, "is_shadow": is_shadow}
 
 
-# What each page shows in addition to the settings of the installation.
+# The content of each page in addition to the settings of the installation.
 PAGE_VALUES: Final[Mapping[str, Callable[[Engine, Visitor], Awaitable[dict[str, Any]]]]] = {
     "limits": _limits_values,
     "tracking": _tracking_values,

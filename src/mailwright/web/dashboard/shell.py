@@ -146,7 +146,7 @@ def local_path(text: str | None) -> str:
 class PageRoute(APIRoute):
     """A route that renders errors as pages: `APIRouter(route_class=PageRoute, include_in_schema=False)`.
 
-    It closes the temporary files of uploads, whatever the request ends with.
+    It closes the temporary files of uploads at the end of every request, even after an error.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

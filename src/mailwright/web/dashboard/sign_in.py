@@ -151,7 +151,7 @@ async def verify_code(request: Request, engine: EngineDep) -> Response:
 async def complete_sign_in(
     request: Request, engine: Engine, visitor: Visitor, to: str, method: SignInMethod
 ) -> Response:
-    """Turn the session of a visitor who proved the second factor into a full one."""
+    """Turn the session of a visitor who has passed the second factor into a full session."""
     token = await engine.sessions.renew(visitor.session, **_session_origin(request), method=method)
     response = redirect(request, _after_sign_in(to))
     set_session_cookie(request, response, token)

@@ -1,4 +1,4 @@
-"""Forms for the settings in the database: fill them, and turn what was entered into stored values."""
+"""Forms for the settings in the database: fill them, and convert the input to stored values."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
@@ -104,7 +104,7 @@ _SMTP_FORMS: Final = {"smtp": "smtp_url", "smtpbz": "smtpbz_smtp_url", "brevo": 
 
 
 async def save_changes(engine: Engine, visitor: Visitor, changes: Changes) -> bool:
-    """Store the values that differ, and let this process use them at once. Return whether any did.
+    """Store the changed values, and let this process use them at once. Return whether any value changed.
 
     Raise if one of them is not valid, or is fixed outside of the dashboard.
     """
@@ -222,7 +222,7 @@ def secret_notes(settings: Settings) -> dict[str, str]:
 
 
 def provider_changes(form: Fields, settings: Settings, fixed: Container[str] = ()) -> Changes:
-    """Return the values of the chosen provider. The other providers stay as they are, and so do fixed settings."""
+    """Return the values of the chosen provider. Other providers and fixed settings do not change."""
     provider = form["provider"]
     if provider not in _PROVIDER_CHANGES:
         raise InvalidInput(gettext("Choose a provider."), field="provider")

@@ -3,7 +3,7 @@
 A message is a run of text between block elements and statements. `{{ expressions }}` become named placeholders, inline
 elements become markers: `Sent to <1>{name}</1>.` Attributes that people read and string constants of expressions are
 messages too, and `{{ "Source" | context("code") }}` is a word with two meanings. Extraction and translation run the
-same code, so that what is looked up is what was extracted.
+same code, so that each extracted message is also found.
 """
 
 import re
@@ -85,7 +85,7 @@ _READ: Final = frozenset(
         "hx-confirm",
     ]
 )
-# Macros and functions that make an element of their own, which is not part of the sentence beside it.
+# Macros and functions that create a separate element, which is not part of the surrounding sentence.
 _OWN_ELEMENT: Final = re.compile(
     r"\{\{[-+]?\s*(?:icon|caller|super|(?:ui|shared|self)\.(?!link\b|copyable\b)\w+|\w+\.(?:token|icon))\("
 )
@@ -233,7 +233,7 @@ def _bare(text: str) -> str:
 
 
 def _join(segment: Iterable[_Token], find: Find) -> str:
-    """Translate the elements of a segment that has no text of its own."""
+    """Translate the elements of a segment that contains no text itself."""
     parts = []
     for token in segment:
         if token.kind == "element":
@@ -486,7 +486,9 @@ class _Constants(NodeTransformer):
     visit_Test = visit_Extends = visit_Include = visit_Import = visit_FromImport = _skip  # noqa: N815
 
     def _text(self, node: nodes.Expr) -> nodes.Expr:
-        """Translate an expression whose result people read: its constants are messages whatever they look like."""
+        """Translate an expression whose result people read: all its constants are messages, even if they look like
+        names.
+        """
         match node:
             case nodes.Const(value=str() as value) if is_prose(value):
                 return self._constant(node)

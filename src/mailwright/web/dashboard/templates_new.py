@@ -28,7 +28,7 @@ from mailwright.web.state import EngineDep
 router = APIRouter(prefix="/templates", route_class=PageRoute, include_in_schema=False)
 
 BLANK: Final = "blank"
-# What the composer then asks for, and inserts as blocks.
+# The kinds of content that the composer asks for and inserts as blocks.
 _SOURCES: Final = {
     "html": lazy_gettext("HTML or Markdown"),
     "feed": lazy_gettext("RSS feed"),
@@ -92,7 +92,7 @@ async def create_from_starter(
         chosen = load_starter(starter)
         variables, subject = chosen.variables, subject or chosen.subject
         if variables:
-            # The subject of a campaign may have variables of its own.
+            # The subject of a campaign may have its own variables.
             body = orjson.dumps(chosen.document).decode()
             html = await engine.templates.compiled(visitor.tenant_id, body, TemplateFormat.BLOCKS, title=subject)
             variables = with_undeclared(Template(subject=subject, html=html, text=None), variables)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from mailwright.content.template_markers import replace_code
 from mailwright.domain.translation import gettext
 
-# A variable as the composer writes it. Only the fallback that also replaces empty values is one.
+# A variable as the composer writes it. Only the form of `default` that also replaces empty values counts as a fallback.
 _VARIABLE: Final = re.compile(
     r"""\{\{\s*(?:(?P<name>[^\W\d][\w.]*)|\((?P<path>[^\W\d][\w.]*)\ if\ [^)]*\ else\ none\))\s*
     (?:\|\s*default\(\s*(?P<fallback>"(?:[^"\\]|\\.)*")\s*,\s*true\s*\)\s*)?\}\}""",

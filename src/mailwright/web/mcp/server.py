@@ -85,7 +85,7 @@ async def _call(app: FastAPI, caller: Caller, tool: AgentTool, values: dict[str,
     arguments = describe_arguments(tool, app.openapi())
     known = arguments.schema["properties"]
     if unknown := [name for name in values if name not in known]:
-        # A filter that is ignored would return other things than the agent asked for.
+        # Refuse unknown arguments: if a filter were ignored, the agent would get other results than it asked for.
         names = ", ".join(known) or "none"
         return _error(f"The tool {tool.name} has no argument {unknown[0][:80]!r}. Its arguments: {names}.")
     for name in arguments.path:

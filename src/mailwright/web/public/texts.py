@@ -469,5 +469,5 @@ PORTUGUESE = Texts(
     not_found="Esta página não existe ou já não é pública.",
 )
 
-# The first language is used if none of the visitor's languages is available.
+# If none of the visitor's languages is available, the first language is used.
 LANGUAGES: Mapping[str, Texts] = {"en": ENGLISH, "ru": RUSSIAN, "pt": PORTUGUESE}

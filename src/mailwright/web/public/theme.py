@@ -1,4 +1,4 @@
-"""The look of a tenant on its public pages: its name, logo and colour."""
+"""The design of a tenant's public pages: its name, logo and colour."""
 
 from base64 import b64encode
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class PublicTheme:
 
     @property
     def rules(self) -> dict[str, str]:
-        """The directives that the Content-Security-Policy needs in addition: this style sheet, and the logo's host."""
+        """The additional directives of the Content-Security-Policy: this style sheet, and the logo's host."""
         rules = {}
         if self.style:
             rules["style-src"] = f"'sha256-{b64encode(sha256(self.style.encode()).digest()).decode()}'"
@@ -50,7 +50,10 @@ async def load_theme(engine: Engine, tenant_id: int) -> PublicTheme:
 
 
 def _is_ours(engine: Engine, url: str) -> bool:
-    """Return whether it is an uploaded image. Public pages load nothing from others, who could track visitors."""
+    """Return whether the logo is an uploaded image.
+
+    Public pages load nothing from other hosts, because these could track visitors.
+    """
     base, _, file_name = url.rpartition("/")
     return bool(FILE_NAME.fullmatch(file_name)) and base in engine.images.base_urls(engine.public_url)
 

@@ -265,7 +265,7 @@ class Notion:
         return asked
 
     async def _wait_until(self, deadline: Callable[[], Instant]) -> None:
-        """Wait until `deadline`, which may change meanwhile. Raises if the wait exceeds `MAX_WAIT`."""
+        """Wait until `deadline`, which may change during the wait. Raises if the wait exceeds `MAX_WAIT`."""
         while (wait := deadline() - self._clock.now()) > 0:
             if wait > MAX_WAIT:
                 raise NotionUnavailable("Notion limits the request rate.", code="NOTION_RATE_LIMITED", retry_after=wait)

@@ -157,7 +157,7 @@ class Supabase:
             yield [InactiveSubscriber(str(row["email"]), str(row.get("status") or "")) for row in rows]
 
     async def update_status(self, change: SubscriberStatus) -> StatusWrite:
-        """Update every row of the address, however it is spelled there, and verify that the rows changed.
+        """Update every row of the address in any spelling, and verify that the rows changed.
 
         The condition is part of the update, so that a weaker status never replaces a stronger one in a race.
         """
@@ -183,7 +183,7 @@ class Supabase:
         return StatusWrite.CHANGED
 
     async def _rows_of(self, email: str) -> list[Mapping[str, Any]]:
-        """Return the rows of an address, however they spell it."""
+        """Return the rows of an address in any spelling."""
         where = f"email=ilike.{_value(search_pattern(email))}"
         pages = [rows async for rows in self._pages("email,status", where)]
         return [row for rows in pages for row in rows if is_spelling_of(str(row["email"]), email)]
@@ -368,7 +368,7 @@ def _failure(call: _SupabaseRequest, reply: HttpResponse | Disconnect) -> Supaba
 
 
 def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
-    """Explain what is wrong, and how to fix it in Supabase."""
+    """Explain the problem, and how to fix it in Supabase."""
     code, message = _parse_error(reply)
     if code in NO_TABLE:
         return SupabaseRefused("Supabase has no table {about}. Create it.", code="SUPABASE_NO_TABLE", about=call.about)

@@ -70,7 +70,7 @@ _FILES: Final = frozenset({"attachment", "inline"})
 _MIME: Final = "message"
 # The header that fills the variables of a template, and adds metadata.
 _VARIABLES: Final = "x-mailgun-variables"
-# Options that may be given if they ask for nothing: the value that each may have.
+# Options without effect in Mailwright, with the only value that each may have.
 _SWITCHES: Final = {"o:dkim": True, "o:require-tls": False, "o:skip-verification": False, "t:text": False}
 _TRUE: Final = frozenset({"yes", "true", "htmlonly"})
 _FALSE: Final = frozenset({"no", "false"})

@@ -44,7 +44,7 @@ MAX_BATCH: Final = 500
 TRANSACTIONAL_STREAM: Final = "outbound"
 
 _TOKEN: Final = "X-Postmark-Server-Token"  # noqa: S105 - the name of a header
-# Asks Postmark to keep the Message-ID of the headers, which Mailwright always does.
+# In Postmark, this option keeps the Message-ID of the headers. Mailwright always keeps it.
 _KEEP_ID: Final = "x-pm-keepid"
 _NO_ID: Final = "00000000-0000-0000-0000-000000000000"
 _INVALID: Final = 300
@@ -58,7 +58,7 @@ _CODES: Final = {
     SenderDomainNotVerified.code: 400,
     ListNotFound.code: 1226,
 }
-# Postmark answers a token that may not send like one that it does not know.
+# Postmark responds to a token without permission to send in the same way as to an unknown token.
 _STATUSES: Final = {
     HTTPStatus.BAD_REQUEST: HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.FORBIDDEN: HTTPStatus.UNAUTHORIZED,

@@ -1,4 +1,5 @@
-"""What the APIs of all services need: the caller, errors in the format of the service, and types of fields."""
+"""Functions that the APIs of all services share: the caller, errors in the format of the service, and types of fields.
+"""
 
 import binascii
 import functools
@@ -32,7 +33,8 @@ Handler = Callable[[Request], Awaitable[Response]]
 MAX_ADDRESSES_LENGTH: Final = 128 * 1024
 # Encoded words take several times as many characters as the name. A longer text is not decoded, and is too long.
 MAX_ENCODED_MAILBOX: Final = 4_000
-# Keys times characters of different contents, for all emails of a request. To search this much takes a second or two.
+# The limit of keys times characters of all different contents in a request. Searching this much takes one or two
+# seconds.
 MAX_SEARCHED: Final = 1_000_000_000
 
 _SECONDS_OF_YEAR_9999: Final = 253_370_764_800
@@ -55,7 +57,7 @@ DictOf = Annotated[dict[str, T], Field(default_factory=dict)]
 
 
 def _refuse(value: Any) -> None:
-    """Refuse a field that Mailwright does not support, unless its value asks for nothing."""
+    """Refuse a field that Mailwright does not support, unless its value has no effect."""
     if value not in (None, False, "", [], {}):
         raise invalid("unsupported", "is not supported by Mailwright; remove it")
 
@@ -237,7 +239,10 @@ class Substitutions:
 
 
 def stated(subject: str, message: str) -> str:
-    """Return what is wrong with a field. Some messages are sentences, others continue the name of the field."""
+    """Return the problem of a field as a sentence.
+
+    Some messages are already sentences, others continue the name of the field.
+    """
     is_sentence = message.endswith(".") or message[:1].isupper()
     return f"{subject} is not valid: {message}" if is_sentence else f"{subject} {message}"
 

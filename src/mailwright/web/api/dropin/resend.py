@@ -264,7 +264,10 @@ async def send_batch(request: Request) -> Response:
 @router.get("/{email_id}")
 @answer_errors(respond)
 async def show(request: Request) -> Response:
-    """Show an email without its content. What happened is that of the first recipient, whose message has the id."""
+    """Show an email without its content.
+
+    The last event is that of the first recipient, because the id belongs to that message.
+    """
     context, engine = await _context(request, Scope.READ), engine_of(request)
     tenant_id, email_id = context.caller.tenant_id, request.path_params["email_id"]
     record = await find(engine.database, email_id, tenant_id=tenant_id)
@@ -295,7 +298,7 @@ async def cancel(request: Request) -> Response:
 
 
 def _shown(record: MessageRecord, content: bytes | None) -> dict[str, Any]:
-    """Return an email. If it was written for several recipients, its own headers name them."""
+    """Return an email. If it has several recipients, they are read from its headers."""
     summary, payload = record.summary, record.payload
     written = {} if content is None else parse_raw(content).firsts
     reply_to = payload.get("replyTo") or _boxes(written, "reply-to")
@@ -322,7 +325,7 @@ def _boxes(headers: Mapping[str, str], name: str) -> list[str]:
 
 
 def _last_event(record: MessageRecord) -> str:
-    """Return what happened last, in Resend's words. A report of the provider says more than the state."""
+    """Return the last event in Resend's words. A report of the provider takes precedence over the state."""
     status = record.summary.shown_status
     if status == Status.SENT:
         reported = [_REPORTED[event.type] for event in record.events if event.type in _REPORTED]

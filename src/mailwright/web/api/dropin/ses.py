@@ -171,7 +171,7 @@ class SesContent(SesModel):
     template: SesTemplateContent | None = None
 
     def require_one(self) -> None:
-        """Refuse a missing content, and a second one, which would be ignored."""
+        """Refuse an email with no content or with two contents, because one of them would be ignored."""
         if sum(each is not None for each in (self.simple, self.raw, self.template)) != 1:
             raise RequestInvalid([FieldError("Content", "REQUIRED", "needs one of Simple, Raw and Template")])
 
@@ -255,7 +255,7 @@ class SesReplacementContent(SesModel):
 
 
 class SesEntry(SesModel):
-    """One email of SendBulkEmail, with what differs from the others."""
+    """One email of SendBulkEmail, with the values that differ from the other emails."""
 
     destination: SesDestination
     replacement_tags: ListOf[SesTag]
