@@ -1,5 +1,4 @@
-"""Benchmarks: compare Mailwright with its peers and with the limit of the machine, on the same job and the same sink.
-"""
+"""Benchmarks: compare Mailwright with its peers and the limit of the machine, on the same job and the same sink."""
 
 import warnings
 

@@ -48,7 +48,7 @@ PASSWORD_CHANGED: Final = AccountText(
     body=lazy_gettext(
         "The password of the user {login} at {installation} was changed: {event}. Other sessions were signed out."
     ),
-    button=lazy_gettext("Reset it"),
+    button=lazy_gettext("Reset password"),
     note=lazy_gettext("If this was not you, reset your password now and tell your administrator."),
     path="/sign-in/forgotten",
 )

@@ -177,7 +177,7 @@ class ApiKeys:
                 raise NotFound("There is no API key with this ID.")
             if must_be_free and rows[0].owner is not None:
                 raise NotPossibleNow(
-                    "The owner of this API key is {owner}. It changes on the console only.", owner=rows[0].owner
+                    "The owner of this API key is {owner}. Only the command line can change it.", owner=rows[0].owner
                 )
             owner = await _find_owner(tx, tenant_id, login)
             await tx.execute(update(api_keys).where(k.id == key_id).values(owner=owner))

@@ -225,7 +225,9 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
 
 @contextmanager
 def _partial_file(file: Path) -> Iterator[Path]:
-    """Yield a private file in a temporary folder beside the target. Also delete files that killed processes left there.
+    """Yield a private file in a temporary folder beside the target.
+
+    Also delete files that killed processes left there.
     """
     with ExitStack() as stack:
         try:

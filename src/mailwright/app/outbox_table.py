@@ -101,6 +101,6 @@ async def _require_table(database: Database) -> None:
         )
     if missing := [each.name for each in outbox_rows.columns if each.name not in found]:
         raise ConfigurationInvalid(
-            f"{SETTING}: the table {TABLE} of {place} has no column {', '.join(missing)}; add what is missing, as "
+            f"{SETTING}: the table {TABLE} of {place} has no column {', '.join(missing)}; add it as "
             "`mailwright outbox init --print` shows it"
         )

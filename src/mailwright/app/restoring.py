@@ -130,8 +130,7 @@ def _finish(header: BackupHeader, clock: Clock, suppressions: RestoredSuppressio
 
 
 async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> None:
-    """Update the markers outside the database after the restore, so that they do not put sending on hold a second time.
-    """
+    """Update the markers outside the database after a restore, so that they do not put sending on hold again."""
     valkey = valkey_client(settings.redis_url) if settings.redis_url else None
     try:
         await make_guard(settings, database, clock, valkey).check()

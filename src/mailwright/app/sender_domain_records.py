@@ -222,7 +222,6 @@ def _unknown(record: DnsRecord, reason: str) -> DnsResult:
 
 
 def _shown(texts: Sequence[str]) -> str:
-    """Quote the beginning of untrusted text, without control characters and characters that change the text direction.
-    """
+    """Quote the beginning of untrusted text, without control characters and changes of the text direction."""
     text = "".join(character if character.isprintable() else "�" for character in texts[0][: _QUOTED + 1])
     return f"{text[:_QUOTED]}…" if len(text) > _QUOTED else text

@@ -79,7 +79,9 @@ class SenderDomainService:
         directory: SenderDirectory | None = None,
         look_up: Lookup | None = None,
     ) -> None:
-        """`directory` is the cache of sender domains in this process. Other processes notice a change within a second.
+        """`directory` is the cache of sender domains in this process.
+
+        Other processes notice a change within a second.
         """
         self._settings = settings
         self._database = database
@@ -221,7 +223,7 @@ class SenderDomainService:
         if found is None:
             owner = await tenants.find(self._database, tenant)
             raise NotFound(
-                "The tenant {name} is not without its verified domains, so there is no restriction to lift.",
+                "The tenant {name} sends without a restriction, or has a verified domain. There is nothing to lift.",
                 field="tenant",
                 name=owner.name,
             )

@@ -334,7 +334,9 @@ async def _erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[
 
 
 async def _find_step_requests(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
-    """Return the keys of the webhook requests of sequence steps. They contain the event that started the contact's run.
+    """Return the keys of the webhook requests of sequence steps.
+
+    They contain the event that started the contact's run.
     """
     contact, w = await _contact(tx, tenant_id, address), webhook_deliveries.c
     theirs = w.metadata.startswith(f'{{"{CONTACT_KEY}":{contact.id},', autoescape=True)

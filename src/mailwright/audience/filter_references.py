@@ -1,5 +1,4 @@
-"""The objects that a filter refers to: lists and campaigns, which must exist, and tags, which some contact should have.
-"""
+"""The objects in a filter: lists and campaigns, which must exist, and tags, which some contact should have."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

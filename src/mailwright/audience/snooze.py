@@ -37,7 +37,9 @@ async def snooze(
 async def set_snooze(
     tx: Transaction, tenant_id: int, email: str, until: Instant | None, now: Instant, *, actor: str
 ) -> bool:
-    """Store a pause, and check messages again that an earlier pause deferred. Return False if the contact is unknown.
+    """Store a pause, and check messages again that an earlier pause deferred.
+
+    Return False if the contact is unknown.
     """
     contact = (contacts.c.tenant_id == tenant_id, contacts.c.email == email, contacts.c.deleted_at.is_(None))
     changed = update(contacts).where(*contact).values(snoozed_until=until).returning(contacts.c.id)

@@ -22,9 +22,7 @@ ApprovalId = Annotated[int, typer.Argument(metavar="ID", min=1)]
 @app.command("list")
 def list_command(
     tenant: Tenant = tenants.DEFAULT,
-    rejected: Annotated[
-        bool, typer.Option("--rejected", help="List those that somebody rejected instead, newest first.")
-    ] = False,
+    rejected: Annotated[bool, typer.Option("--rejected", help="List the rejected ones instead, newest first.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the articles, mailouts and sequences that wait for an approval."""
@@ -49,7 +47,7 @@ def show(
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Show a request for an approval: what would be sent, to how many, and the decision."""
+    """Show a request for approval: the content, the number of recipients and the decision."""
 
     async def work(at: Installation) -> SendApproval:
         owner = await find_tenant(at, tenant)
@@ -61,11 +59,11 @@ def show(
 @app.command()
 def withdraw(
     approval_id: ApprovalId,
-    reason: Annotated[str, typer.Option(help="Why a rejection is lifted; needed if somebody rejected it.")] = "",
+    reason: Annotated[str, typer.Option(help="Why the rejection is lifted; required after a rejection.")] = "",
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Take back the request for an approval, or with a reason a rejection.
+    """Withdraw a request for approval, or lift a rejection with --reason.
 
     The rule of the tenant then decides whether the next attempt to send needs an approval.
     """

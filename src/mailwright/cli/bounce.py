@@ -25,7 +25,7 @@ log = logger(__name__)
 
 @app.command()
 def bounce(as_json: Json = False) -> None:
-    """Read one email from standard input and record the bounces and complaints in it, or the reply that it is.
+    """Read one email from standard input, and record its bounces and complaints, or the reply.
 
     To set it up, add `bounces: "|mailwright bounce"` to `/etc/aliases`, or the command to `.forward`. A hard bounce or
     a complaint suppresses the address. A reply is recorded and forwarded. DMARC reports are stored. Any other email is

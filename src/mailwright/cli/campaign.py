@@ -138,7 +138,8 @@ INTERRUPTED: Final = 130  # The exit code that shells use after Ctrl-C.
 Reviewed = Annotated[
     str | None,
     typer.Option(
-        help="`reviewed` of `campaign show --json`: act only if nothing has changed since.", show_default=False
+        help="The value of `reviewed` in `campaign show --json`. Refuse if the campaign has changed since.",
+        show_default=False,
     ),
 ]
 CampaignId = Annotated[
@@ -213,7 +214,7 @@ def create(
 def list_command(
     state: State = RecordState.ACTIVE,
     approval: Annotated[
-        ListedApproval | None, typer.Option(help="List those that wait for an approval, or that somebody rejected.")
+        ListedApproval | None, typer.Option(help="Only campaigns that wait for an approval, or rejected ones.")
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
     limit: Limit = 50,
@@ -312,7 +313,8 @@ def start(
     reviewed: Annotated[
         str | None,
         typer.Option(
-            help="`reviewed` of `campaign check --json`: start only if nothing has changed since.", show_default=False
+            help="The value of `reviewed` in `campaign check --json`. Refuse if the campaign has changed since.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -421,7 +423,7 @@ def cancel(
 
 @app.command()
 def withdraw(campaign_id: CampaignId) -> None:
-    """Make a draft again of a campaign that has not begun to send, for example to edit it."""
+    """Turn a campaign that has not begun to send back into a draft, for example to edit it."""
     _show_status(_run(lambda at: _removal(at).withdraw(ACTOR, campaign_id)))
 
 
@@ -455,7 +457,7 @@ def accept_failures(campaign_id: CampaignId) -> None:
 
 @app.command("guard-rails")
 def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
-    """Show the guard rails of a started campaign, what they count, and what they have done."""
+    """Show the guard rails of a started campaign, their counts and their actions so far."""
     report = _run(lambda at: _guard(at).report(campaign_id, tenant_id=None))
     if as_json:
         print_json(guard_report_response(report).to_dict())
@@ -468,7 +470,8 @@ def guard_rails_command(campaign_id: CampaignId, as_json: Json = False) -> None:
 def open_wave(
     campaign_id: CampaignId,
     wave: Annotated[
-        int | None, typer.Option(help="The open wave: open the next one only if it is still this.", show_default=False)
+        int | None,
+        typer.Option(help="The number of the open wave. Refuse if another wave is open.", show_default=False),
     ] = None,
     reviewed: Reviewed = None,
 ) -> None:
@@ -525,7 +528,7 @@ def winner(
     reviewed: Reviewed = None,
     as_json: Json = False,
 ) -> None:
-    """Choose the winner of an A/B test, which goes to the rest of the audience. Show the results it is based on."""
+    """Choose the winner of an A/B test and send it to the rest of the audience. Also shows the results."""
 
     async def work(at: Installation) -> View:
         if version is not None:
@@ -693,9 +696,9 @@ def request_approval(campaign_id: CampaignId, as_json: Json = False) -> None:
 @app.command("withdraw-approval")
 def withdraw_approval(
     campaign_id: CampaignId,
-    reason: Annotated[str, typer.Option(help="Why a rejection is lifted; needed if somebody rejected it.")] = "",
+    reason: Annotated[str, typer.Option(help="Why the rejection is lifted; required after a rejection.")] = "",
 ) -> None:
-    """Take back the request for an approval, an approval, or with a reason a rejection.
+    """Withdraw a request for approval or an approval, or lift a rejection with --reason.
 
     The rule of the tenant then applies again.
     """

@@ -97,7 +97,7 @@ def history_command(
 
 def segment_command(
     campaign_id: CampaignId,
-    of: Annotated[SegmentOf, typer.Option(help="The recipients of the segment.", show_default=False)],
+    of: Annotated[SegmentOf, typer.Option(help="Which recipients the segment contains.", show_default=False)],
     *,
     url: Annotated[str | None, typer.Option(help="Only clicks of this link.", show_default=False)] = None,
     domain: Annotated[str | None, typer.Option(help="Only addresses at this domain.", show_default=False)] = None,

@@ -46,7 +46,9 @@ ColumnMap = Annotated[
 ]
 StartSequences = Annotated[
     bool,
-    typer.Option("--start-sequences", help="Let new subscribers enter the sequences that joining the list starts."),
+    typer.Option(
+        "--start-sequences", help="Enrol new subscribers in the sequences that start when a contact joins the list."
+    ),
 ]
 
 

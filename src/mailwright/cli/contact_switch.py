@@ -44,13 +44,17 @@ def import_from_command(
     bounced: Annotated[StatusFiles, _status_files("Addresses that bounced.")] = None,
     complained: Annotated[StatusFiles, _status_files("Addresses that complained about spam.")] = None,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="Send no confirmation emails, because the contacts confirmed there.")
+        bool,
+        typer.Option(
+            "--confirmed", help="Send no confirmation emails, because the contacts confirmed in the other product."
+        ),
     ] = False,
     filtered: Annotated[
-        bool, typer.Option("--filtered", help="The listmonk export contains nobody who left the list.")
+        bool,
+        typer.Option("--filtered", help="The listmonk export contains no contacts who unsubscribed from the list."),
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="A file that gets the result of each row.", show_default=False)
+        Path | None, typer.Option(help="Write the result of each row to this file.", show_default=False)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count, and store nothing.")] = False,
     tenant: Tenant = tenants.DEFAULT,

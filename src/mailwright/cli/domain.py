@@ -38,7 +38,7 @@ def add(
     *,
     sender: Annotated[
         str | None,
-        typer.Option(help="The sender of email that names none, such as `Example <news@example.com>`."),
+        typer.Option(help="The default sender, such as `Example <news@example.com>`."),
     ] = None,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,

@@ -39,7 +39,7 @@ def create(
         str | None,
         typer.Option(
             metavar="LOGIN",
-            help="The user who answers for what the key does, and so cannot approve what it requests.",
+            help="The user who is responsible for the key, and therefore cannot approve its requests.",
             show_default="nobody",
         ),
     ] = None,
@@ -98,11 +98,11 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 def edit(
     key_id: KeyId,
     owner: Annotated[
-        str, typer.Option(metavar="LOGIN", help="The user who answers for what the key does.", show_default=False)
+        str, typer.Option(metavar="LOGIN", help="The user who is responsible for the key.", show_default=False)
     ],
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Change the owner of a key. Where approvals are required, only keys with an owner request them."""
+    """Change the owner of a key. If a tenant requires approvals, only keys with an owner can request them."""
 
     async def work(at: Installation) -> str:
         home = await find_tenant(at, tenant)

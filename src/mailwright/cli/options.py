@@ -12,7 +12,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 Tenant = Annotated[str, typer.Option("--tenant", help="Tenant name.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows, newest first.")]
-State = Annotated[RecordState, typer.Option("--state", help="Which ones to list.")]
+State = Annotated[RecordState, typer.Option("--state", help="List those in this state.")]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The message id (outboxId).", show_default=False)]
 
 Processes = Annotated[

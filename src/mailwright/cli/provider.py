@@ -156,7 +156,7 @@ def check_connection(name: Name, as_json: Json = False) -> None:
 
 @app.command()
 def routes(as_json: Json = False) -> None:
-    """List the routes: which provider sends what of which tenant."""
+    """List the routes: which provider sends the messages of each tenant and source."""
     _, found = run(_load)
     if as_json:
         print_json([provider_route_response(each).to_dict() for each in found.routes])

@@ -26,7 +26,7 @@ app = group("After a restore: list, send or drop the messages that may have been
 
 @app.command("list")
 def list_command(as_json: Json = False) -> None:
-    """List the messages that may have been sent since the backup, and show whether sending is on hold."""
+    """List the messages that may have been sent since the backup, and whether sending is on hold."""
     found, campaigns = run(_find_all)
     if as_json:
         print_json({**_as_json(found), "campaigns": campaigns})

@@ -23,7 +23,7 @@ Kind = Annotated[RetentionKind, typer.Argument(help="The kind of data.", show_de
 
 @app.command()
 def show(tenant: Tenant = None, as_json: Json = False) -> None:
-    """Show the rules and what they have deleted so far."""
+    """Show the rules and the amount of data that they have deleted so far."""
     rules, names = run(lambda at: _rules(at, tenant))
     if as_json:
         print_json([_as_json(rule, names) for rule in rules])

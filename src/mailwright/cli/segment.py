@@ -96,13 +96,18 @@ def edit(
     *,
     enrol: Annotated[
         bool,
-        typer.Option("--enrol", help="Enrol people who match only because of the edit in the sequences it starts."),
+        typer.Option(
+            "--enrol", help="Let people who match only because of the edit enter the sequences that the segment starts."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show who would enter sequences.")] = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Replace the filter of a segment. People enter no sequence because of it, unless you choose --enrol."""
+    """Replace the filter of a segment.
+
+    People who match only because of the edit enter no sequence, unless --enrol is given.
+    """
 
     async def work(at: Installation) -> tuple[Segment, tuple[StartedSequence, ...]]:
         owner = await find_tenant(at, tenant)

@@ -43,7 +43,7 @@ app = group("Sequences: a series of emails for each person.")
 Result = TypeVar("Result")
 Reference = Annotated[str, typer.Argument(metavar="SEQUENCE", help="The ID or the name.", show_default=False)]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Store new versions of templates that differ from those in the file.")
+    bool, typer.Option("--replace", help="Replace existing templates that differ from the file with new versions.")
 ]
 Document = Annotated[
     typer.FileText,
@@ -55,7 +55,7 @@ InSegment = Annotated[str | None, typer.Option("--segment", help="Everyone in th
 OverdueOption = Annotated[
     Overdue | None, typer.Option("--overdue", help="What happens to people whose next step is overdue.")
 ]
-Hours = Annotated[int, typer.Option(min=1, max=720, help="Over how many hours --overdue spread spreads them.")]
+Hours = Annotated[int, typer.Option(min=1, max=720, help="The number of hours for `--overdue spread`.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")]
 
 
@@ -193,7 +193,10 @@ def export(
     ] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Write the draft as a file for create and edit. It names its lists and segments, without them."""
+    """Write the draft to a file for `sequence create` and `sequence edit`.
+
+    The file refers to lists and segments by their keys. It does not contain them.
+    """
 
     async def work(at: Installation) -> dict[str, Any]:
         owner, sequences = await find_tenant(at, tenant), _sequences(at)
@@ -245,13 +248,13 @@ def publish(
     overdue: OverdueOption = None,
     hours: Hours = 24,
     received: Annotated[
-        Received, typer.Option(help="What happens to emails that people already received and that lie ahead again.")
+        Received, typer.Option(help="Whether people get an email twice if the new version moves its step after them.")
     ] = Received.SKIP,
     dry_run: DryRun = False,
     tenant: Tenant = tenants.DEFAULT,
     as_json: Json = False,
 ) -> None:
-    """Publish the draft, and show who stays, who moves, who ends and who is overdue."""
+    """Publish the draft. Show who stays, who moves, whose run ends and who is overdue."""
 
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> Any:
         if dry_run:
@@ -303,7 +306,7 @@ def resume(
     dry_run: DryRun = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
-    """Run steps again. People whose next step or unsent email became overdue need a decision."""
+    """Run steps again. If the next step or an unsent email of people is overdue, choose --overdue."""
 
     async def work(sequences: Sequences, tenant_id: int, sequence_id: str) -> int:
         if dry_run:
@@ -409,7 +412,7 @@ def retry(
     reference: Reference,
     *,
     email: Annotated[str | None, typer.Option(help="Only this person.", show_default=False)] = None,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave the email of the failed step out.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Continue without the email of the failed step.")] = False,
     tenant: Tenant = tenants.DEFAULT,
 ) -> None:
     """Run failed steps again, or skip their emails."""

@@ -25,7 +25,7 @@ def report(
     days: Annotated[int, typer.Option(min=1, max=366, help="How many days the report covers.")] = 7,
     as_json: Json = False,
 ) -> None:
-    """Report what was passed on, and what Mailwright would have suppressed, deduplicated, deferred or refused."""
+    """Report the emails passed on, and what Mailwright would have suppressed, deduplicated, deferred or refused."""
 
     async def work(at: Installation) -> tuple[ShadowReport, SmtpMode]:
         owner = await find_tenant(at, tenant)
@@ -37,8 +37,8 @@ def report(
 
         print_json(shadow_report_response(found, mode).model_dump(mode="json", by_alias=True))
         return
-    out.print(f"Mode: {mode}. Since {clock_time(found.since)}, {found.passed:,} recipients were passed on; the relay")
-    out.print(f"accepted {found.accepted:,} and rejected {found.rejected:,}. Mailwright would have found:")
+    out.print(f"Mode: {mode}. Since {clock_time(found.since)}, emails to {found.passed:,} recipients were passed on;")
+    out.print(f"the relay accepted {found.accepted:,} and rejected {found.rejected:,}. Mailwright would have found:")
     print_rows(("Finding", "Recipients#"), ((name, f"{count:,}") for name, count in found.findings.items()), nothing="")
     examples = (
         (clock_time(row.created_at), row.recipient, row.findings.replace(" ", ", "), row.detail)

@@ -101,7 +101,7 @@ ApprovalOver = Annotated[
     str | None,
     typer.Option(
         metavar="N|none",
-        help="What is sent to more recipients needs the approval of a second person.",
+        help="A send to more recipients than this needs the approval of a second person.",
         show_default=False,
     ),
 ]

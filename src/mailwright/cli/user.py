@@ -119,7 +119,7 @@ def email(
     login: Login,
     address: Annotated[str, typer.Argument(metavar="EMAIL", help="The new address; empty to remove it.")],
 ) -> None:
-    """Change a user's address without a confirmation, and tell the address before."""
+    """Change a user's address without a confirmation, and notify the previous address."""
 
     async def work(at: Installation) -> None:
         await users_of(at).change_email(login, address, actor=CONSOLE)

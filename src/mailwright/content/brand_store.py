@@ -48,7 +48,9 @@ async def load_brand(tx: Transaction, tenant_id: int) -> Brand:
 
 
 def parse_brand(text: str | None) -> Brand | None:
-    """Return a stored brand kit. Return None if there is none, or if another version stored it and it cannot be read.
+    """Return a stored brand kit.
+
+    Return None if there is none, or if another version stored it and it cannot be read.
     """
     if text is None:
         return None

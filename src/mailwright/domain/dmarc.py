@@ -85,8 +85,7 @@ class DmarcReport:
 
     @property
     def skipped_text(self) -> str | None:
-        """Return a sentence with the number of unreadable rows and the reason for the first one; None if all were read.
-        """
+        """Return a sentence with the number of unreadable rows and the first reason; None if all were read."""
         if not self.skipped_rows:
             return None
         rows = "1 row was" if self.skipped_rows == 1 else f"{self.skipped_rows:,} rows were"

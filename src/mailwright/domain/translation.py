@@ -56,8 +56,7 @@ def gettext(message: str, /, **values: object) -> str:
 
 
 def pgettext(context: str, message: str, /, **values: object) -> str:
-    """Translate a message that has a different meaning in this context, for example "Source" for the code of an email.
-    """
+    """Translate a message that has another meaning in this context, for example "Source" for the code of an email."""
     text = current_catalogue().messages.get(message_key(message, context)) or message
     return text.format(**values) if values else text
 

@@ -157,7 +157,9 @@ class Reports:
         return ReportCounts(*counts)
 
     async def use_signature(self, used: UsedSignature) -> None:
-        """Raise `ForgedEvent` if any process has received another body with this signature. Call it before `receive`.
+        """Raise `ForgedEvent` if any process has received another body with this signature.
+
+        Call it before `receive`.
         """
         await self._signatures.use(used)
 

@@ -328,8 +328,7 @@ def _provider_deferred(state: ExplanationState) -> Callable[[MessageFacts], Mess
 
 
 def _provider_missing(facts: MessageFacts) -> MessageExplanation:
-    """Explain a message that only one provider may send, although the tenant's route no longer contains this provider.
-    """
+    """Explain a message that only one provider may send, which is no longer in the tenant's route."""
     provider = facts.only_provider or ""
     details: dict[str, Any] = {"remedy": Remedy.RESTORE_PROVIDER}
     if provider.endswith(FORMER_SUFFIX):

@@ -47,7 +47,9 @@ async def find_setup_progress(database: Database) -> str | None:
 
 
 async def change_setup_progress(database: Database, change: Callable[[str | None], str | None]) -> None:
-    """Replace the progress with the result of `change` while its row is locked. If the result is None, nothing changes.
+    """Replace the progress with the result of `change` while its row is locked.
+
+    If the result is None, nothing changes.
     """
     matching = installation.c.name == _SETUP_PROGRESS
     try:

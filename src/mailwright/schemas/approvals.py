@@ -37,7 +37,9 @@ class RejectionRequest(RequestModel):
 
 
 class ApprovalRuleRequest(RequestModel):
-    """`over`: campaigns with more recipients need an approval. 0 means that every campaign does, null that none does.
+    """`over`: campaigns with more recipients need an approval.
+
+    0 means that every campaign does, null that none does.
     """
 
     over: Annotated[int, Field(ge=0, le=2**31 - 1)] | None
@@ -72,7 +74,9 @@ class ApprovalResponse(ResponseModel):
 
 
 class PlanChangeResponse(ResponseModel):
-    """A field that differs from the plan of the approval. `diff`: the change of the text, in the format of `diff -u`.
+    """A field that differs from the plan of the approval.
+
+    `diff`: the change of the text, in the format of `diff -u`.
     """
 
     field: str

@@ -11,7 +11,9 @@ from mailwright.sources.recurrence_fields import FeedUrl, ScheduleFields
 
 
 class CampaignRepeatRequest(ScheduleFields):
-    """The schedule on which a draft is sent repeatedly. With `feed`, each campaign contains the new items as `items`.
+    """The schedule on which a draft is sent repeatedly.
+
+    With `feed`, each campaign contains the new items as `items`.
     """
 
     feed: FeedUrl | None = None

@@ -22,7 +22,9 @@ _Text = Annotated[str, Field(max_length=20_000)]
 
 
 class ProviderRequest(RequestModel):
-    """A named provider with its own credentials. `settings`: the settings of its kind, by the names of their variables.
+    """A named provider with its own credentials.
+
+    `settings`: the settings of its kind, by the names of their variables.
     """
 
     name: Annotated[_Name, Field(description="acme-postmark")]

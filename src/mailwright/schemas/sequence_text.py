@@ -59,7 +59,7 @@ _NEXT: Final = {
     "change": lazy_gettext("The change {step} is next."),
     "notify": lazy_gettext("The notification {step} is next."),
     "webhook": lazy_gettext("The webhook request {step} is next."),
-    "goTo": lazy_gettext("It continues as the step {step} says."),
+    "goTo": lazy_gettext("The step {step} decides what is next."),
     "end": lazy_gettext("Then the sequence ends."),
 }
 _OUTCOMES: Final = {
@@ -103,7 +103,7 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
         sentences.append(
             gettext(
                 "{ignored} {name} came while they were in it, the last at {last}. Nobody is in a "
-                "sequence twice at the same time, so this started nothing.",
+                "sequence twice at the same time, so it did not start again.",
                 ignored=count_text(len(run.ignored), "more event"),
                 name=run.ignored[0].name,
                 last=last,
@@ -157,7 +157,7 @@ def _event_rule(rule: NotEntered, now: Instant, zone: tzinfo) -> str:
             late = duration((rule.reported_at or 0) - (rule.at or 0))
             return gettext(
                 "It arrived {late} after it happened. Events that arrive more than {late_after} late "
-                "are history and start nothing.",
+                "do not start sequences.",
                 late=late,
                 late_after=duration(LATE_AFTER),
             )
@@ -171,10 +171,10 @@ def _event_rule(rule: NotEntered, now: Instant, zone: tzinfo) -> str:
             )
         case EntryRule.ALREADY_IN:
             return gettext(
-                "They were in the sequence then, so it started nothing. {rule}", rule=_re_entry(rule, now, zone)
+                "They were in the sequence then, so it did not start again. {rule}", rule=_re_entry(rule, now, zone)
             )
         case EntryRule.RE_ENTRY:
-            return gettext("It started nothing. {rule}", rule=_re_entry(rule, now, zone))
+            return gettext("It did not start the sequence. {rule}", rule=_re_entry(rule, now, zone))
         case _:
             return _ENTRY_RULES[rule.rule].format(at=gettext("that time"))
 
@@ -203,7 +203,7 @@ _ENTRY_RULES: Final = {
     EntryRule.MANUAL_ONLY: lazy_gettext("Only people who are enrolled by hand or through the API enter it."),
     EntryRule.NOT_READ_YET: lazy_gettext("A worker applies the trigger within a minute if one runs."),
     EntryRule.NOT_RUNNING: lazy_gettext("The sequence did not run then."),
-    EntryRule.BEFORE_PUBLICATION: lazy_gettext("That was before the trigger was published, and starts nothing."),
+    EntryRule.BEFORE_PUBLICATION: lazy_gettext("That was before the trigger was published, so it does not count."),
     EntryRule.NO_EVENT: lazy_gettext("They do not have the event {subject}, which starts it."),
     EntryRule.NOT_A_CONTACT: lazy_gettext("They were not a contact then."),
     EntryRule.NOT_ON_LIST: lazy_gettext("They have not joined the list {subject}, which starts it."),
@@ -215,7 +215,7 @@ _ENTRY_RULES: Final = {
         )
     ),
     EntryRule.JOINED_BY_IMPORT: lazy_gettext(
-        "They joined the list {subject} at {at} without starting sequences, as imports do."
+        "They joined the list {subject} at {at} in a way that starts no sequence, for example by an import."
     ),
     EntryRule.NO_MATCH: lazy_gettext("It starts for people who {group} {subject}, and they do not match that now."),
     EntryRule.MATCHED_BEFORE: (
@@ -230,7 +230,7 @@ _ENTRY_RULES: Final = {
     EntryRule.NO_DATE: lazy_gettext("Their attribute {subject} must be a date such as 2027-01-20; it is {value}."),
     EntryRule.DATE_AHEAD: lazy_gettext("Their date {subject} is {value}. They enter at {at}."),
     EntryRule.DATE_OVER: lazy_gettext("Their date {subject} is {value}, so they would have entered at {at}."),
-    EntryRule.NOT_IN_GROUP: lazy_gettext("They do not belong to {subject}, whose members enter."),
+    EntryRule.NOT_IN_GROUP: lazy_gettext("They are not in {subject}, and only its members enter."),
     EntryRule.NEXT_SCHEDULE: lazy_gettext("They enter with the next scheduled time, {at}."),
     EntryRule.NEXT_ITEM: lazy_gettext("They enter with the next new item of the feed."),
 }

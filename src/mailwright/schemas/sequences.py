@@ -67,9 +67,7 @@ class OverdueRequest(RequestModel):
 
 
 class SequencePublishRequest(OverdueRequest):
-    """`received`: whether people get an email again that they already received, if the new version places it after
-    their position.
-    """
+    """`received`: whether people get an email a second time, if the new version moves its step after their position."""
 
     received: Literal["skip", "send"] = "skip"
     revision: Annotated[int, Field(ge=1)] | None = None
@@ -103,8 +101,7 @@ class SequenceRemoveRequest(RequestModel):
 
 
 class SequenceRehearseRequest(RequestModel):
-    """People to rehearse as if they entered now, in addition to those in the sequence: addresses, a list or a segment.
-    """
+    """People who enter now in the rehearsal, in addition to those in the sequence: addresses, a list or a segment."""
 
     days: Annotated[int, Field(ge=1, le=MAX_DAYS)] = 30
     emails: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
@@ -256,7 +253,9 @@ class EnrolmentListResponse(ResponseModel):
 
 
 class DeferredEmailsResponse(ResponseModel):
-    """The emails of a step that the limit `reason` holds. `failed` is the number that expire before they could be sent.
+    """The emails of a step that the limit `reason` holds.
+
+    `failed` is the number that expire before they could be sent.
     """
 
     step: str

@@ -163,7 +163,7 @@ async def _find_reason(tx: Transaction, now: Instant, planned: PlannedSend, *, o
     if planned.recipients + earlier <= over:
         return None
     reason = lazy_gettext(
-        "This {kind} can reach {people}, and a second person must approve what reaches more than {over}.",
+        "This {kind} can reach {people}, and a second person must approve sends to more than {over}.",
         kind=KIND_TEXTS[planned.kind],
         people=_people(planned),
         over=lazy_number(over),
@@ -249,7 +249,7 @@ class SendApprovals:
         async with self._database.write() as tx:
             found = await _find(tx, tenant_id, approval_id, for_update=True)
             if found.status is not ApprovalStatus.WAITING:
-                raise NotPossibleNow("This does not wait for an approval. Somebody changed it or decided meanwhile.")
+                raise NotPossibleNow("No request waits for a decision. Somebody changed it or has already decided.")
             if found.digest != digest:
                 raise NotPossibleNow("Another plan was requested since you opened this one. Check the new plan.")
             if approves and (conflict := await _conflict(tx, user, found)):

@@ -68,7 +68,9 @@ class HotPath(Protocol):
         ...
 
     async def apply(self, changes: Sequence[Change]) -> bool:
-        """Apply all changes in one transaction. If a count differs, apply none and return False: see `Database.apply`.
+        """Apply all changes in one transaction.
+
+        If a count differs, apply none and return False: see `Database.apply`.
         """
         ...
 

@@ -141,7 +141,7 @@ async def test_rejected_campaign_needs_another_request(desk: Approving, bea: Use
     await desk.approvals.reject(bea, DEFAULT_TENANT, campaign_id, requested.plan.digest, "The price is wrong.")
     with pytest.raises(AwaitsApproval, match="bea rejected the campaign: The price is wrong"):
         await desk.campaigns.start(OPERATOR, campaign_id)
-    with pytest.raises(NotPossibleNow, match="bea rejected exactly this: The price is wrong"):
+    with pytest.raises(NotPossibleNow, match="bea rejected the campaign in this form: The price is wrong"):
         await desk.request(campaign_id)
     await edit(desk, campaign_id, name="Right price")
     await desk.approve(campaign_id, bea)

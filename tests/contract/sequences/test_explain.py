@@ -85,7 +85,7 @@ async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -
     assert await sentence(sequences, key) == (
         "They have not entered this sequence. "
         "Their latest event order.placed is of 13 Jan 2027, 08:00 UTC (2 days ago). "
-        "It arrived 2 days after it happened. Events that arrive more than 24 hours late are history and start nothing."
+        "It arrived 2 days after it happened. Events that arrive more than 24 hours late do not start sequences."
     )
     assert (await sentence(sequences, key, BOB)).endswith(
         "Its total is 20; the sequence starts only if total is at least 100."
@@ -100,7 +100,7 @@ async def test_rule_that_keeps_somebody_out_is_named(sequences: SequenceBench) -
     await happen(sequences, "order.placed", BOB, number=3, properties='{"total":400}')
     await sequences.watch()
     assert (await sentence(sequences, key, BOB)).endswith(
-        "It started nothing. Nobody enters this sequence twice; its re-entry rule is never."
+        "It did not start the sequence. Nobody enters this sequence twice; its re-entry rule is never."
     )
 
 

@@ -31,7 +31,9 @@ def unpacked(files: Sequence[ExportFile], *, largest: int) -> Iterator[list[Expo
 
 
 def _convert(spreadsheet: Path, folder: Path, largest: int) -> list[Path]:
-    """Write the only sheet as CSV. Refuse a file with several sheets, because one could contain unsubscribed contacts.
+    """Write the only sheet as CSV.
+
+    Refuse a file with several sheets, because one could contain unsubscribed contacts.
     """
     path = folder / f"{spreadsheet.stem}.csv"
     if convert_spreadsheet(spreadsheet, path, largest=largest):

@@ -122,7 +122,7 @@ def status_of_file(vendor: Vendor, file: Path, titles: Sequence[str]) -> MemberS
     if format_.statuses is not None:
         return MemberStatus.SUBSCRIBED
     raise InvalidInput(
-        f"{file.name}: it is not clear whether these contacts may get email. Give the file as one of contacts who "
+        f"{file.name}: it is not clear whether these contacts may get email. State whether its contacts "
         "subscribed, unsubscribed, bounced or complained.",
         field="file",
     )

@@ -51,7 +51,9 @@ class WrittenDocument(NamedTuple):
 
 
 def write_mjml(source: str, brand: Brand, locale: str) -> WrittenDocument:
-    """Return the MJML of a document and the warnings for its author. The HTML is left out, because it takes more time.
+    """Return the MJML of a document and the warnings for its author.
+
+    The HTML is left out, because it takes more time.
     """
     document = parse_document(source)
     writer = MjmlWriter(Theme.of(document.settings or DocumentSettings(), brand, locale), locale)

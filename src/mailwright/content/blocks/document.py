@@ -520,7 +520,7 @@ def _check_slots(document: BlockDocument) -> None:
                 raise InvalidDocument("another slot has the same name.", block_id=block.id, block_field="name")
             names.add(block.name)
         elif document.mjml is not None:
-            raise InvalidDocument("a document with MJML of its own has only slots.", block_id=block.id)
+            raise InvalidDocument("a document with its own MJML can contain only slots.", block_id=block.id)
 
 
 def _first_error(error: ValidationError, raw: Mapping[str, Any]) -> InvalidDocument:

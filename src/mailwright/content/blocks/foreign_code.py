@@ -1,4 +1,6 @@
-"""Disable template code in content that someone else wrote, for example a feed. It could show data of the recipients.
+"""Disable template code in content that someone else wrote, for example a feed.
+
+It could show data of the recipients.
 """
 
 import re

@@ -125,8 +125,7 @@ def is_bounce(headers: EmailHeaders, body: str) -> bool:
 
 
 def _has_details(headers: EmailHeaders, body: str) -> bool:
-    """Return whether a text contains a server's status code, or a failed recipient who is not the author of the email.
-    """
+    """Return whether a text contains a server's status code, or a failed recipient who did not write the email."""
     text, author = strip_returned_message(body), find_address(headers.first("from"))
     return _CODES.search(text) is not None or any(each != author for each in Reasons(text).addresses)
 

@@ -176,8 +176,7 @@ def _disposition(text: str) -> Disposition:
 
 
 def _passed(evaluated: str, results: list[tuple[str, str]], header_from: str) -> bool:
-    """Return whether a check passed and is aligned, as stated in the report, or else derived from its detailed results.
-    """
+    """Return whether a check passed and is aligned, as the report states or its detailed results show."""
     if evaluated:
         return evaluated.lower() == "pass"
     return any(result == "pass" and _is_aligned(domain, header_from) for domain, result in results)

@@ -52,7 +52,7 @@ async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: In
     if not rows:
         return None
     return lazy_gettext(
-        "The API key {key} has no owner, so nobody can tell whether its holder also approves. Run `{command}`, or "
+        "The API key {key} has no owner, so Mailwright cannot check that somebody else approves. Run `{command}`, or "
         "request the approval as a signed-in user.",
         key=key_name or rows[0].id,
         command=f"mailwright key edit {rows[0].id} --tenant {rows[0].name} --owner LOGIN",

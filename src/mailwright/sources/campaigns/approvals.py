@@ -281,8 +281,8 @@ async def _require_not_rejected(tx: Transaction, campaign: Campaign, plan: Campa
     for rejected in await list_rejections(tx, campaign.key):
         if not changed_parts(rejected.digests, plan.digests):
             raise NotPossibleNow(
-                "The user {decided_by} rejected exactly this: {comment}. Change it, and request again, or ask an "
-                "administrator to lift the rejection.",
+                "The user {decided_by} rejected the campaign in this form: {comment}. Change it, and request approval "
+                "again, or ask an administrator to lift the rejection.",
                 decided_by=rejected.decided_by,
                 comment=(rejected.comment or "").rstrip("."),
             )

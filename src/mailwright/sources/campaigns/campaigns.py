@@ -524,11 +524,11 @@ async def _require_approval(
     earlier = await add_unapproved(tx, now, send, over=gate.over, actor=actor.name)
     if earlier + recipients > gate.over:
         raise AwaitsApproval(
-            "The campaign reaches {recipients}, and a second person must approve what reaches more than {over}. The "
-            "same person has reached {earlier} without an approval in the last 24 hours. Request approval."
+            "The campaign has {recipients} recipients, and a second person must approve sends to more than {over}. "
+            "The same person has reached {earlier} without an approval in the last 24 hours. Request approval."
             if earlier
-            else "The campaign reaches {recipients}, and a second person must approve what reaches more than {over}. "
-            "Request approval.",
+            else "The campaign has {recipients} recipients, and a second person must approve sends to more than {over}."
+            " Request approval.",
             recipients=lazy_number(recipients),
             over=lazy_number(gate.over),
             earlier=lazy_number(earlier),

@@ -34,7 +34,7 @@ async def extended_audience(
     if entry.enqueue_ended_at is None or entry.content.ab_test is not None or entry.wave is not None:
         raise NotPossibleNow("The campaign is still enqueueing its audience, which includes new subscribers.")
     if segment is not None and campaign.definition.resend_of is not None:
-        raise NotPossibleNow("The campaign goes only to those who did not open another one.")
+        raise NotPossibleNow("The campaign goes to people who did not open another one, so no segment can be added.")
     if segment is not None:
         wider = await filter_with_segment(tx, campaign.tenant_id, campaign.definition, entry.content.filter, segment)
         entry = replace(entry, content=replace(entry.content, filter=wider))

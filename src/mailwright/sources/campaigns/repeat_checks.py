@@ -1,5 +1,4 @@
-"""Check whether a draft may be sent at the times of its schedule: it is unchanged since its review, and has no errors.
-"""
+"""Check whether a draft may be sent on its schedule: it is unchanged since its review, and has no errors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -89,9 +89,9 @@ async def create_segment(
 def bar_filter(campaign_id: str, bar: ReportBar) -> dict[str, Any]:
     """Return the filter for the recipients of a bar."""
     if bar.url is not None and bar.of is not SegmentOf.CLICKED:
-        raise InvalidInput("A link narrows only clicks.", field="url")
+        raise InvalidInput("A link can narrow only clicks.", field="url")
     if (bar.after_minutes, bar.before_minutes) != (None, None) and bar.of not in _ENGAGED:
-        raise InvalidInput("A time after sending narrows only opens and clicks.", field="afterMinutes")
+        raise InvalidInput("A time after sending can narrow only opens and clicks.", field="afterMinutes")
     conditions: list[dict[str, Any]] = [_response(campaign_id, bar)]
     if bar.domain is not None:
         conditions.append({"domain": bar.domain})

@@ -167,7 +167,9 @@ def _first_within(sizes: dict[int, int], max_bytes: int) -> list[int]:
 
 
 def _written_at(text: bytes | None, now: Instant) -> Instant:
-    """Return when a row was written. If an application has written no valid time in the past, return the current time.
+    """Return when a row was written.
+
+    If an application has written no valid time in the past, return the current time.
     """
     try:
         return min(parse_time((text or b"").decode(), UTC), now)

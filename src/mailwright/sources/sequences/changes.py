@@ -66,7 +66,9 @@ async def _apply(tx: Transaction, sequence: Any, body: Any, people: Sequence[Enr
 async def _subscribe(
     tx: Transaction, sequence: Any, list_key: str, people: Sequence[Enrolled], now: Instant
 ) -> dict[int, str]:
-    """Subscribe people, but never against their own decision. Return why the others are not subscribed, by enrolment.
+    """Subscribe people, but never against their own decision.
+
+    Return why the others are not subscribed, by enrolment.
     """
     reasons = select(contacts.c.id, opt_out(list_key).label("reason"))
     rows = await tx.execute(reasons.where(contacts.c.id.in_([person.contact_key for person in people])))

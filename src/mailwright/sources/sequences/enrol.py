@@ -121,7 +121,9 @@ class Enrolments:
         return [replace(each, unsent_step=unsent.get(each.id)) for each in found]
 
     async def retry(self, tenant_id: int, sequence_id: str, *, email: str | None, actor: str, skips: bool) -> int:
-        """Run the failed step of a person or of everyone again. With `skips`, continue without the email of the step.
+        """Run the failed step of a person or of everyone again.
+
+        With `skips`, continue without the email of the step.
         """
         now = self._clock.now()
         async with self._database.write() as tx:

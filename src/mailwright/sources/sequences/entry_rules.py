@@ -1,5 +1,4 @@
-"""Find the rule that keeps a person out of a sequence, as data: what happened, and what the sequence requires instead.
-"""
+"""Find the rule that keeps a person out of a sequence, as data: what happened, and what the sequence requires."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

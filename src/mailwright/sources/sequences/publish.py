@@ -37,8 +37,7 @@ _BATCH: Final = 5_000
 
 
 class Received(StrEnum):
-    """Whether a person gets an email again that they already received, if a new version places it after their position.
-    """
+    """Whether a person gets an email a second time, if a new version moves its step after their position."""
 
     SKIP = "skip"
     SEND = "send"

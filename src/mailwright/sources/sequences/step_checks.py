@@ -1,5 +1,4 @@
-"""Check the steps of a sequence before it is published: steps that never run, and emails that limits or lists prevent.
-"""
+"""Check the steps of a sequence before publication: steps that never run, and emails that limits or lists prevent."""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush

@@ -38,7 +38,9 @@ def feed_owner(sequence_key: int) -> FeedOwner:
 
 
 async def check_feed(fetch: Fetch, url: str) -> str | None:
-    """Read the feed of a trigger once. Return why it cannot be reached now. Raise InvalidSequence if it is not a feed.
+    """Read the feed of a trigger once.
+
+    Return why it cannot be reached now. Raise InvalidSequence if it is not a feed.
     """
     try:
         await fetch(url)

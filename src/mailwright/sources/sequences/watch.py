@@ -131,7 +131,9 @@ async def _end(tx: Transaction, sequence: Any, program: Program, now: Instant) -
 async def _lock_matching(
     tx: Transaction, sequence: Any, who: ColumnElement[bool], clause: ColumnElement[bool]
 ) -> list[Any]:
-    """Return the latest runs of matching contacts. Contacts are locked first, in the same order as in all other code.
+    """Return the latest runs of matching contacts.
+
+    Contacts are locked first, in the same order as in all other code.
     """
     c = contacts.c
     chosen = c.id.in_(select(_E.contact_key).where(who))

@@ -110,7 +110,9 @@ async def approve(request: Request, campaignId: str, engine: EngineDep, caller: 
 
 @router.post("/campaigns/{campaignId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_DECISION)
 async def reject(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Reject the plan with this digest, as a signed-in user. The comment explains to the requester what has to change.
+    """Reject the plan with this digest, as a signed-in user.
+
+    The comment explains to the requester what has to change.
     """
     wanted = parse_strict(RejectionRequest, await read_json(request))
     await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id)

@@ -1,5 +1,4 @@
-"""HTTP routes of tenants that send nothing until they verify a sender domain or an administrator lifts the restriction.
-"""
+"""HTTP routes of tenants that may not send, until they verify a domain or an administrator lifts the restriction."""
 
 from http import HTTPStatus
 

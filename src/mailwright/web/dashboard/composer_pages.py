@@ -355,7 +355,9 @@ async def _write(engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEm
 async def _end(
     engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEmail, stored: StoredTemplate, more: dict[str, str]
 ) -> Response:
-    """End a published draft. If someone else saves at the same moment, their draft stays, and they see the new version.
+    """End a published draft.
+
+    If someone else saves at the same moment, their draft stays, and they see the new version.
     """
     ended = replace(_content(asked), base_version=stored.version, document=None)
     try:

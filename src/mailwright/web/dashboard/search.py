@@ -103,8 +103,7 @@ async def _groups(engine: Engine, visitor: Visitor, text: str, at: str) -> Async
 
 
 async def _answers(engine: Engine, visitor: Visitor, text: str, at: str) -> list[SearchResult]:
-    """Explain the message or campaign that the text names, or else that of the current page, or else why messages wait.
-    """
+    """Explain the message or campaign in the text, or else that of the current page, or else why messages wait."""
     is_question = _QUESTION.search(text) is not None
     for source in (text, at) if is_question else (text,):
         if (named := _ID.search(source)) is not None:

@@ -12,7 +12,9 @@ from mailwright.schemas.sequence_document_text import StepText, describe_steps, 
 
 @dataclass(frozen=True, slots=True)
 class StepPlace:
-    """A position in the document: the parent step, its path, and the index in it. Without a parent, at the top level.
+    """A position in the document: the parent step, its path, and the index in it.
+
+    Without a parent, at the top level.
     """
 
     parent: str = ""

@@ -1,5 +1,4 @@
-"""Functions that the APIs of all services share: the caller, errors in the format of the service, and types of fields.
-"""
+"""Functions for the APIs of all services: the caller, errors in the format of the service, and types of fields."""
 
 import binascii
 import functools
