@@ -436,7 +436,7 @@ async def test_wrong_usage_exits_2(tmp_path: Path) -> None:
     assert "Did you mean" in (await nowhere.run("mesage")).err
 
 
-async def test_newer_database_has_an_exit_code_of_its_own(commands: Commands, database: Database) -> None:
+async def test_newer_database_has_its_own_exit_code(commands: Commands, database: Database) -> None:
     async with database.write() as tx:
         await tx.execute(sql("UPDATE alembic_version SET version_num = '9001'"))
     try:
@@ -448,7 +448,7 @@ async def test_newer_database_has_an_exit_code_of_its_own(commands: Commands, da
             await tx.execute(sql("UPDATE alembic_version SET version_num = '0001'"))
 
 
-def test_damaged_file_exits_3_with_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_file_exits_3_with_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_error(DatabaseDamaged("The database is damaged. Restore the latest backup.")) == 3
     assert capsys.readouterr().err == "The database is damaged. Restore the latest backup.\n"
 

@@ -172,7 +172,7 @@ async def test_waiting_run_shows_reason_and_next_try(desk: Desk) -> None:
 
 
 @on_sqlite
-async def test_wrong_usage_and_settings_are_told_with_their_names(desk: Desk) -> None:
+async def test_wrong_usage_and_settings_are_reported_by_name(desk: Desk) -> None:
     page = desk.page()
     nothing = await desk.commands.run("mailout", "send", "no page")
     assert (nothing.code, "notionPageId" in nothing.err) == (2, True)

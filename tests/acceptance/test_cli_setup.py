@@ -61,7 +61,7 @@ async def test_terminal_asks_for_every_step(here: Commands) -> None:
     assert key["name"] == "shop"
 
 
-async def test_second_set_up_keeps_what_enter_confirms(here: Commands) -> None:
+async def test_second_set_up_keeps_values_confirmed_with_enter(here: Commands) -> None:
     async with SmtpSink() as sink:
         first = ("setup", "--from", "Shop <shop@example.com>", "--provider", "smtp", "--admin", "ada")
         changes = {"MAILWRIGHT_SMTP_URL": f"{sink.url}?tls=none"}

@@ -293,7 +293,7 @@ def test_segment_editor_counts_contacts_live(dashboard: Dashboard, ada: Page) ->
     assert actions_on(dashboard, "buyers") == [("ada", "segment.create")]
 
 
-def test_form_is_created_and_its_script_does_the_work(dashboard: Dashboard, ada: Page) -> None:
+def test_created_form_signs_up_with_its_script(dashboard: Dashboard, ada: Page) -> None:
     open_page(ada, dashboard, "/forms")
     ada.get_by_role("link", name="New form").click()
     ada.get_by_role("button", name="Create form").wait_for()

@@ -138,7 +138,7 @@ async def the_reviewed_fields(desk: CampaignHarness) -> dict[str, Any]:
 
 
 @pytest.mark.promise("campaign-as-reviewed")
-async def test_start_sends_only_what_was_reviewed(ada: Visit, desk: CampaignHarness) -> None:
+async def test_start_sends_only_reviewed_content(ada: Visit, desk: CampaignHarness) -> None:
     fields = await the_reviewed_fields(desk)
     changes: list[tuple[str, Callable[[str], Awaitable[object]]]] = [
         (part, partial(edit_draft, desk, a_definition(**fields | edit))) for part, edit in EDITS.items()
@@ -293,7 +293,7 @@ async def test_audience_step_chooses_the_only_list(ada: Visit, desk: CampaignHar
     assert (await desk.campaign(campaign_id)).definition.lists == (NEWS,)
 
 
-async def test_each_step_keeps_what_the_others_saved(ada: Visit, desk: CampaignHarness) -> None:
+async def test_each_step_keeps_values_of_the_others(ada: Visit, desk: CampaignHarness) -> None:
     await a_list(desk.database)
     given: dict[str, Any] = {
         "filter": {"tag": "vip"},
@@ -371,7 +371,7 @@ def pairs(text: str) -> set[tuple[str, str]]:
     return set(pairwise(words))
 
 
-async def test_forecast_links_to_what_would_change_it(ada: Visit, desk: CampaignHarness) -> None:
+async def test_forecast_links_to_settings_that_change_it(ada: Visit, desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3, limits={"ratePerHour": 1})
     await desk.bench.drain(ScriptedProvider())
     await ada.open(f"/campaigns/{campaign_id}/forecast")

@@ -91,7 +91,7 @@ def test_campaign_form_saves_waves_and_guard_rails(dashboard: Dashboard, ada: Pa
     expect(ada.locator("#start")).to_have_attribute("data-confirm", re.compile(waves))
 
 
-def test_stopped_campaign_shows_what_was_counted(dashboard: Dashboard, ada: Page) -> None:
+def test_stopped_campaign_shows_its_counts(dashboard: Dashboard, ada: Page) -> None:
     campaign, engine = started(dashboard, "Stopped", GUARD_RAILS), dashboard.engine
     finding = GuardFinding(Incident.COMPLAINT, GuardAction.STOP, 7, 1_000, 0.3)
 

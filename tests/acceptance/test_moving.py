@@ -119,7 +119,7 @@ async def test_installation_of_amazonsender_moves_with_its_environment(stage: St
 
 
 @pytest.mark.promise("moving-amazonsender")
-async def test_check_names_what_does_not_move(stage: Stage) -> None:
+async def test_check_names_settings_that_have_no_effect(stage: Stage) -> None:
     stage.supabase.add("subscribers", email="ada@example.com")
     await stage.commands.ok("db", "upgrade")
     checked = await stage.commands.run("check", "--json", NOTION_TRIGER_STATUS_VALUE="Go")

@@ -27,7 +27,7 @@ def test_configuration_error_opens_at_once_with_a_reason(circuit: CircuitBreaker
 
 
 @pytest.mark.promise("circuit-failures")
-def test_five_provider_failures_in_a_row_open_it(circuit: CircuitBreaker) -> None:
+def test_five_provider_failures_open_the_circuit_breaker(circuit: CircuitBreaker) -> None:
     for _ in range(4):
         circuit.record(DOWN)
         assert circuit.deferral() is None
@@ -46,7 +46,7 @@ def test_response_about_a_message_resets_failures(circuit: CircuitBreaker, answe
 
 
 @pytest.mark.promise("circuit-failures")
-def test_repeated_failures_of_one_message_do_not_open_it(circuit: CircuitBreaker) -> None:
+def test_failures_of_one_message_do_not_open_circuit_breaker(circuit: CircuitBreaker) -> None:
     circuit.record(DOWN)
     for _ in range(20):
         circuit.record(DOWN, is_repeated=True)

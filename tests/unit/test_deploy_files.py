@@ -214,7 +214,7 @@ def test_image_is_not_root_and_checks_its_health() -> None:
     assert CONTAINERFILE.count("\nFROM ") == 3
 
 
-def test_state_marker_has_a_volume_of_its_own() -> None:
+def test_state_marker_has_its_own_volume() -> None:
     """A backup of the data must not contain the marker that detects a restore."""
     for service in _mailwright_services():
         assert service["volumes"] == ["data:/var/lib/mailwright", "state:/var/lib/mailwright-state"]

@@ -54,7 +54,7 @@ def test_zero_turns_a_threshold_off() -> None:
     assert judge(own.over(RAILS), IncidentCounts(1_000, complaints=500)) is None
 
 
-def test_state_survives_its_text() -> None:
+def test_state_survives_writing_and_reading() -> None:
     found = judge(RAILS, IncidentCounts(1_000, hard_bounces=400))
     state = GuardState(5, 7, found, 9, 100)
     assert GuardState.read(state.as_text()) == state

@@ -106,7 +106,7 @@ def accepted_per_second(
 @pytest.mark.parametrize("provider", [per_clock_second, per_any_second, bucket])
 @pytest.mark.parametrize("limit", [14, 50, 200])
 @pytest.mark.parametrize("ours", [1, 4, 12], ids=lambda factor: f"{factor} times the limit")
-def test_any_higher_limit_reaches_what_the_provider_accepts(
+def test_learned_rate_reaches_the_limit_of_the_provider(
     clock: ManualClock, provider: Callable[[int], Accepts], limit: int, ours: int
 ) -> None:
     worker = SimulatedWorker(clock, limit * ours)

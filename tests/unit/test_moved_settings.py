@@ -36,7 +36,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("name", ALIASES)
-def test_each_name_sets_our_setting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_each_amazonsender_name_sets_its_setting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     given, expected = SPECIAL.get(name, ("Some value", "Some value"))
     monkeypatch.setenv(name, given)
     monkeypatch.setenv("NOTION_SENT_AT_PROP" if name != "NOTION_SENT_AT_PROP" else "NOTION_TEST_PROP", "Sent")

@@ -89,7 +89,7 @@ def test_the_boxes_of_the_picture_are_the_folders() -> None:
     assert sorted(boxes) == sorted(folders)
 
 
-def test_there_is_one_picture() -> None:
+def test_readme_and_architecture_have_the_same_picture() -> None:
     assert _picture(README) == _picture(ARCHITECTURE)
 
 

@@ -203,7 +203,7 @@ async def listening(api: Api) -> AsyncIterator[str]:
     await serving
 
 
-async def test_it_works_over_a_real_socket(api: Api) -> None:
+async def test_api_works_over_a_real_socket(api: Api) -> None:
     headers = {"Authorization": f"Bearer {api.key}"}
     async with listening(api) as url, socket_client(url, headers=headers) as client:
         accepted = await client.post("/v1/email/send", json=a_request(), headers={"X-Request-Id": "mine"})

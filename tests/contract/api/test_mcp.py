@@ -261,7 +261,7 @@ async def test_proposal_cannot_change_a_started_campaign(agents: Agents) -> None
         ("no_such_tool", {}, "no tool"),
     ],
 )
-async def test_invalid_call_is_an_error_that_names_it(
+async def test_invalid_call_is_an_error_with_the_reason(
     agents: Agents, tool: str, arguments: dict[str, Any], expected: str
 ) -> None:
     async with agents.agent(Scope.PROPOSE) as client:

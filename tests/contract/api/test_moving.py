@@ -113,7 +113,7 @@ async def test_token_opens_no_other_route(moved: Moved) -> None:
         assert (await moved.client.get(path, headers=TOKEN)).status_code in (401, 404)
 
 
-async def test_token_means_nothing_unless_configured(engine: DatabaseAddress) -> None:
+async def test_token_is_ignored_unless_configured(engine: DatabaseAddress) -> None:
     async with a_mailout_bench(engine.url) as bench, an_api(bench.database, bench.clock, mailouts=bench.service) as api:
         for token in ("", "None", SHARED_SECRET):
             headers = {"x-auth-token": token}

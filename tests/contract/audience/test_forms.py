@@ -138,7 +138,7 @@ async def test_evidence_keeps_the_wording_that_people_saw(forms: Forms) -> None:
     assert (await forms.api.anonymous.get(f"/form/{forms.form_id}")).status_code == 404
 
 
-async def test_stranger_cannot_change_what_a_contact_confirms(forms: Forms, clock: ManualClock) -> None:
+async def test_stranger_cannot_change_a_pending_confirmation(forms: Forms, clock: ManualClock) -> None:
     await forms.post()
     await forms.post(**{"field.first_name": "Mallory"})
     clock.advance(RESEND_INTERVAL)
@@ -233,7 +233,7 @@ async def test_address_must_be_able_to_receive_email(forms: Forms) -> None:
     assert own.is_disposable("a.throwaway.example")
 
 
-async def test_network_is_limited(forms: Forms) -> None:
+async def test_sign_ups_per_network_are_limited(forms: Forms) -> None:
     codes = [(await forms.post(f"a{number}@example.com")).status_code for number in range(PER_HOUR + 1)]
     assert codes == [200] * PER_HOUR + [429]
 

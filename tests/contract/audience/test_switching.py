@@ -67,7 +67,7 @@ def results(report: Path) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.promise("moved-people-stay-unsubscribed")
-async def test_mailchimp_export_keeps_who_left(
+async def test_mailchimp_export_keeps_unsubscribed_contacts(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     files = (
@@ -289,7 +289,7 @@ async def test_own_export_keeps_snoozes_and_joins_no_list(
     assert (await stored(database, clock))["ada@example.com"].snoozed_until == clock.now() + DAY
 
 
-async def test_listmonk_needs_a_file_of_who_left(moving: SwitchOvers, tmp_path: Path) -> None:
+async def test_listmonk_needs_a_file_of_unsubscribed_contacts(moving: SwitchOvers, tmp_path: Path) -> None:
     file = ExportFile(a_file(tmp_path, "subscribers.csv", "email,status", "ada@example.com,enabled"))
     with pytest.raises(InvalidInput, match="--unsubscribed FILE"):
         await moving.preview(SwitchOver(1, Vendor.LISTMONK, [file], NEWS))
@@ -376,7 +376,7 @@ async def test_option_does_not_subscribe_blocklisted_rows(
     }
 
 
-async def test_counts_are_what_was_stored(
+async def test_counts_equal_the_stored_contacts(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     await lists.create(database, clock, 1, NEWS)
@@ -410,7 +410,7 @@ async def test_counts_are_what_was_stored(
     assert await move(moving, Vendor.LISTMONK, file) == expected
 
 
-async def test_dry_run_counts_who_left_here(
+async def test_dry_run_counts_contacts_unsubscribed_here(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
     await ContactStatusService(database, clock).unsubscribe(1, "ada@example.com", lists.GENERAL, source="test")

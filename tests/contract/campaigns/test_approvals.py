@@ -302,7 +302,7 @@ async def test_scheduled_campaign_that_grew_waits(desk: Approving, bea: User) ->
 
 
 @pytest.mark.promise("second-person")
-async def test_changed_rule_does_not_release_what_waits(desk: Approving) -> None:
+async def test_changed_rule_does_not_release_waiting_campaigns(desk: Approving) -> None:
     waiting = await desk.a_draft()
     await desk.request(waiting)
     held = await desk.create(scheduledAt=desk.clock.now() + HOUR, lists=["small"])

@@ -153,7 +153,9 @@ async def test_files_are_read_and_encoded_once(desk: CampaignHarness) -> None:
     assert await cache.load(DEFAULT_TENANT + 1, ids) is None
 
 
-async def test_worker_builds_only_what_memory_holds(desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_builds_only_messages_that_fit_in_memory(
+    desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(builder, "LARGE_BYTES", 1_000)
     monkeypatch.setattr(builder, "MAX_BUILT_BYTES", 40_000)
     campaign_id = await started(desk, 40, PDF)

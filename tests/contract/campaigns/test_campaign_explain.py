@@ -93,7 +93,9 @@ async def test_campaign_limit_is_named_as_its_own(bench: Bench) -> None:
         ({"in_readers_time_zone": True}, LimitScope.TENANT),
     ],
 )
-async def test_working_hours_that_open_last_are_blamed(bench: Bench, own: dict[str, Any], scope: LimitScope) -> None:
+async def test_deferral_names_working_hours_that_open_last(
+    bench: Bench, own: dict[str, Any], scope: LimitScope
+) -> None:
     await change_tenant(bench.database, working_hours="10:00-18:00")  # it is eight
     campaign = await a_queued_campaign(bench, 5, **own)
     await bench.drain(ScriptedProvider())
@@ -202,7 +204,7 @@ async def test_campaign_of_another_tenant_is_not_found(bench: Bench) -> None:
     assert (await explained(bench, campaign, DEFAULT_TENANT)).campaign_id == campaign.campaign_id
 
 
-async def test_message_names_what_defers_its_campaign(bench: Bench) -> None:
+async def test_message_names_the_deferral_of_its_campaign(bench: Bench) -> None:
     now = bench.clock.now()
     await a_worker(bench)
     campaign, later = await a_queued_campaign(bench, 1), await a_queued_campaign(bench, 2)

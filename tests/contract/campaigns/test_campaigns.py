@@ -479,7 +479,7 @@ async def test_retry_covers_all_batches_and_removes_dead_letters(
 
 
 @pytest.mark.promise("route-doubt-stays")
-async def test_retried_message_stays_with_its_possible_provider(desk: CampaignHarness) -> None:
+async def test_retried_message_stays_with_provider_that_may_have_it(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(1)
     await desk.run_scheduler()
     claims, settling = claims_of(desk.database, desk.clock), a_settler(desk.database, desk.clock)

@@ -144,7 +144,7 @@ async def test_forecast_of_an_hourly_limit(bench: Bench) -> None:
 
 @pytest.mark.promise("forecast-comes-true")
 @pytest.mark.parametrize("number", range(5))
-async def test_workers_send_what_the_forecast_predicted(bench: Bench, number: int) -> None:
+async def test_workers_send_as_the_forecast_predicted(bench: Bench, number: int) -> None:
     chance = random.Random(number)
     bench.clock.advance(chance.randrange(0, 24 * 60) * MINUTE)
     other = await a_tenant(bench.database, "other")

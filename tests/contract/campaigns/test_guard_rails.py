@@ -180,7 +180,7 @@ async def test_chosen_winner_keeps_the_stop_and_later_stops(desk: CampaignHarnes
     assert (await desk.audit_actions(campaign_id)).count("guard_stop") == 2
 
 
-async def test_stop_that_ended_otherwise_hides_no_later_stop(desk: CampaignHarness) -> None:
+async def test_campaign_is_stopped_again_after_its_stop_was_removed(desk: CampaignHarness) -> None:
     campaign_id = await a_sent_campaign(desk, 200, 50)
     await report(desk, (await sent_ids(desk, campaign_id))[:10], ContactVerdict.COMPLAINT)
     await desk.run_scheduler()

@@ -142,7 +142,7 @@ def repeating(bench: Bench) -> Repeating:
 
 
 @pytest.mark.promise("campaign-repeats-once")
-async def test_each_time_makes_one_started_campaign(repeating: Repeating) -> None:
+async def test_each_scheduled_time_starts_one_campaign(repeating: Repeating) -> None:
     await repeating.begin()
     workers = [repeating.another_worker(), repeating.another_worker()]
     for _ in range(11 * 24):
@@ -295,7 +295,7 @@ async def test_restored_backup_repeats_nothing_silently(repeating: Repeating) ->
 
 
 @pytest.mark.parametrize("action", ["start", "cancel", "archive", "delete"])
-async def test_ended_draft_repeats_no_more(repeating: Repeating, action: str) -> None:
+async def test_ended_draft_does_not_repeat(repeating: Repeating, action: str) -> None:
     await repeating.begin()
     removal = CampaignRemoval(repeating.database, repeating.clock)
     owner = repeating.harness.campaigns if action in ("start", "cancel") else removal
@@ -310,7 +310,7 @@ async def test_ended_draft_repeats_no_more(repeating: Repeating, action: str) ->
     assert await repeating.made() == []
 
 
-async def test_stopped_draft_repeats_no_more(repeating: Repeating) -> None:
+async def test_stopped_draft_does_not_repeat(repeating: Repeating) -> None:
     await repeating.begin()
     await repeating.repeats.stop(OPERATOR, repeating.base)
     with pytest.raises(NotFound):
@@ -419,7 +419,7 @@ async def test_draft_that_cannot_be_sent_is_refused(repeating: Repeating) -> Non
     assert "NO_RECIPIENTS" in [each.code for each in saved.warnings]
 
 
-async def test_feed_is_read_when_it_is_set(repeating: Repeating) -> None:
+async def test_feed_is_read_when_the_schedule_is_set(repeating: Repeating) -> None:
     repeating.feed = InvalidFeed("This is not an RSS or Atom feed.", field="url")
     with pytest.raises(InvalidInput) as refused:
         await repeating.begin(FEED)
@@ -439,7 +439,7 @@ async def test_feed_is_read_when_it_is_set(repeating: Repeating) -> None:
     assert [item["title"] for item in digest.definition.variables["items"]] == ["e"]
 
 
-async def test_clock_that_went_back_far_asks_a_person(repeating: Repeating) -> None:
+async def test_clock_that_went_back_far_needs_a_decision(repeating: Repeating) -> None:
     await repeating.begin()
     repeating.clock.advance(367 * DAY + 2 * HOUR)  # The clock is wrong by a year: Monday, 2028-01-17.
     await repeating.tick()

@@ -55,7 +55,7 @@ async def test_only_administrators_change_the_brand(api: Api, role: Role, status
     assert (await api.engine.brands.load(1) == ACME) == (status == 200)
 
 
-async def test_brand_needs_a_key_that_manages(api: Api) -> None:
+async def test_brand_needs_the_manage_scope(api: Api) -> None:
     body = ACME.model_dump(mode="json", by_alias=True)
     for scope in (Scope.SEND, Scope.READ, Scope.PROPOSE):
         key = await api.engine.keys.create(1, scope, frozenset([scope]))

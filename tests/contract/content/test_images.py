@@ -58,7 +58,7 @@ async def test_invalid_name_is_refused(images: ImageStore, folder: Path, name: s
     assert not folder.exists()
 
 
-async def test_disguised_file_leaves_nothing(images: ImageStore, folder: Path) -> None:
+async def test_disguised_file_is_not_stored(images: ImageStore, folder: Path) -> None:
     with pytest.raises(InvalidInput):
         await images.put(1, "logo.png", b"<!doctype html><script>alert(1)</script>")
     assert not folder.exists()

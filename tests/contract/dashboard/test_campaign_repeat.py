@@ -62,7 +62,7 @@ async def test_draft_is_set_to_repeat_and_stopped(ada: Visit, web_engine: Engine
     assert "Repeat Never" in ada.words()
 
 
-async def test_made_campaign_links_to_its_schedule(ada: Visit, web_engine: Engine, clock: ManualClock) -> None:
+async def test_recurring_campaign_links_to_its_schedule(ada: Visit, web_engine: Engine, clock: ManualClock) -> None:
     await join(web_engine.database, [address_of(1)])
     actor = Actor("ada", DEFAULT_TENANT)
     base = await web_engine.campaigns.create(actor, DEFAULT_TENANT, a_definition())

@@ -76,7 +76,7 @@ async def an_editor(api: Api, login: str, role: Role = Role.EDITOR, **user: Any)
         yield Editor(client)
 
 
-async def test_second_editor_gets_what_the_first_saved(api: Api) -> None:
+async def test_second_editor_gets_the_draft_of_the_first(api: Api) -> None:
     async with an_editor(api, "ada") as ada, an_editor(api, "grace") as grace:
         assert (await ada.save(0)).json()["revision"] == 1
         refused = await grace.save(0, "From Grace")

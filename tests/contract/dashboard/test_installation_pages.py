@@ -241,7 +241,7 @@ async def test_saved_is_answered_only_if_something_changed(ada: Visit, web_engin
     assert "MAILWRIGHT_BASE_URL is set" in answer.text
 
 
-def test_settings_fixed_beside_the_form_stay_as_they_are() -> None:
+def test_settings_fixed_outside_the_form_stay_unchanged() -> None:
     """A browser does not send fixed fields. The others of the form are saved, and no stored secret is deleted."""
     fixed = {"aws_access_key_id": "AKIA0", "sendgrid_url": "http://127.0.0.1:1", "smtp_url": "smtp://127.0.0.1:25"}
     settings = settings_for("sqlite:///unused.db", **fixed)
@@ -302,7 +302,7 @@ async def test_steps_recorded_at_the_same_time_all_count(bench: Bench) -> None:
     assert (set(progress.steps), progress.is_dismissed) == (set(SetupStep), True)
 
 
-async def test_connection_test_uses_what_would_be_saved(bench: Bench, clock: ManualClock) -> None:
+async def test_connection_test_uses_values_of_the_form(bench: Bench, clock: ManualClock) -> None:
     web_engine = an_engine(bench.database, clock)
     stored: Changes = {"aws_region": "eu-west-1", "ses_configuration_set": "a set"}
     await change_settings(web_engine.settings, bench.database, clock, stored, actor="test")

@@ -495,7 +495,7 @@ async def test_pages_of_the_provider_need_its_settings(database: Database, clock
 
 @pytest.mark.promise("oidc-lockout")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-async def test_check_names_what_is_wrong_with_the_provider(
+async def test_check_names_the_problem_of_the_provider(
     database: Database, clock: ManualClock, issuer: IssuerStandIn
 ) -> None:
     async with a_site(database, clock, issuer, oidc_roles="staff=viewer@acme") as site:

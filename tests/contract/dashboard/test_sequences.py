@@ -279,7 +279,7 @@ async def test_email_is_written_in_the_composer_from_its_step(
     assert ada.path == "/templates/gone/compose"
 
 
-async def test_import_names_what_is_missing(ada: Visit, web_engine: Engine) -> None:
+async def test_import_names_missing_objects(ada: Visit, web_engine: Engine) -> None:
     await ada.open("/sequences/~new")
     document = orjson.dumps(a_document(an_email(), {"id": "tag", "change": {"subscribe": ["vip"]}}))
     data = {"form_token": ada.forms()[0].filled({})["form_token"]}

@@ -186,7 +186,7 @@ async def test_template_of_mailwright_is_filled_with_dynamic_data(drop_in: DropI
     assert len(await drop_in.stored()) == 1
 
 
-async def test_node_sdk_writes_a_content_id_of_its_own(drop_in: DropIn) -> None:
+async def test_node_sdk_writes_its_own_content_id(drop_in: DropIn) -> None:
     image = {"content": "Nw==", "filename": "a.png", "type": "image/png", "disposition": "inline", "contentId": "a"}
     await send(drop_in, {**an_email().get(), "attachments": [image]})
     [stored] = await drop_in.stored()

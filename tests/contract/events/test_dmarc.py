@@ -170,7 +170,7 @@ async def test_reports_about_the_settings_domain_belong_to_the_default_tenant(re
     assert (await receivers.report(DEFAULT_TENANT, "shop.example")).totals.messages == 10
 
 
-async def test_numbers_are_compared_with_what_was_sent(receivers: Receivers) -> None:
+async def test_numbers_are_compared_with_sent_messages(receivers: Receivers) -> None:
     clock = receivers.bench.clock
     await receivers.send(receivers.acme, "early@gmail.com")
     clock.advance(DAY)

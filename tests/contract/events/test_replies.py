@@ -189,7 +189,7 @@ async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench)
     ],
 )
 @pytest.mark.promise("reply-recorded")
-async def test_automatic_reply_is_told_apart(shop: Bench, header: str) -> None:
+async def test_automatic_reply_is_recognized(shop: Bench, header: str) -> None:
     outbox_id = await a_sent_message(shop)
     recorded = await record(shop, a_reply(outbox_id, header))
     assert recorded.kind == "auto_reply"

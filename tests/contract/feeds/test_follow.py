@@ -103,7 +103,7 @@ async def test_changed_item_is_not_new_again(blog: Blog, before: str, after: str
     assert await blog.new_titles() == []
 
 
-async def test_items_that_share_a_link_are_told_apart(blog: Blog) -> None:
+async def test_items_that_share_a_link_are_distinguished(blog: Blog) -> None:
     home = "https://blog.example/"
     blog.items = [an_item(1, link=home, guid=""), an_item(2, link=home, guid="")]
     await blog.read()

@@ -58,7 +58,7 @@ async def test_workers_of_other_processes_never_claim_the_same_message(
     assert set(held.values()) == {1}
 
 
-async def test_claimed_payload_is_what_was_accepted(database: Database, clock: ManualClock) -> None:
+async def test_claimed_payload_equals_the_accepted_one(database: Database, clock: ManualClock) -> None:
     odd = {
         "text": 'a "quoted" \\ line\n\t\x7f€😀',
         "variables": {"n": 2**53, "x": 1.5e-7, "list": [[], {}, None, True, ""]},

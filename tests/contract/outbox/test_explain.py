@@ -162,7 +162,7 @@ async def test_cancelled_message_needs_a_new_one(message: MessageUnderTest) -> N
     assert (found.state, found.remedy) == (ExplanationState.CANCELLED, Remedy.NEW_MESSAGE)
 
 
-async def test_closed_message_leaves_only_the_recipient_to_ask(message: MessageUnderTest) -> None:
+async def test_closed_message_advises_to_ask_the_recipient(message: MessageUnderTest) -> None:
     await message.accept()
     await message.settle(Status.IN_DOUBT, error_code="SMTP_CUT", error_reason="The line went dead.")
     await Operations(message.database, message.clock).resolve(message.outbox_id, Resolution.CLOSE, tenant_id=None)

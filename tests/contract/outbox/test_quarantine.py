@@ -40,7 +40,7 @@ async def set_status(bench: Bench, status: Status) -> None:
         await tx.execute(update(deliveries).values(**values))
 
 
-async def test_quarantine_lists_what_may_have_been_sent(bench: Bench) -> None:
+async def test_quarantine_lists_messages_that_may_have_been_sent(bench: Bench) -> None:
     await bench.accept(a_message(), a_message(), a_newsletter())
     await held(bench)
     await bench.accept(a_message())  # After the restore: certainly not sent.

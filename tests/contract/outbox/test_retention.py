@@ -212,7 +212,7 @@ async def test_late_complaint_of_a_copy_suppresses_its_address(
         assert [row.email for row in await tx.execute(select(suppressions.c.email))] == [LATE]
 
 
-async def test_erased_recipient_leaves_its_copies_to_themselves(bench: Bench) -> None:
+async def test_erased_recipient_does_not_suppress_its_copies(bench: Bench) -> None:
     [outbox_id] = await bench.accept(a_message_with(cc=[LATE]))
     await bench.drain(ScriptedProvider())
     bench.clock.advance(AGE)
@@ -383,7 +383,7 @@ async def test_other_kinds_are_deleted_by_age(bench: Bench, tmp_path: Path) -> N
     assert (await count_rows(bench, reports), await count_rows(bench, imports)) == (1, 2)
 
 
-async def test_dry_run_names_what_the_run_deletes(bench: Bench) -> None:
+async def test_dry_run_counts_rows_that_the_run_deletes(bench: Bench) -> None:
     await a_history(bench)
     retention = make_retention(bench.engine.settings, bench.database, bench.clock)
     await sweep(bench)  # Tallies the events; without a rule, nothing is deleted.

@@ -28,7 +28,7 @@ PEOPLE = tuple(f"person{number}@example.com" for number in range(20))
 
 
 @pytest.mark.promise("sequence-versions")
-async def test_editing_floods_nobody(sequences: SequenceBench) -> None:
+async def test_edit_sends_no_flood_of_emails(sequences: SequenceBench) -> None:
     await sequences.people(*PEOPLE)
     key = await sequences.start(an_email("one"), a_wait(days=10), an_email("two"))
     await sequences.enrol(key, *PEOPLE)
@@ -48,7 +48,7 @@ async def test_editing_floods_nobody(sequences: SequenceBench) -> None:
 
 
 @pytest.mark.promise("sequence-pause")
-async def test_pause_drops_nobody(sequences: SequenceBench) -> None:
+async def test_pause_keeps_everyone(sequences: SequenceBench) -> None:
     await sequences.people(*PEOPLE)
     key = await sequences.start(an_email("one"), a_wait(days=1), an_email("two"))
     await sequences.enrol(key, *PEOPLE[:10])
@@ -73,7 +73,7 @@ async def test_reentry_doubles_no_email(sequences: SequenceBench) -> None:
     assert sorted(await sequences.recipients()) == sorted(PEOPLE * 2)
 
 
-async def test_everyone_can_be_told_why_they_got_nothing(sequences: SequenceBench) -> None:
+async def test_explanation_says_why_each_person_got_nothing(sequences: SequenceBench) -> None:
     await lists(sequences, "news")
     await sequences.people("in@example.com", "exit@example.com", list_key="news")
     await sequences.people("other@example.com")
@@ -143,7 +143,7 @@ async def test_restored_backup_sends_nothing_silently(sequences: SequenceBench) 
         await sequences.engine.sequences.resume(DEFAULT_TENANT, key, actor=ACTOR)
 
 
-async def test_what_a_sequence_uses_is_not_deleted(sequences: SequenceBench) -> None:
+async def test_objects_of_a_sequence_are_not_deleted(sequences: SequenceBench) -> None:
     database, clock = sequences.database, sequences.clock
     await lists(sequences, "news")
     await segments.create(database, clock, DEFAULT_TENANT, "pros", filter_={"attribute": "plan", "is": "pro"})
@@ -162,7 +162,7 @@ async def test_what_a_sequence_uses_is_not_deleted(sequences: SequenceBench) -> 
 
 
 @pytest.mark.parametrize(("reentry", "runs"), [("never", 1), ("each", 0)])
-async def test_retention_keeps_what_reentry_needs(sequences: SequenceBench, reentry: str, runs: int) -> None:
+async def test_retention_keeps_rows_that_reentry_needs(sequences: SequenceBench, reentry: str, runs: int) -> None:
     await sequences.people(ANN, BOB)
     key = await sequences.start(an_email(), reentry=reentry)
     await sequences.enrol(key, ANN)

@@ -213,7 +213,7 @@ async def test_exit_stops_the_next_email(sequences: SequenceBench) -> None:
 
 @pytest.mark.promise("sequence-pause")
 @pytest.mark.parametrize("choice", Overdue)
-async def test_resume_asks_about_what_became_overdue(sequences: SequenceBench, choice: Overdue) -> None:
+async def test_resume_asks_about_overdue_people(sequences: SequenceBench, choice: Overdue) -> None:
     await lists(sequences, NEWS)
     await sequences.people(ANN, list_key=NEWS)
     key = await sequences.start(an_email(), a_wait(), an_email("second"), a_wait("two"), an_email("third"), list=NEWS)
@@ -322,7 +322,7 @@ async def test_second_editor_does_not_overwrite_the_first(sequences: SequenceBen
     assert (await service.find(DEFAULT_TENANT, key)).name == "First"
 
 
-async def test_publishing_names_what_does_not_exist(sequences: SequenceBench) -> None:
+async def test_publishing_names_missing_objects(sequences: SequenceBench) -> None:
     service = sequences.engine.sequences
     change = {"id": "c", "change": {"subscribe": ["gone"]}}
     document = a_document(an_email(template="gone"), change, list="gone", trigger={"joinsList": "lost"})

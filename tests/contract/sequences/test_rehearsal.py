@@ -271,7 +271,7 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
     limits={**NO_LIMITS, "working_hours": "Mon 10:00-12:00"},
     pauses=[90, 20, 90],
 )
-async def test_rehearsal_equals_what_a_worker_does(
+async def test_rehearsal_equals_the_work_of_a_worker(
     prepared: SequenceBench, document: dict[str, Any], limits: dict[str, Any], pauses: list[int]
 ) -> None:
     """A worker runs the same steps and sends the same emails on the same days, under all limits together."""

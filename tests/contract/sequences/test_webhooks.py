@@ -162,7 +162,7 @@ async def test_webhook_of_another_tenant_is_unknown(sequences: SequenceBench, re
         await sequences.start(a_request(endpoint))
 
 
-async def test_webhooks_learn_what_happens_to_people(sequences: SequenceBench, receiver: Receiver) -> None:
+async def test_webhooks_get_events_of_people_in_sequences(sequences: SequenceBench, receiver: Receiver) -> None:
     await sequences.people(ANN, BOB)
     key = await sequences.start(an_email(), entry={"tag": "vip"})
     await receiver.add()

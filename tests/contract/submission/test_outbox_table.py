@@ -169,7 +169,7 @@ async def test_bad_rows_name_the_field_and_stop_no_others(application: Applicati
     assert application.rows()[0][2]["code"] == "WRONG_TYPE"
 
 
-async def test_bytes_that_are_no_text_stop_no_others(application: Application) -> None:
+async def test_bytes_that_are_not_text_stop_no_others(application: Application) -> None:
     if not application.is_sqlite:  # PostgreSQL refuses them.
         with pytest.raises(psycopg.Error):
             application.run("INSERT INTO mailwright_outbox (email) VALUES (to_jsonb(convert_from(?, 'UTF8')))", b"\xff")

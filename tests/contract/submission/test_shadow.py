@@ -388,7 +388,7 @@ async def test_report_names_senders_that_the_key_may_not_use(shadow: Submission)
     assert (await report(shadow)).findings[ShadowFinding.REFUSED] == 1
 
 
-async def test_database_that_is_away_loses_rows_and_no_email(
+async def test_unavailable_database_loses_rows_but_no_email(
     shadow: Submission, relay: RecordingRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any) -> None:

@@ -407,7 +407,7 @@ async def test_key_beyond_its_rate_is_refused_for_now(database: Database, clock:
     assert len(await submission.stored()) == 3
 
 
-async def test_stopping_server_finishes_what_it_stores(submission: Submission) -> None:
+async def test_stopping_server_finishes_storing_emails(submission: Submission) -> None:
     async with a_dialogue(submission) as idle, a_dialogue(submission) as busy:
         await busy.begin()
         busy.writer.write(EMAIL + b".\r\n")

@@ -224,7 +224,7 @@ async def test_withdrawn_consent_excludes_from_the_resend(tracking: Tracking) ->
 
 
 @pytest.mark.promise("resend-once")
-async def test_open_before_the_start_leaves_the_resend(tracking: Tracking) -> None:
+async def test_recipient_who_opens_before_the_resend_is_excluded(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN, DAN)
     draft = (await _resend(tracking, campaign_id)).json()["campaignId"]
     await tracking.visit(pixel_of(tracking.content_to(ANN)) or "")

@@ -378,7 +378,7 @@ async def test_ab_test_with_consenting_recipients_starts(tracking: Tracking) -> 
         ("off", {"mode": "off", "consenting": 0}),
     ],
 )
-async def test_check_shows_what_will_be_tracked(tracking: Tracking, mode: str, expected: dict[str, Any]) -> None:
+async def test_check_shows_the_planned_tracking(tracking: Tracking, mode: str, expected: dict[str, Any]) -> None:
     await join(tracking.bench.database, [ANN], consents_to_tracking=True)
     await join(tracking.bench.database, ["bob@example.com"])
     campaign_id = await tracking.campaigns.create(tracking=mode)
@@ -407,7 +407,7 @@ async def test_check_shows_what_will_be_tracked(tracking: Tracking, mode: str, e
         ),
     ],
 )
-async def test_report_page_says_what_was_tracked(
+async def test_report_page_shows_the_tracking(
     tracking: Tracking, tmp_path: Path, mode: str, tracked: int, expected: list[str]
 ) -> None:
     await join(tracking.bench.database, ["bob@example.com"])

@@ -71,7 +71,7 @@ async def test_transactional_messages_use_connections_beyond_those_for_bulk(benc
 
 
 @pytest.mark.promise("claim-what-is-carried")
-async def test_worker_marks_only_what_its_connections_carry(bench: Bench) -> None:
+async def test_worker_begins_only_attempts_with_a_connection(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(60)))
     provider = a_holding_provider(capacity=4)
     worker = await bench.worker(provider)
@@ -114,7 +114,7 @@ async def test_bulk_leaves_connections_free_for_transactional(bench: Bench) -> N
 
 @pytest.mark.promise("claim-what-is-carried")
 @pytest.mark.parametrize("reason", [PAUSED, CANCELLED])
-async def test_held_lane_sends_only_what_is_on_a_connection(bench: Bench, reason: str) -> None:
+async def test_held_lane_finishes_only_messages_on_connections(bench: Bench, reason: str) -> None:
     await bench.accept(*(a_newsletter() for _ in range(60)))
     provider = a_holding_provider(capacity=4)
     worker = await bench.worker(provider)

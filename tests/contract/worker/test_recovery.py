@@ -59,7 +59,7 @@ async def become_resends(bench: Bench) -> None:
 
 @pytest.mark.promise("never-lost")
 @pytest.mark.parametrize("given_back", [0, 60])
-async def test_more_messages_than_fit_beside_suspects_are_sent(bench: Bench, given_back: int) -> None:
+async def test_all_messages_are_sent_while_suspects_are_isolated(bench: Bench, given_back: int) -> None:
     await bench.accept(*(a_message() for _ in range(100)))
     await claims_of(bench.database, bench.clock, "dead").claim(100)
     bench.clock.advance(LOCK_TTL)

@@ -75,7 +75,7 @@ def test_default_colors_are_readable() -> None:
     assert contrast(readable_on(DEFAULT_BRAND.primary), DEFAULT_BRAND.primary) > 4.5
 
 
-def test_contrast_is_that_of_the_standard() -> None:
+def test_contrast_equals_the_standard_formula() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 

@@ -86,7 +86,7 @@ def test_deep_or_unclosed_tags_take_linear_time(repeated: str) -> None:
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
-def test_way_of_writing_does_not_change_the_text(html: str) -> None:
+def test_unusual_markup_does_not_change_the_text(html: str) -> None:
     """The parser has fast paths for frequent forms of tags, links and tables."""
     unusual = html.replace("<a href=", "<a  href=").replace("<td>", "<td ><i></i>").replace("<p>", "<P >")
     assert text.from_html(unusual) == text.from_html(html)

@@ -448,7 +448,7 @@ def compared(aligned: int, sent: int | None, reporter: str = "Outlook.com", unsi
     return ReporterComparison(reporter, 1, aligned, aligned, 0, sent, aligned, unsigned, reason).sentence
 
 
-def test_comparison_names_what_is_not_ours() -> None:
+def test_comparison_counts_messages_of_others() -> None:
     assert "saw 10,212 aligned messages, Mailwright sent 10,200: 12 are not from Mailwright." in compared(
         10_212, 10_200
     )

@@ -248,7 +248,7 @@ EMAIL_PARTS = st.builds(
 @pytest.mark.promise("sendgrid-faithful")
 @settings(max_examples=examples(50), deadline=None)
 @given(EMAIL_PARTS)
-def test_own_parser_returns_what_was_written(parts: EmailParts) -> None:
+def test_own_parser_returns_the_written_message(parts: EmailParts) -> None:
     try:
         content = build_email(parts)
     except InvalidHeader:

@@ -170,7 +170,7 @@ async def test_explanation_contains_no_address() -> None:
     ],
     ids=["ours", "ours beside another envelope", "chosen by the request"],
 )
-async def test_rejected_from_blames_who_chose_it(
+async def test_rejected_from_is_attributed_to_its_origin(
     sender: str, is_own: bool, category: ErrorCategory, blames: bool
 ) -> None:
     async with SendGridStandIn() as server, sendgrid_to(server) as sendgrid:

@@ -33,7 +33,7 @@ def their_mail() -> Mail:
     return Mail(From("news@example.com", "News"), "reader@example.com", "Hello", "Text", "<p>HTML</p>")
 
 
-async def test_sendgrid_library_sends_through_it() -> None:
+async def test_sendgrid_library_sends_through_the_stand_in() -> None:
     async with SendGridStandIn() as server:
         message = their_mail()
         message.add_attachment(Attachment("eA==", "x.txt", "text/plain"))
@@ -86,7 +86,7 @@ async def test_sendgrid_library_reads_its_rejections() -> None:
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_stand_in_rejects_what_sendgrid_rejects(change: dict[str, Any], field: str) -> None:
+def test_stand_in_rejects_like_sendgrid(change: dict[str, Any], field: str) -> None:
     right = {
         "personalizations": [{"to": [{"email": "reader@example.com"}]}],
         "from": {"email": "news@example.com"},

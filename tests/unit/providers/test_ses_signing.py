@@ -208,7 +208,7 @@ async def test_botocore_client_knows_every_stand_in_error() -> None:
         },
     ],
 )
-async def test_stand_in_rejects_what_ses_would(members: dict[str, Any]) -> None:
+async def test_stand_in_rejects_like_ses(members: dict[str, Any]) -> None:
     async with SesStandIn() as stand_in:
         client = await asyncio.to_thread(amazons_client, stand_in)
         with pytest.raises(ClientError) as caught:

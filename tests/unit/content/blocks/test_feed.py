@@ -109,6 +109,6 @@ def test_old_and_other_formats_are_read() -> None:
         (gzip.compress(rss(""), mtime=0)[:20] + b"broken", "damaged|not valid XML"),
     ],
 )
-def test_what_is_no_feed_is_refused(source: bytes, message: str) -> None:
+def test_url_without_a_feed_is_refused(source: bytes, message: str) -> None:
     with pytest.raises(InvalidFeed, match=message):
         read_feed(source, URL)

@@ -38,7 +38,7 @@ def test_there_are_twelve_starters_with_unique_names() -> None:
 
 
 @pytest.mark.parametrize("starter", ALL)
-def test_starter_keeps_within_what_email_programs_show(starter: Starter) -> None:
+def test_starter_uses_only_html_of_email_programs(starter: Starter) -> None:
     html = stored(starter).render({}).html or ""
     assert len(html.encode()) < CLIPPED_BY_GMAIL
     tree = LexborHTMLParser(html)
