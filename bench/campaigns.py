@@ -58,7 +58,7 @@ class Walked:
 
 
 def measured(url: str, people: int) -> Walked:
-    """Run both in separate processes, so that the memory of the filling is not counted."""
+    """Fill the database and measure in separate processes, so that the memory for filling is not counted."""
     words = [sys.executable, "-m", "bench.campaigns", url]
     subprocess.run([*words, "--fill", str(people)], check=True)
     walked = subprocess.run(words, check=True, capture_output=True, text=True)

@@ -221,7 +221,7 @@ def _promises(nodes: Sequence[ast.AST]) -> tuple[str, ...]:
 
 
 def unmatched() -> list[str]:
-    """Return promises without a test and tests that name unknown promises."""
+    """Return promises without a test, and tests that refer to unknown promises."""
     sentences, found = promised(PROMISES.read_text(encoding="utf-8")), guards()
     unknown = [
         f"docs/promises.md has no sentence for `{promise}`, which {'::'.join(found[promise][0])} names; "

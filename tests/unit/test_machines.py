@@ -67,7 +67,7 @@ def test_programs_are_recognised(agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", PEOPLE)
-def test_programs_of_people_are_not(agent: str) -> None:
+def test_email_programs_of_people_are_not_machines(agent: str) -> None:
     assert not is_machine_request({"user-agent": agent}, "203.0.113.9")
 
 

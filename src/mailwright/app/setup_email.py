@@ -27,7 +27,7 @@ def compose_test_email(to: str, public_url: str) -> dict[str, Any]:
 
 
 async def record_test(database: Database, found: MessageSummary) -> None:
-    """Record the step if the test email was sent. After a change of the provider it is open again."""
+    """Record the step if the test email was sent. A change of the provider reopens the step."""
     if found.status == Status.SENT:
         await record_step(database, SetupStep.TEST, StepState.DONE)
 

@@ -18,7 +18,7 @@ PROVIDER_GRACE: Instant = 15 * SECOND
 def find_provider_problems(
     named: NamedProviders, workers: Sequence[WorkerPresence], quotas: Mapping[str, ProviderQuota], now: Instant
 ) -> Iterator[Finding]:
-    """Report each provider that a route names, as the database knows it."""
+    """Report each provider that a route names, with the state that the database has."""
     running = [each for each in workers if not each.is_silent(now)]
     for each in named.used:
         seen = [presence for presence in running if presence.provider == each.name]

@@ -13,7 +13,7 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
 from mailwright.schemas.report_sources import ReportSourceSecretResponse, report_source_response
 
-app = group("Systems that report what happened to messages, for example an own mail server.")
+app = group("Systems that report what happened to messages, for example your own mail server.")
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of the source, for example postfix-1.", show_default=False)

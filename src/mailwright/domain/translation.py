@@ -1,4 +1,6 @@
-"""Translate texts that people read. The language of the current request is a context variable, English without one."""
+"""Translate texts that people read. A context variable holds the language of the current request; without it, texts are
+English.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

@@ -22,7 +22,7 @@ ADD_BULK_SENDS = statement(__package__, "add_bulk_sends")
 DELETE_BULK_SENDS = statement(__package__, "delete_bulk_sends")
 DELETE_UNSENT_BULK_SENDS = statement(__package__, "delete_unsent_bulk_sends")
 
-# Sends are kept a little longer than the longest cap counts them.
+# Sends are kept a little longer than the longest period of a cap.
 KEPT_FOR: Final[Instant] = (MAX_DAYS + 1) * DAY
 # When to check again whether a provider rejected a message in flight. A draining worker waits this long.
 IN_FLIGHT_WAIT: Final[Instant] = SECOND

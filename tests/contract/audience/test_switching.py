@@ -424,7 +424,9 @@ CELLS = st.sampled_from(["ada@example.com", "Ada@Example.com", "bob@example.com"
 
 
 @given(st.lists(st.lists(CELLS, max_size=6), max_size=8), st.sampled_from(list(Vendor)))
-def test_any_rows_add_up(tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], vendor: Vendor) -> None:
+def test_counts_add_up_to_the_rows(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], vendor: Vendor
+) -> None:
     path = tmp_path_factory.mktemp("export") / "subscribed.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["email", "name", "status", "attributes", "lists", "contact_id"], *rows])

@@ -219,7 +219,7 @@ async def test_campaign_belongs_to_its_tenant_only(desk: CampaignHarness) -> Non
 # Enqueueing the audience.
 
 
-async def test_recipient_gets_the_list_that_reaches_them(desk: CampaignHarness) -> None:
+async def test_recipient_is_reached_through_the_allowed_list(desk: CampaignHarness) -> None:
     email, second = "ann@example.com", "offers"
     await join(desk.database, [email])
     await a_list(desk.database, second)

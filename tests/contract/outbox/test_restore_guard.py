@@ -1,4 +1,4 @@
-"""A database that went back in time sends nothing until a person releases it."""
+"""A database that was restored to an older state sends nothing until a person releases it."""
 
 from pathlib import Path
 

@@ -326,7 +326,7 @@ async def _append_opens(bench: Bench) -> int:
     return len(keys)
 
 
-async def test_events_rule_keeps_totals_and_empties_reasons(bench: Bench) -> None:
+async def test_deleting_events_keeps_totals_and_empties_reasons(bench: Bench) -> None:
     harness = CampaignHarness(bench)
     campaign_id = await harness.start(3)
     await bench.drain(ScriptedProvider())

@@ -58,7 +58,7 @@ async def test_silent_server_costs_bounded_time() -> None:
     assert time.monotonic() - begun >= 0.2
 
 
-async def test_missing_settings_are_a_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_missing_settings_are_reported_as_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     [found] = await check_providers(load(provider="sendgrid"), SystemClock())
     assert (found.is_ok, found.summary.partition(":")[0]) == (False, "SENDGRID_API_KEY")

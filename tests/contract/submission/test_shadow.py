@@ -171,7 +171,7 @@ async def test_email_after_refused_data_has_its_own_recipients(shadow: Submissio
     assert (await report(shadow)).passed == 1
 
 
-async def test_recipients_get_mixed_answers(shadow: Submission, relay: RecordingRelay) -> None:
+async def test_each_recipient_gets_the_answer_of_the_relay(shadow: Submission, relay: RecordingRelay) -> None:
     relay.replies |= {"RCPT TO:<bad@": "550 5.1.1 Unknown", "RCPT TO:<later@": "450 4.2.1 Later"}
     async with a_dialogue(shadow) as client:
         wanted = ("ada@example.com", "bad@example.com", "later@example.com", "bob@example.com")

@@ -435,7 +435,7 @@ def test_plain_text_delay_warning() -> None:
     assert (reader.action, reader.kind) == (DsnAction.DELAYED, SOFT)
 
 
-def test_reason_before_the_recipient() -> None:
+def test_reason_before_the_recipient_is_found() -> None:
     reader = only_recipient(
         a_text("The mailbox is full: <ann@reader.example>\nUnable to deliver mail.\n", subject="Returned mail")
     )
@@ -665,7 +665,7 @@ def test_generated_ids_are_found() -> None:
     assert bounce_report(a_report(original=original)).original.outbox_id == outbox_id
 
 
-def test_foreign_id_is_not_ours() -> None:
+def test_id_of_another_program_is_ignored() -> None:
     other = "1b4e28ba-2fa1-41d2-883f-0016d3cca427"
     parsed = bounce_report(a_report(original=f"Message-ID: <{other}@client.example>\nTo: {READER}\n\n"))
     assert (parsed.original.outbox_id, parsed.original.message_id) == (None, f"<{other}@client.example>")

@@ -232,7 +232,7 @@ def test_late_bounce_has_only_an_address() -> None:
     assert (report.outbox_id, report.provider_message_id, report.recipient) == (None, None, "ada@example.com")
 
 
-def test_copies_share_a_key() -> None:
+def test_copies_of_an_event_have_the_same_key() -> None:
     assert only(an_event("open")).key == only(an_event("open", sg_message_id=None)).key
     assert only(an_event("open")).key != only(an_event("open", sg_event_id="event-2")).key
     nameless = an_event("open", sg_event_id=None)

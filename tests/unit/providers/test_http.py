@@ -82,7 +82,7 @@ async def test_concurrent_requests_use_the_allowed_connections() -> None:
 # Before anything was sent.
 
 
-async def test_refused_connection_is_before_sending() -> None:
+async def test_refused_connection_fails_before_sending() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with http() as client:
@@ -91,7 +91,7 @@ async def test_refused_connection_is_before_sending() -> None:
     assert failure.cause == "Connection refused"
 
 
-async def test_unknown_host_is_before_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_host_fails_before_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*arguments: object, **options: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -102,7 +102,7 @@ async def test_unknown_host_is_before_sending(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("url", ["no url at all", "http://", "ftp://example.com", "http://[::1"])
-async def test_invalid_url_is_before_sending(url: str) -> None:
+async def test_invalid_url_fails_before_sending(url: str) -> None:
     async with http() as client:
         assert cut(await client.request("POST", url, body=b"{}")).phase is HttpPhase.BEFORE
 
@@ -114,7 +114,7 @@ async def test_header_injection_is_rejected() -> None:
         assert not server.begun
 
 
-async def test_untrusted_certificate_is_before_sending() -> None:
+async def test_untrusted_certificate_fails_before_sending() -> None:
     async with HttpStandIn(certificate=a_certificate()) as server, http() as client:
         failure = cut(await post(client, server.url))
         assert (failure.phase, failure.cause) == (HttpPhase.BEFORE, "the certificate of the host is not trusted")
@@ -128,7 +128,7 @@ async def test_trusted_certificate_is_accepted() -> None:
         assert isinstance(await post(client, server.url), HttpResponse)
 
 
-async def test_server_without_tls_is_before_sending() -> None:
+async def test_server_without_tls_fails_before_sending() -> None:
     async with HttpStandIn() as server, http() as client:
         server.answer(b"HTTP/1.1 400 Bad Request\r\n\r\n", step=Step.CONNECTED)
         failure = cut(await post(client, server.url.replace("http:", "https:")))

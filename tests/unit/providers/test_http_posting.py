@@ -110,7 +110,7 @@ async def test_malformed_response_is_in_doubt(poster: Poster, server: HttpStandI
     assert isinstance(await poster.post(), HttpResponse)
 
 
-async def test_silence_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
+async def test_missing_response_is_in_doubt(poster: Poster, server: HttpStandIn) -> None:
     hold = server.hold(Step.ANSWER, nth=1)
     assert await poster.post(timeout_seconds=0.05) == Disconnect(
         HttpPhase.AFTER, "no response in time", is_timeout=True

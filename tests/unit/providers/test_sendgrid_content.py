@@ -291,7 +291,7 @@ PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_char
         st.builds(EmailAttachment, st.sampled_from(["a.txt", "ä" * 70]), st.just("image/png"), st.binary()), max_size=2
     ),
 )
-def test_general_parser_agrees(
+def test_general_parser_returns_the_same_message(
     subject: str, name: str, html: str | None, text: str, files: list[EmailAttachment]
 ) -> None:
     boxes = Mailbox("a@example.com", name), Mailbox("b@example.com", name)

@@ -16,7 +16,7 @@ from tests.unit.providers.ses_builders import CONTENT, a_mail, keys_found, ses_t
 LARGE = CONTENT + b"x" * (18 * 1024 * 1024)  # More than the socket buffers hold.
 
 
-async def test_a_refused_connection_is_retried() -> None:
+async def test_refused_connection_is_retried() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with ses_to(f"http://127.0.0.1:{port}") as ses:

@@ -109,7 +109,7 @@ async def test_server_connection_limit_still_sends_everything() -> None:
         assert {result.kind for result in results} == {ResultKind.SENT}
 
 
-async def test_unknown_host_is_a_result() -> None:
+async def test_unknown_host_is_reported_as_result() -> None:
     async with smtp_to("smtp://" + "a" * 70 + ".invalid:25?tls=none") as smtp:
         result = await smtp.send(a_mail())
     assert (result.kind, result.code) == (ResultKind.RETRYABLE, "NETWORK_ERROR")

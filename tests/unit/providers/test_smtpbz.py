@@ -169,7 +169,7 @@ async def test_invalid_account_gives_no_quota(answer: Answer | bytes) -> None:
         assert probe.code in ("SMTPBZ_UNKNOWN_ANSWER", "NETWORK_ERROR")
 
 
-async def test_silence_gives_no_quota() -> None:
+async def test_server_without_response_gives_no_quota() -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api, timeout_seconds=0.3) as smtpbz:
         api.hold(Step.ANSWER)
         assert await smtpbz.quota() is None

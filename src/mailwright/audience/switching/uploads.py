@@ -205,7 +205,7 @@ class SwitchUploads:
         return await asyncio.to_thread(folder.read, token)
 
     async def preview(self, tenant_id: int, token: str) -> SwitchCounts:
-        """Return the counts, or raise what would stop the move. Nothing is stored."""
+        """Return the counts, or raise the error that would stop the move. Nothing is stored."""
         folder = await self._find(tenant_id, token)
         async with self._one_at_a_time, self._wanted(tenant_id, folder) as wanted:
             return await self._moving.preview(wanted)

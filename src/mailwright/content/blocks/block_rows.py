@@ -30,7 +30,8 @@ from mailwright.content.social_icons import icon_name
 from mailwright.content.text import REPEATED
 from mailwright.content.unsubscribe_footer import UNSUBSCRIBE, footer_labels
 
-# The `rel` of an image whose link its block repeats. The compiler hides this link from screen readers.
+# The `rel` of a link around an image, if the block has the same link as text. The compiler hides it from screen
+# readers.
 REPEATED_IMAGE: Final = f"{REPEATED}-image"
 _NO_ALT: Final = "The image has no alternative text, so people who do not see it miss its content."
 # Tags and spaces. A text that consists only of these shows nothing.

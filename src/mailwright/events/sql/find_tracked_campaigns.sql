@@ -1,4 +1,4 @@
--- What decides how the anonymous opens and clicks of a campaign are counted. The first messages have the next keys after
+-- The columns that decide how the anonymous opens and clicks of a campaign are counted. The first messages have the next keys after
 -- the start; COALESCE keeps the planner on this short range of keys.
 SELECT c.id AS campaign_key, t.tracking, c.definition, (
     SELECT MIN(COALESCE(d.sent_at, d.attempted_at))

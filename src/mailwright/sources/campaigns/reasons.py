@@ -31,7 +31,7 @@ _MAX_EXAMPLE_LENGTH: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason and the number of its recipients. `example` is what a server said about one of them."""
+    """A reason and the number of its recipients. `example` is the response of a server for one of them."""
 
     name: str
     recipients: int

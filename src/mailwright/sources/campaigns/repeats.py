@@ -106,7 +106,7 @@ class CampaignRepeats:
         return allow_empty_audience(found)
 
     async def find(self, campaign_id: str, *, tenant_id: int | None) -> CampaignRepeat:
-        """Return how a draft repeats, or raise NotFound."""
+        """Return the schedule of a draft, or raise NotFound."""
         async with self._database.read() as tx:
             draft = await find_campaign(tx, campaign_id, tenant_id)
             found = await load_repeat(tx, draft, self._zone)

@@ -69,8 +69,8 @@ async def add_templates(
 ) -> list[str]:
     """Store the templates of a file that the tenant does not have, and return their IDs.
 
-    Nothing is stored if the document is invalid, or if a template exists with another content, unless it `replaces`
-    them. `keeps_locked`: blocks that a developer locked must be unchanged.
+    Nothing is stored if the document is invalid, or if a template exists with other content, unless `replaces` is true.
+    `keeps_locked`: blocks that a developer locked must be unchanged.
     """
     published_from(document)
     missing: list[BundledTemplate] = []

@@ -230,7 +230,7 @@ class SubmissionSession:
             if refusal is None:
                 raise
             # Close the connection if the key was revoked. Close it also after line ends that other programs may read
-            # differently: what follows may be part of the email for the program that passed it on (SMTP smuggling).
+            # differently, because the bytes after them may be a smuggled email.
             closes = refusal.startswith(b"535") or isinstance(error, AmbiguousLines)
             return self._counted(Step(refusal, Next.CLOSE if closes else Next.COMMAND))
 

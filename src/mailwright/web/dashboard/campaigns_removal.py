@@ -15,7 +15,7 @@ router = APIRouter(prefix="/campaigns", route_class=PageRoute, include_in_schema
 
 @router.post("/{campaign_id}/withdraw")
 async def withdraw(request: Request, engine: EngineDep, visitor: EditorDep, campaign_id: str) -> Response:
-    """Make a draft again of a campaign that has not begun to send."""
+    """Turn a campaign that has not begun to send back into a draft."""
     to = f"/campaigns/{campaign_id}"
     try:
         await engine.campaign_removal.withdraw(Actor(visitor.actor, visitor.tenant_id), campaign_id)

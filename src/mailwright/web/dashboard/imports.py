@@ -64,7 +64,7 @@ async def list_imports(
 
 @router.post("/file")
 async def take(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    """Store an uploaded file temporarily, for its preview. An error in another field keeps it."""
+    """Store an uploaded file temporarily, for its preview. If another field has an error, the file is kept."""
     form = await read_fields(request)
     try:
         form |= await _stage(request, engine, visitor, form)
