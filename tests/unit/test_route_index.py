@@ -12,7 +12,11 @@ from mailwright.web.app import ROUTERS
 from mailwright.web.methods import METHODS, undeclared_methods
 from mailwright.web.route_index import RouteIndex
 
-ALL_ROUTES = [route for router in ROUTERS for route in [*undeclared_methods(router, ROUTERS), *router.routes]]
+ALL_ROUTES = [
+    route
+    for router, refusals in zip(ROUTERS, undeclared_methods(ROUTERS), strict=True)
+    for route in [*refusals, *router.routes]
+]
 WORDS = ("1", "a b", "send", "preview", "é")
 
 

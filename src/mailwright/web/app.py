@@ -181,5 +181,5 @@ def _add_routes(app: FastAPI) -> None:
 
 
 @cache
-def _method_refusals() -> tuple[list[BaseRoute], ...]:
-    return tuple(undeclared_methods(router, ROUTERS) for router in ROUTERS)
+def _method_refusals() -> list[list[BaseRoute]]:
+    return undeclared_methods(ROUTERS)

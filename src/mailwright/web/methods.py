@@ -4,7 +4,8 @@
 """
 
 import re
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from http import HTTPMethod, HTTPStatus
 from typing import Any
 
@@ -29,22 +30,63 @@ METHODS = (
 _PARAMETER = re.compile(r"\{[^}]+\}")
 
 
-def undeclared_methods(router: APIRouter, routers: Iterable[APIRouter]) -> list[BaseRoute]:
-    """Return a 405 route for every path of a router if another path would match its undeclared methods."""
-    routes = [route for each in routers for route in each.routes if isinstance(route, Route)]
-    examples = [(route, _PARAMETER.sub("1", route.path)) for route in routes]
+def undeclared_methods(routers: Sequence[APIRouter]) -> list[list[BaseRoute]]:
+    """Return for each router a 405 route for every path whose undeclared methods another path would match."""
+    paths = _Paths(routers)
+    return [_refusals(router, paths) for router in routers]
+
+
+def _refusals(router: APIRouter, paths: "_Paths") -> list[BaseRoute]:
     own: dict[str, Route] = {route.path: route for route in router.routes if isinstance(route, Route)}
     found: list[BaseRoute] = []
     for path, route in sorted(own.items(), key=lambda item: len(_PARAMETER.findall(item[0]))):
-        example = _PARAMETER.sub("1", path)
         # Keep the methods of fixed paths that this one also matches: `/imports/{importId}` matches `/imports/preview`.
-        declared = _methods(each for each, other in examples if route.path_regex.match(other))
-        taken = _methods(each for each in routes if each.path_regex.match(example))
+        declared = _methods(paths.matched_by(route))
         undeclared = [method for method in METHODS if method not in declared]
-        if taken.intersection(undeclared):
-            allowed = _methods(each for each in routes if each.path == path)
+        if _methods(paths.that_match(path)).intersection(undeclared):
+            allowed = _methods(paths.routes_of(path))
             found.append(Route(path, _refusal(sorted(allowed)), methods=undeclared))
     return found
+
+
+class _Paths:
+    """All routes, by the fixed beginning of their path: comparing each with each would take a fifth of the start."""
+
+    def __init__(self, routers: Iterable[APIRouter]) -> None:
+        self._by_beginning: dict[str, list[Route]] = {}
+        self._by_path: dict[str, list[Route]] = {}
+        for route in (route for router in routers for route in router.routes if isinstance(route, Route)):
+            self._by_beginning.setdefault(_beginning(route.path), []).append(route)
+            self._by_path.setdefault(route.path, []).append(route)
+        self._examples = sorted((_example(path), path) for path in self._by_path)
+
+    def routes_of(self, path: str) -> list[Route]:
+        return self._by_path[path]
+
+    def that_match(self, path: str) -> Iterator[Route]:
+        """Yield the routes that match an example of the path."""
+        example = _example(path)
+        for length in range(len(example) + 1):
+            for route in self._by_beginning.get(example[:length], ()):
+                if route.path_regex.match(example):
+                    yield route
+
+    def matched_by(self, route: Route) -> Iterator[Route]:
+        """Yield the routes whose path has an example that the given route matches."""
+        beginning = _beginning(route.path)
+        for example, path in self._examples[bisect_left(self._examples, (beginning, "")) :]:
+            if not example.startswith(beginning):
+                return
+            if route.path_regex.match(example):
+                yield from self._by_path[path]
+
+
+def _example(path: str) -> str:
+    return _PARAMETER.sub("1", path)
+
+
+def _beginning(path: str) -> str:
+    return path.partition("{")[0]
 
 
 def nearest_page_handler(
