@@ -21,6 +21,7 @@ import time
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from shutil import rmtree
 from typing import Any, NoReturn, Self
 
@@ -164,24 +165,21 @@ class Forks:
 
 
 def _import_everything() -> None:
-    """Import everything but the commands, which read their environment when they are imported."""
-    for file in sorted((Path(__file__).parents[1] / "src" / "mailwright" / "cli").glob("*.py")):
-        import_module(f"mailwright.cli.{file.stem}" if file.stem != "__init__" else "mailwright.cli")
+    import mailwright  # noqa: PLC0415 - as above
+
+    for module in walk_packages(mailwright.__path__, "mailwright."):
+        if module.name not in ("mailwright.__main__", "mailwright.storage.migrations.env"):  # These run when imported.
+            import_module(module.name)
     for late in (
-        "mailwright.app.serving",
-        "mailwright.app.schema",
-        "mailwright.app.sender_rules",
         "rich._emoji_codes",
         "rich.markdown",
         "rich.status",
         "structlog",
         "sqlalchemy.dialects.sqlite.pysqlite",
         "typer._adapters",
+        "uvicorn.loops.auto",
     ):
         import_module(late)
-    for name in [name for name in sys.modules if name.split(".")[:2] == ["mailwright", "cli"]]:
-        del sys.modules[name]
-    del sys.modules["mailwright"].cli  # type: ignore[attr-defined]
     gc.freeze()
 
 
@@ -194,6 +192,11 @@ def _become(folder: str, environment: dict[bytes, bytes], streams: list[int]) ->
     os.environb.update(environment)
     time.tzset()
     os.chdir(folder)
+    from mailwright.cli import output  # noqa: PLC0415 - only the warm process needs it, as below
+
+    # The consoles read the environment and the streams when they are made.
+    for console, stderr in ((output.out, False), (output.aside, True)):
+        vars(console).update(vars(output.Console(stderr=stderr, highlight=False)))
 
 
 def _exactly(caller: socket.socket, length: int) -> bytes:

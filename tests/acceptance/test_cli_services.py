@@ -203,7 +203,7 @@ async def test_services_create_sqlite_and_refuse_an_empty_postgresql(
     url = await postgres_server.create()
     await empty(url)
     commands = Commands(tmp_path, {"MAILWRIGHT_DATABASE_URL": url})
-    refused = await commands.run("serve")
+    refused = await commands.run("serve", "--port", "0")
     assert (refused.code, "mailwright db upgrade" in refused.err) == (3, True)
     await commands.ok("db", "upgrade")
     await commands.ok("worker", "--drain")
