@@ -34,7 +34,7 @@ class Imported:
     unchanged: int
     seconds: float
     cpu_seconds: float  # of this process
-    megabytes: float  # at the most, what SQLite maps of its file included
+    megabytes: float  # the peak, including the part of the file that SQLite maps
 
     @property
     def per_second(self) -> float:

@@ -310,7 +310,7 @@ class Asking:
 
     def listened(self, path: str, times: int) -> Timed:
         """Wait for the first event."""
-        self._connection.close()  # The server would close it meanwhile, and the client opens it again automatically.
+        self._connection.close()  # The server would close it during this time, and the client opens it again.
         taken, worked = [], []
         for _ in range(times):
             time.sleep(STREAM_PAUSE)

@@ -670,7 +670,7 @@ def open_preview(page: Page) -> None:
     expect(frame.get_by_text("The catalogue is here.")).to_be_visible()
 
 
-def test_preview_shows_contact_phone_and_dark(editor: Page) -> None:
+def test_preview_shows_data_of_contact_on_phone_in_dark_mode(editor: Page) -> None:
     page = editor
     page.get_by_role("textbox", name="Subject").fill("Hello {{ name }}")
     page.get_by_role("button", name="Preview", exact=True).click()

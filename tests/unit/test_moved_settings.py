@@ -115,7 +115,7 @@ def test_env_file_is_read_below_the_environment(monkeypatch: pytest.MonkeyPatch,
         ("UNSUBSCRIBE_SECRETS", "UNSUBSCRIBE_SECRET"),
     ],
 )
-def test_slips_are_named_with_the_nearest_setting(name: str, nearest: str | None) -> None:
+def test_misspelt_settings_are_named_with_the_nearest_one(name: str, nearest: str | None) -> None:
     ordinary = dict.fromkeys(("PATH", "HOME", "AWS_REGIONS", "TERM", "LANG", "HOSTNAME", "mailwright_port"), "x")
     [found] = find_unknown_settings({**ordinary, name: "x"})
     assert found.name == name

@@ -13,7 +13,7 @@ from mailwright.outbox.tenants import DEFAULT
 
 CALLBACK_PATH: Final = "/sign-in/oidc/callback"
 _RULE: Final = re.compile(r"(?P<group>.+?)\s*=\s*(?P<role>[a-z]+)(@(?P<tenant>[^@=]+))?")
-_ALL: Final = "*"  # All tenants. It has to be said, because most groups need one.
+_ALL: Final = "*"  # All tenants. This must be explicit, because most groups need only one tenant.
 _REQUIRED: Final = ("MAILWRIGHT_OIDC_ISSUER", "MAILWRIGHT_OIDC_CLIENT_ID", "MAILWRIGHT_OIDC_CLIENT_SECRET")
 
 

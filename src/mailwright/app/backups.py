@@ -218,7 +218,7 @@ def _publish(partial: Path, file: Path, *, force: bool) -> None:
         os.link(partial, file)  # Unlike a rename, this never replaces a file that appeared in the meantime.
     except FileExistsError:
         raise BackupNotWritten(f"The file {file} appeared meanwhile. Choose another name.") from None
-    except OSError:  # The file system has no hard links, as those of USB sticks and some network shares.
+    except OSError:  # The file system has no hard links, for example on USB sticks and some network shares.
         _require_replaceable(file, force=False)
         partial.replace(file)
 

@@ -24,7 +24,7 @@ log = logger(__name__)
 class RestoredErasures:
     """Counts of the people who were erased after the backup."""
 
-    is_known: bool  # Whether the record or the replaced database says who was erased since the backup.
+    is_known: bool  # Whether the erasures since the backup are known.
     erased: int = 0
     refused: tuple[str, ...] = ()  # Addresses with a message that is being sent or in doubt.
 

@@ -54,7 +54,7 @@ class RestoredSuppressions:
         self._database_id: str | None = None
         self._tenants: Mapping[int, str] = {}
         self._added: list[_Entry] = []
-        self.is_known = False  # Whether the replaced database says who was suppressed since the backup.
+        self.is_known = False  # Whether the suppressions since the backup are known.
 
     @property
     def kept(self) -> dict[str, int]:

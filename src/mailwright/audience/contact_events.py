@@ -119,7 +119,7 @@ class ContactEvents:
 
     async def _commit(self, events: Sequence[NewContactEvent]) -> list[EventStatus]:
         for _ in range(MAX_RACES):
-            with suppress(_Raced):  # What the other process did is visible to the next transaction.
+            with suppress(_Raced):  # The next transaction sees the rows of the other process.
                 return await self._database.transact(
                     lambda tx: store(tx, events, self._clock.now()), within=PROMPT_SECONDS
                 )

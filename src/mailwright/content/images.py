@@ -67,7 +67,7 @@ class ImageStore:
 
     async def put(self, tenant_id: int, name: str, content: bytes, *, alt: str = "", actor: str | None = None) -> Image:
         """Store an image under a name. Existing template versions keep the image that had this name before."""
-        extension_of(content)  # What is wrong with the content matters more than its name, for example photo.svg.
+        extension_of(content)  # Report a problem of the content before one of the name, for example photo.svg.
         _check_name(name)
         image, file = await self._stored(name, content, alt)
         try:

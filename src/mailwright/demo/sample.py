@@ -116,7 +116,7 @@ async def load_sample(engine: Engine, *, moves: bool = True) -> Sample:
     await Operations(engine.database, engine.clock).cancel(sample.outbox_ids[-1], tenant_id=shop.id)
     await load_contact_events(engine, Caller(shop.id, shop.name))
     await load_subscribers(engine, shop.id)
-    await load_sequence(engine, shop.id)  # Before the campaigns, whose emails it would send, too.
+    await load_sequence(engine, shop.id)  # Before the campaigns, because it would send their emails too.
     await load_campaigns(engine, shop.id, moves=moves)
     await load_images(engine, shop.id)
     await load_newsletter(engine, shop.id)

@@ -150,7 +150,7 @@ class MessageExplanation(Explanation):
     bounce: str | None = None  # the report after the send: hard_bounce, soft_bounce, bounce or complaint
     occurred_at: Instant | None = None  # when it was sent, failed, expired or handed to the provider
     provider: str | None = None  # which has it or sent it, or will send it
-    route_to: str | None = None  # what the tenant's route must name so that the message can be sent
+    route_to: str | None = None  # the provider that the tenant's route must name again
     provider_error: str | None = None
     worker: str | None = None
     error_code: str | None = None
@@ -190,7 +190,7 @@ class CampaignExplanation(Explanation):
     forecast_blocker: str | None = None  # the limit that still defers it at the horizon
     is_rate_unknown: bool = False  # the end depends on a send rate that was not measured yet
     has_worker: bool = True
-    guard: GuardState | None = None  # what the guard rails found, if they found anything
+    guard: GuardState | None = None  # the finding of the guard rails, if there is one
     wave: int | None = None  # the open wave, while later waves follow
     waves: int = 0
     approval: str | None = None  # who must do what until a second person has approved the campaign

@@ -117,7 +117,7 @@ class NewMessage:
     scheduled_at: Instant | None = None
     expires_at: Instant | None = None
     lane: int | None = None  # None for the lane of single emails of the tenant and priority.
-    creates_contact: bool = True  # False for email to users of the dashboard, who are no audience.
+    creates_contact: bool = True  # False for email to users of the dashboard, who are not contacts.
     raw: RawContent | None = None  # None if Mailwright builds the email from the payload.
     submission_id: str | None = None  # Messages of one submission are stored together or, after a conflict, not at all.
 

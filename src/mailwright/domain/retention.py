@@ -19,7 +19,7 @@ class RetentionKind(StrEnum):
     AUDIT_LOG = "audit-log"
     IMPORTS = "imports"  # finished imports and their report files
     CONTACT_EVENTS = "contact-events"  # what contacts did in the tenant's own systems
-    SHADOW = "shadow"  # what is known about email that shadow mode passed on
+    SHADOW = "shadow"  # the records of email that shadow mode passed on
     DMARC = "dmarc"  # DMARC aggregate reports
     FORM_SUBMISSIONS = "form-submissions"  # answers of sign-up forms that prove no current subscription
     SEQUENCES = "sequences"  # ended runs through sequences, with their steps

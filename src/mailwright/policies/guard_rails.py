@@ -4,8 +4,8 @@ from math import exp, lgamma, log, log1p
 
 from mailwright.domain.guard_rails import GuardFinding, GuardRails, Incident, IncidentCounts
 
-# A threshold is passed if the observed number of incidents would have at most this probability with a true share equal
-# to the threshold.
+# The significance level of a threshold: the campaign has passed it only if chance would explain the number of incidents
+# with at most this probability.
 MAX_CHANCE = 0.05
 # Smaller terms of the sum are ignored.
 _NEGLIGIBLE = 1e-12

@@ -100,7 +100,7 @@ class BackupWriter:
         self._digest.update(lines + b"\n")
         try:
             self._stream.write(lines + b"\n")
-        except OSError as error:  # Not an error of the database, whose transaction is open meanwhile.
+        except OSError as error:  # An error of the file, not of the database transaction that is open at the same time.
             raise BackupNotWritten(f"The backup could not be written ({error.strerror or error}).") from error
 
 

@@ -383,7 +383,7 @@ sequence_enrolments = Table(
     Column("node", Text),  # None at the start.
     Column("visit", Integer, nullable=False, server_default=text("0")),  # How many steps were recorded.
     Column("waits_since", Timestamp),  # None unless the person waits at the node.
-    Column("due_at", Timestamp),  # None if there is nothing to do until something happens.
+    Column("due_at", Timestamp),  # None if the run waits for an event without a time limit.
     Column("skips_email", Boolean, nullable=False, server_default=text("false")),
     # The emails that the run skips, as JSON: the person already received them before a new version moved their steps.
     Column("received_steps", Text),
@@ -1049,8 +1049,8 @@ campaigns = Table(
     Column("archived_at", Timestamp),
     # When a user deleted it. It can be restored. Only campaigns that never started are deleted.
     Column("deleted_at", Timestamp),
-    Column("changed_by", Text),  # The name in the audit log of who last changed what it sends, to whom, or when.
-    Column("repeat_of", Text),  # The ID of the draft whose schedule made it.
+    Column("changed_by", Text),  # Who last changed its content, audience or send time, as in the audit log.
+    Column("repeat_of", Text),  # The ID of the draft whose schedule created it.
     Index("ix_campaigns_tenant_id_id", "tenant_id", "id"),
     # A campaign is sent again at most once. A draft that was cancelled before its start does not count.
     partial_index("uq_campaigns_resend_of", "resend_of", where=_IS_RESEND, unique=True),
@@ -1068,11 +1068,11 @@ campaign_repeats = Table(
     Column("digest", Text, nullable=False),  # Of the draft when its schedule was set; a changed draft is not sent.
     Column("next_at", Timestamp, nullable=False),
     Column("starting_key", BigInteger),  # A campaign that was made and is not started yet.
-    Column("starting_digest", Text),  # Of that campaign; it does not start if it would send anything else.
+    Column("starting_digest", Text),  # The digest of that campaign's content. It does not start with other content.
     Column("last_at", Timestamp),
     Column("last_campaign_key", BigInteger),
     Column("last_result", Text),
-    Column("failed_at", Timestamp),  # Since when its emails are not sent although they should be.
+    Column("failed_at", Timestamp),  # Since when its emails are not sent although they are due.
     Column("paused_at", Timestamp),
     Column("updated_at", Timestamp, nullable=False),
     Index("ix_campaign_repeats_next_at", "next_at"),
@@ -1118,7 +1118,7 @@ queue_entries = Table(
     Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
     Column("guard", Text),  # What the guard rails have found, as JSON.
     Column("wave", Integer),  # The number of the open wave, from 1, while later waves follow.
-    Column("digests", Text),  # Those of sources/campaigns/review.py at the start; None if it comes from another source.
+    Column("digests", Text),  # At the start, see sources/campaigns/review.py; None for other sources.
     partial_index("ix_queue_entries_open", "tenant_id", "id", where=_UNFINISHED),
 )
 
@@ -1131,7 +1131,7 @@ campaign_approvals = Table(
     Column("campaign_key", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
     Column("digest", Text, nullable=False),  # Of the digests and the number of recipients, which the approver signs.
-    Column("digests", Text, nullable=False),  # Of what is sent, by part: see sources/campaigns/review.py.
+    Column("digests", Text, nullable=False),  # The digests of the content, by part: see sources/campaigns/review.py.
     Column("recipients", Integer, nullable=False),
     Column("plan", Text, nullable=False),  # As JSON, to show what was changed since.
     Column("requested_by", Text, nullable=False),
@@ -1496,9 +1496,7 @@ campaign_runs = Table(
     Column("hold_reason", Text),
     # The newest message key when the run started, as for campaigns.
     Column("messages_after_key", BigInteger, nullable=False, server_default=text("0")),
-    Column(
-        "max_recipients", Integer
-    ),  # As many as were approved, or need no approval; None if the tenant requires none.
+    Column("max_recipients", Integer),  # The number that was approved or needs no approval; None if there is no limit.
     UniqueConstraint("tenant_id", "campaign_tag", "send_batch_id"),
     Index("ix_campaign_runs_tenant_id_id", "tenant_id", "id"),
     partial_index("ix_campaign_runs_open", "id", where=_BEING_WALKED),

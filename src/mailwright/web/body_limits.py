@@ -30,7 +30,7 @@ FORM_OVERHEAD: Final = 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class _Limit:
     max_bytes: int
-    file_bytes: int | None = None  # The limit of the file in an upload, which is what its sender has to know.
+    file_bytes: int | None = None  # The limit of the file in an upload; the error names this limit.
 
     def refusal(self) -> BodyTooLarge:
         return too_large(self.max_bytes) if self.file_bytes is None else too_large(self.file_bytes, "upload")

@@ -36,7 +36,7 @@ _OTHER_TYPE: Final = "text/plain; charset=utf-8"
 # Names of the site generator's own files contain a hash of their content, for example bundle.77dd0ce9.min.js.
 _FINGERPRINTED: Final = re.compile(r"\.[0-9a-f]{8}\.min\.(?:css|js)$")
 _SCRIPT: Final = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
-# The script of the site inserts this style sheet, of the search dialog, into the page.
+# The style sheet of the search dialog, which the script of the site inserts into the page.
 _INSERTED_STYLE: Final = re.compile(rb"""=(['"])(\.[\w-]+\{(?:(?!\1)[^\\\n])*\})\1""")
 _ROOT_LINK: Final = re.compile(rb'((?:href|src)="|"(?:base|search)":"|new URL\(")/(?!/)')
 _POLICY: Final = (

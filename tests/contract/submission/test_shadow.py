@@ -119,7 +119,7 @@ async def test_any_bytes_pass_as_data_and_as_chunks(
     assert relay.emails[1].data == b"".join(commands)
 
 
-async def test_corpora_of_real_emails_pass_with_their_hashes(shadow: Submission, relay: RecordingRelay) -> None:
+async def test_real_emails_pass_byte_for_byte(shadow: Submission, relay: RecordingRelay) -> None:
     files = sorted([*(CORPORA / "dsn").rglob("*.eml"), *(CORPORA / "arf").rglob("*.eml")])
     if not files:
         pytest.skip("the corpora are not part of the repository")

@@ -178,7 +178,7 @@ class SwitchOvers:
         for email, until in sorted(snoozed.items()):
             if until > now:
                 latest = now + MAX_DAYS * DAY
-                with suppress(NotFound):  # The contact was deleted or erased here, and stays so.
+                with suppress(NotFound):  # The contact was deleted or erased in Mailwright, and is not restored.
                     await snooze(self._database, self._clock, wanted.tenant_id, email, min(until, latest), actor=actor)
 
     async def _import(self, wanted: SwitchOver, file: _ImportFile, actor: str) -> dict[tuple[int, int], str]:

@@ -96,7 +96,7 @@ class AddressedEmail:
 
     @property
     def own_message_id(self) -> str | None:
-        """The Message-ID that the application chose. It must be valid, as in an email that was prepared."""
+        """The Message-ID that the application chose, which must already be validated."""
         given = self._header_fields.get(OWN_MESSAGE_ID)
         return None if given is None else own_message_id(given)
 

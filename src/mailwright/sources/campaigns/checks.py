@@ -113,7 +113,7 @@ class CampaignCheck:
     has_postal_address: bool = True
     tracking: TrackingPlan = NOT_TRACKED
     held: HeldRecipients = NOBODY_HELD
-    segments: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # the filters that the content asks about
+    segments: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # filters of segments in the content
 
     @property
     def content(self) -> ReviewedContent:

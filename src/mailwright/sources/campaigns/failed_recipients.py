@@ -19,7 +19,7 @@ class FailedRecipient:
     error_code: str | None
     error_reason: str | None
     attempts: int
-    failed_at: Instant | None  # For a message in doubt: when it became so.
+    failed_at: Instant | None  # For a message in doubt: since when it is in doubt.
 
 
 async def list_failed(tx: Transaction, lane: int, *, limit: int, after: int = 0) -> list[FailedRecipient]:

@@ -47,8 +47,8 @@ class Campaign:
     finished_at: Instant | None
     archived_at: Instant | None = None
     deleted_at: Instant | None = None
-    changed_by: str | None = None  # who last changed what it sends, to whom, or when
-    repeat_of: str | None = None  # the ID of the draft whose schedule made it
+    changed_by: str | None = None  # who last changed its content, audience or send time
+    repeat_of: str | None = None  # the ID of the draft whose schedule created it
     repeat: RepeatSummary | None = None  # of a draft that repeats
     attachments: tuple[CampaignAttachment, ...] = ()  # empty in lists of campaigns
 

@@ -124,7 +124,7 @@ class RepeatWorker:
         place = await find_place(tx, repeat.tenant_id, schedule, self._zone)
         due_at = schedule.recurrence.latest_until(now, place)
         mine = update(campaign_repeats).where(_R.id == repeat.id)
-        if due_at < repeat.next_at:  # The time zone of the tenant was changed, so this is no time any more.
+        if due_at < repeat.next_at:  # The tenant's time zone was changed, so this time is not scheduled any more.
             await tx.execute(mine.values(next_at=schedule.recurrence.next_from(now, place)))
             return
         moved = {

@@ -39,7 +39,7 @@ async def add_unapproved(tx: Transaction, now: Instant, send: UnapprovedSend, *,
     """
     tenant_id = send.tenant_id
     if actor == SCHEDULE_ACTOR:
-        return 0  # Each repetition of a campaign counts alone, because nobody starts it.
+        return 0  # Each repetition of a campaign counts alone, because no person starts it.
     # One process at a time, so that two sends at the same moment count each other.
     await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
     people = await people_behind(tx, tenant_id, actor)

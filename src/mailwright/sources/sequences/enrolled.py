@@ -28,7 +28,7 @@ class Enrolled:
     visit: int
     waits_since: Instant | None
     skips_email: bool
-    received: frozenset[str]  # Email steps that the person received before they were moved ahead of them.
+    received: frozenset[str]  # Email steps that the person received before a new version moved these steps after them.
     due_at: Instant | None
     event: str | None = None  # The properties of the event that started the run, as JSON.
     item: str | None = None  # The feed item that started it, as JSON.

@@ -65,7 +65,7 @@ class NotEntered:
     trigger: TriggerKind
     subject: str | None = None  # The event, list, segment, campaign or attribute of the trigger.
     at: Instant | None = None  # When it happened, or when the person enters.
-    reported_at: Instant | None = None  # When the event arrived, if the trigger is one.
+    reported_at: Instant | None = None  # When the event arrived, if the trigger is an event.
     again_at: Instant | None = None  # From when on the re-entry rule lets the person enter again; None for never.
     property: str | None = None  # The property of the event that is not as wanted.
     wanted: ValueComparison | None = None

@@ -113,7 +113,7 @@ class RunExplanation:
     ended_at: Instant | None = None
     end_reason: str | None = None
     excluded_because: str | None = None  # Why the person may not receive the emails of the sequence, if so.
-    not_entered: NotEntered | None = None  # Why the person is not in it now, in their latest run or without one.
+    not_entered: NotEntered | None = None  # Why the person is not in it now; only in the latest run.
     unmatched: tuple[UnmatchedCondition, ...] = ()  # Of a run that the entry filter ended.
     ignored: tuple[ContactEvent, ...] = ()  # Events of the trigger that came while they were in it, the latest first.
     steps: tuple[StepRecord, ...] = ()

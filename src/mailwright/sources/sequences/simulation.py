@@ -55,9 +55,9 @@ class Simulated:
     waits_since: Instant | None
     due_at: Instant  # When the next step is due, or when the run ended.
     leaves: list[bool]
-    received: frozenset[str] = frozenset()  # Email steps that are left out, because the person received them before.
+    received: frozenset[str] = frozenset()  # Email steps that are skipped, because the person already received them.
     locale: str | None = None
-    variables: set[str] = field(default_factory=set)  # The names of attributes and of what started the run.
+    variables: set[str] = field(default_factory=set)  # The names of attributes, and of the variable of the trigger.
     failure: str | None = None
     step: str = ""  # The step that failed.
     end_reason: str | None = None

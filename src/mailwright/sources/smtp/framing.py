@@ -44,7 +44,7 @@ class PipelinedEnvelope:
 
     sender: str
     recipient: str
-    size: int  # What the client announced; 0 if it announced nothing.
+    size: int  # The size that the client announced; 0 if it announced none.
     length: int  # The bytes of the three commands.
 
 
