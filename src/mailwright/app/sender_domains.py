@@ -355,6 +355,6 @@ def _create_keys(domain: str, now: Instant) -> list[DomainKey]:
     keys = []
     for algorithm in ("rsa", "ed25519"):
         pem, selector = new_private_key(algorithm), f"mw{algorithm[0]}{generation}"
-        record = DkimKey.load(pem, domain, selector).record()
+        record = DkimKey.load(pem, domain, selector, is_ours=True).record()
         keys.append(DomainKey(selector, algorithm, record, now, private_key=pem))
     return keys

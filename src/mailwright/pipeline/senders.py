@@ -128,13 +128,14 @@ class MessageSenders:
         return self._signers[key]
 
     def _build(self, domain: TenantDomain) -> DkimSigner:
-        """Load the keys, which takes a tenth of a second for an RSA key."""
         from mailwright.content.dkim_key import DkimKey  # noqa: PLC0415 - large, and only signing needs it
 
         return DkimSigner(
             [
-                DkimKey.load(self._secret_box.decrypt(key.private_key or ""), domain.domain, key.selector)
-                for key in domain.keys
+                DkimKey.load(
+                    self._secret_box.decrypt(each.private_key or ""), domain.domain, each.selector, is_ours=True
+                )
+                for each in domain.keys
             ]
         )
 
