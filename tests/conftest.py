@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvloop
 from argon2 import PasswordHasher
@@ -158,6 +159,14 @@ def headers_parsed_once() -> Iterator[None]:
     """Parse a header with the same text once. Each access to a header, or to the type of a part, parses it again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HeaderRegistry, "__call__", lru_cache(4096)(HeaderRegistry.__call__))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_loaded_once() -> Iterator[None]:
+    """Let the HTTP clients of tests share a TLS context. To load the trusted certificates takes a tenth of a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
         yield
 
 

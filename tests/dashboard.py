@@ -30,7 +30,8 @@ from mailwright.sources.send_approvals import PlannedSend, SendKind, find_refusa
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, settings_for
 
-CHROMIUM: Final = shutil.which("chromium")
+CHROMIUM: Final = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+LAUNCH: Final[dict[str, Any]] = {"executable_path": CHROMIUM, "args": ["--no-sandbox", "--disable-gpu"]}
 AXE: Final = Path(__file__).parent.parent / "tools/assets/node_modules/axe-core/axe.min.js"
 PASSWORD: Final = "correct horse battery"
 PEOPLE: Final = {"ada": Role.ADMIN, "grace": Role.EDITOR, "alan": Role.VIEWER}
@@ -294,7 +295,7 @@ def a_dashboard(
 @contextmanager
 def a_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(**LAUNCH)
         expect.set_options(timeout=30_000)  # A long limit, because the machine may be busy.
         yield browser
         browser.close()

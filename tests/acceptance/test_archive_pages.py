@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,7 @@ from mailwright.sources.campaigns.archive import Archive
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 from tests.campaigns import NEWS, OPERATOR, CampaignHarness, join
-
-CHROMIUM = shutil.which("chromium")
+from tests.dashboard import CHROMIUM, LAUNCH
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 
@@ -63,7 +61,7 @@ async def place(empty_sqlite: bytes, tmp_path: Path) -> AsyncIterator[Place]:
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(**LAUNCH)
         yield browser
         await browser.close()
 

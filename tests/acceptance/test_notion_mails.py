@@ -1,6 +1,5 @@
 """Emails from Notion pages as recipients see them: on desktop and phone, in light and dark mode."""
 
-import shutil
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -8,8 +7,7 @@ import pytest
 from playwright.async_api import Browser, ViewportSize, async_playwright
 
 from tests import notion_golden
-
-CHROMIUM = shutil.which("chromium")
+from tests.dashboard import CHROMIUM, LAUNCH
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here"),
@@ -47,7 +45,7 @@ MEASURE = """() => {
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(**LAUNCH)
         yield browser
         await browser.close()
 

@@ -5,7 +5,6 @@ import contextlib
 import email
 import html
 import re
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from email.policy import SMTP
@@ -25,8 +24,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.domain.message import NewMessage
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
-
-CHROMIUM = shutil.which("chromium")
+from tests.dashboard import CHROMIUM, LAUNCH
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 PHONE: ViewportSize = {"width": 375, "height": 720}
@@ -111,7 +109,7 @@ async def post(empty_sqlite: bytes, tmp_path: Path, request: pytest.FixtureReque
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(**LAUNCH)
         yield browser
         await browser.close()
 
