@@ -143,13 +143,13 @@ def known_postgresql() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def few_dkim_keys() -> Iterator[None]:
-    """Give domains a dozen real RSA keys in turn. To generate and check one takes longer than most tests."""
+    """Give domains four real RSA keys in turn. To generate one takes longer than most tests."""
     generate = dkim_key.new_private_key
     keys = cache(lambda turn: generate())
     turns = count()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            dkim_key, "new_private_key", lambda kind="rsa": keys(next(turns) % 12) if kind == "rsa" else generate(kind)
+            dkim_key, "new_private_key", lambda kind="rsa": keys(next(turns) % 4) if kind == "rsa" else generate(kind)
         )
         yield
 
