@@ -51,7 +51,7 @@ export const BLOCKS = {
   divider: { label: t("Divider"), group: t("Layout"), make: () => ({}), fields: [{ key: "color", label: t("Colour"), ...COLOUR }, { key: "thickness", kind: "number", label: t("Thickness in pixels"), min: 1, max: 20, optional: true }] },
   spacer: { label: t("Spacer"), group: t("Layout"), make: () => ({ height: 24 }), fields: [{ key: "height", kind: "number", label: t("Height in pixels"), min: 1, max: 400 }] },
   header: { label: t("Header"), group: t("Layout"), hint: t("Logo"), make: () => ({}), fields: [{ key: "logo", kind: "image", label: t("Logo"), hint: t("Leave empty for the logo of the brand."), optional: true }, { key: "alt", kind: "text", label: t("Alternative text"), optional: true }, { key: "href", ...HREF, optional: true }] },
-  footer: { label: t("Footer"), group: t("Layout"), hint: t("Address and unsubscribe link"), rich: { html: "text" }, make: () => ({}), fields: [{ key: "transactional", kind: "checkbox", label: t("Without unsubscribe link"), hint: t("Only for email about what one person did, such as a receipt.") }] },
+  footer: { label: t("Footer"), group: t("Layout"), hint: t("Address and unsubscribe link"), rich: { html: "text" }, make: () => ({}), fields: [{ key: "transactional", kind: "checkbox", label: t("Without unsubscribe link"), hint: t("Only for transactional email, such as a receipt.") }] },
   condition: {
     label: t("Condition"), group: t("Advanced"), hint: t("Only for a segment"), make: () => ({ segment: "", blocks: [] }),
     fields: [{ key: "segment", kind: "segment", label: t("Segment") }, { key: "otherwise", kind: "otherwise", label: t("Show other blocks to everyone else") }],

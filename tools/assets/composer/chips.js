@@ -10,7 +10,7 @@ export function showChip({ name, fallback }) {
   dom.className = "c-chip";
   dom.dataset.variable = name;
   dom.dataset.fallback = fallback;
-  dom.title = fallback ? t("{variable}, or “{fallback}” if a contact has none. Click to change it.", values) : t("{variable}. Click to set what contacts without one see.", values);
+  dom.title = fallback ? t("{variable}, or “{fallback}” if a contact has none. Click to change it.", values) : t("{variable}. Click to set a text for contacts who have none.", values);
   dom.textContent = fallback ? t("{variable} or “{fallback}”", values) : values.variable;
   return dom;
 }

@@ -15,7 +15,7 @@ export async function insertFrom(context, kind = "html") {
   const problem = h("p", { class: "error", role: "alert", hidden: true });
   const field = (label, control, hint) => h("div", { class: "field" }, h("label", { for: control.id }, label), control, hint && h("p", { class: "hint" }, hint));
   const parts = {
-    html: [field(t("Text"), text, t("What an email cannot contain, such as scripts and forms, is left out.")), field(t("Or a file"), file)],
+    html: [field(t("Text"), text, t("Scripts, forms and other elements that emails cannot contain are removed.")), field(t("Or a file"), file)],
     feed: [field(t("Address of the feed"), url), field(t("Number of items"), limit)],
     notion: [field(t("Address or id of the page"), page, t("Mailwright needs access to the page: see Mailouts in the manual."))],
   };
