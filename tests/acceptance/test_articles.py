@@ -14,6 +14,7 @@ from mailwright.domain.retry import ARTICLES
 from mailwright.domain.states import EventType
 from mailwright.outbox.audit import audit
 from mailwright.web.app import create_app
+from tests.api import socket_client
 from tests.articles import ADA, BATCH, CLEO, KEY, TAG, rows_of, two_recipients, write_slices
 from tests.builders import Bench, a_bench, deliveries_of
 from tests.conftest import DatabaseAddress
@@ -51,7 +52,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sendgrid: SendGridS
 
 @pytest.fixture
 async def web(bench: Bench) -> AsyncIterator[httpx.AsyncClient]:
-    async with served(bench) as address, httpx.AsyncClient(base_url=address, timeout=60) as client:
+    async with served(bench) as address, socket_client(address) as client:
         yield client
 
 

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import signal
 import sqlite3
 from collections.abc import AsyncIterator
@@ -12,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from mailwright.outbox.audit_log import describe_actor
 from tests.acceptance.commands import Commands
+from tests.api import socket_client
 
 PEOPLE = "email,name,plan\nada@example.com,Ada,gold\nalan@example.com,Alan,basic\ngrace@example.com,Grace,gold\n"
 MARKDOWN = """# Hello {{ name }}
@@ -27,15 +28,23 @@ SEQUENCE = {"name": "Welcome", "trigger": {"manual": True}, "steps": [{"id": "fi
 CREATE = ("campaign", "create", "--name", "News", "--subject", "For {{ name }}", "--markdown", "news.md")
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("prepared")
+
+
 @pytest.fixture
-async def here(tmp_path: Path) -> Commands:
-    commands = Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
-    (tmp_path / "people.csv").write_text(PEOPLE)
-    (tmp_path / "news.md").write_text(MARKDOWN)
-    await commands.ok("db", "upgrade")
-    await commands.ok("list", "create", "news")
-    await commands.ok("contact", "import", "people.csv", "--list", "news")
-    return commands
+async def here(prepared: Path, tmp_path: Path) -> Commands:
+    """A folder with a list of three people, which the first test of the module prepares for all."""
+    if not (prepared / "news.md").exists():
+        commands = Commands(prepared)
+        (prepared / "people.csv").write_text(PEOPLE)
+        await commands.ok("db", "upgrade")
+        await commands.ok("list", "create", "news")
+        await commands.ok("contact", "import", "people.csv", "--list", "news")
+        (prepared / "news.md").write_text(MARKDOWN)
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
+    return Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
 
 
 async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) -> None:
@@ -292,7 +301,7 @@ async def test_progress_stream_ends_when_the_server_stops(here: Commands) -> Non
     headers = {"Authorization": f"Bearer {key}", "Last-Event-ID": "anything"}
     async with here.service("serve", "--port", "0", "--no-worker") as service, asyncio.timeout(60):
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(base_url=address, headers=headers, timeout=30) as client:
+        async with socket_client(address, headers=headers) as client:
             assert (await client.get("/v1/progress/stream", headers={"Authorization": ""})).status_code == 401
             async with client.stream("GET", "/v1/progress/stream") as answer:
                 assert answer.headers["content-type"].startswith("text/event-stream")

@@ -26,6 +26,7 @@ from tests.acceptance.commands import STARTED, Commands
 from tests.api import an_api
 from tests.builders import a_message, a_settler, an_acceptor, claims_of
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 
 CLOCK = SystemClock()
 AUDIT = [
@@ -94,6 +95,7 @@ async def a_dead_letter(database: Database) -> str:
 # Keys and tenants.
 
 
+@on_sqlite
 async def test_key_create_prints_only_the_key(commands: Commands) -> None:
     made = await commands.ok("key", "create", "--tenant", "default")
     key = made.out.removesuffix("\n")
@@ -108,6 +110,7 @@ async def test_key_create_prints_only_the_key(commands: Commands) -> None:
     assert revoked["revokedAt"] is not None
 
 
+@on_sqlite
 async def test_key_create_limits_a_key_to_senders(commands: Commands) -> None:
     await commands.ok("key", "create", "--sender", "News@Example.com", "--sender", "@münchen.example")
     [listed] = (await commands.ok("key", "list", "--json")).json
@@ -177,6 +180,7 @@ async def test_message_show_prints_a_bounce(here: Commands, its_database: Databa
         assert text in shown
 
 
+@on_sqlite
 async def test_message_explain_prints_text_and_json(commands: Commands, database: Database) -> None:
     outbox_id = await accepted(database)
     spoken = await commands.ok("message", "explain", outbox_id)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -20,6 +19,7 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.ids import uuid7
 from mailwright.storage.database import Database
 from tests.acceptance.commands import STARTED, Commands
+from tests.api import socket_client
 from tests.builders import a_message, an_acceptor
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer, on_sqlite
@@ -77,13 +77,12 @@ async def test_agent_creates_a_draft_over_standard_streams(commands: Commands) -
     assert (entry["actor"], entry["action"]) == ("api:drafter", "campaign.create")
 
 
-async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> None:
+async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands, engine: DatabaseAddress) -> None:
     key = (await commands.ok("key", "create", "--tenant", "default")).out.strip()
-    async with replace(commands, program=STARTED).service("serve", "--port", "0") as service:
+    started = replace(commands, program=STARTED) if engine.name == "sqlite" else commands
+    async with started.service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(
-            base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60
-        ) as client:
+        async with socket_client(address, headers={"Authorization": f"Bearer {key}"}) as client:
             assert (await client.get("/readyz")).json()["parts"]["worker"] == "ok"
             body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
             sent = (await client.post("/v1/email/send", json=body)).json()["outboxId"]
@@ -95,13 +94,12 @@ async def test_serve_accepts_sends_and_stops_gracefully(commands: Commands) -> N
     assert (await commands.ok("audit", "--json")).json["sent"] == 1
 
 
+@on_sqlite
 async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
     key = (await commands.ok("key", "create")).out.strip()
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(
-            base_url=address, headers={"Authorization": f"Bearer {key}"}, timeout=60
-        ) as client:
+        async with socket_client(address, headers={"Authorization": f"Bearer {key}"}) as client:
             assert "worker" not in (await client.get("/readyz")).json()["parts"]
             body = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
             outbox_id = (await client.post("/v1/email/send", json=body)).json()["outboxId"]
@@ -111,6 +109,7 @@ async def test_serve_without_a_worker_sends_nothing(commands: Commands) -> None:
         assert await service.ended() == 0
 
 
+@on_sqlite
 async def test_links_of_other_processes_use_the_server_address(commands: Commands, tmp_path: Path) -> None:
     async with commands.service("serve", "--port", "0", "--no-worker") as service:
         address = (await service.logged("api_started"))["address"]
@@ -182,6 +181,7 @@ async def test_service_finishes_sends_in_flight_before_exit(
     assert (figures["sent"], figures["in_doubt"], figures["open"]) == (1, 0, 0)
 
 
+@on_sqlite
 async def test_second_signal_stops_a_service_at_once(commands: Commands, database: Database, sink: SmtpSink) -> None:
     held = sink.hold(Step.DOT, nth=1)
     await accept(database)

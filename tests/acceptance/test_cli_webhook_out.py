@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.acceptance.commands import Commands
+from tests.api import socket_client
 from tests.standins.http import Answer, HttpStandIn
 
 MAIL = {"to": "ada@example.com", "subject": "Hello", "html": "<p>Hello</p>"}
@@ -62,8 +62,8 @@ async def test_running_service_dispatches_events(here: Commands, receiver: HttpS
     key = (await here.ok("key", "create", "--tenant", "default")).out.strip()
     async with here.service("serve", "--port", "0") as service:
         address = (await service.logged("api_started"))["address"]
-        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
-            accepted = await client.post(f"{address}/v1/email/send", json=MAIL)
+        async with socket_client(address, headers={"Authorization": f"Bearer {key}"}) as client:
+            accepted = await client.post("/v1/email/send", json=MAIL)
         async with asyncio.timeout(60):
             [request] = await receiver.received(1)
     assert (request.json()["type"], request.json()["message"]["outboxId"]) == ("SENT", accepted.json()["outboxId"])

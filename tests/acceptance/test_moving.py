@@ -13,7 +13,9 @@ import pytest
 from mailwright.domain.clock import SystemClock
 from tests.acceptance.commands import Commands, Service, until
 from tests.amazonsender import COLUMNS, SHARED_SECRET, old_environment, old_link
+from tests.api import socket_client
 from tests.conftest import DatabaseAddress
+from tests.engines import on_sqlite
 from tests.notion_pages import ERROR_COLUMNS, said
 from tests.standins import ses as ses_names
 from tests.standins.notion import TOKEN, NotionStandIn
@@ -72,7 +74,7 @@ async def served_at(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     address = (await service.logged("api_started"))["address"]
     reading = asyncio.create_task(service.read_log())
     try:
-        async with httpx.AsyncClient(base_url=address, timeout=30) as client:
+        async with socket_client(address) as client:
             yield client
     finally:
         reading.cancel()
@@ -118,6 +120,7 @@ async def test_installation_of_amazonsender_moves_with_its_environment(stage: St
         assert stage.supabase.subscriber("bob@example.com")["status"] == "active"
 
 
+@on_sqlite
 @pytest.mark.promise("moving-amazonsender")
 async def test_check_names_settings_that_have_no_effect(stage: Stage) -> None:
     stage.supabase.add("subscribers", email="ada@example.com")
@@ -130,6 +133,7 @@ async def test_check_names_settings_that_have_no_effect(stage: Stage) -> None:
     assert any("older than 12.1" in summary for summary in found.values())
 
 
+@on_sqlite
 @pytest.mark.promise("moving-amazonsender")
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker", "--drain"), ("check",)])
 async def test_unclear_dry_run_starts_nothing(stage: Stage, command: tuple[str, ...]) -> None:
@@ -139,6 +143,7 @@ async def test_unclear_dry_run_starts_nothing(stage: Stage, command: tuple[str, 
     assert "must be true or false" in " ".join((ended.out + ended.err).split())
 
 
+@on_sqlite
 async def test_dry_run_reaches_the_local_mailbox_only(stage: Stage) -> None:
     stage.supabase.add("subscribers", email="ada@example.com")
     page = stage.notion.add_page(

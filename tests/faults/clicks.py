@@ -10,6 +10,7 @@ from sqlalchemy import select, update
 from mailwright.domain.clock import SystemClock
 from mailwright.domain.tracking_tokens import TrackingTokens, day_of
 from mailwright.storage.tables import contacts, events, messages
+from tests.api import socket_client
 from tests.faults.figures import Figures
 from tests.faults.processes import Process
 from tests.faults.stage import Stage
@@ -48,22 +49,22 @@ async def run(stage: Stage, *, kills: int, clicks: int) -> Figures:
 async def _click(paths: dict[str, str], port: int, victim: Process | None) -> set[str]:
     """Click from several clients, and kill the server after half of the answers."""
     waiting, answered = list(paths.items()), set[str]()
+    headers = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"}
 
-    async def client() -> None:
-        headers = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0"}
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as http:
-            while waiting:
-                outbox_id, path = waiting.pop()
-                try:
-                    response = await http.get(path)
-                except httpx.HTTPError:
-                    return
-                assert response.headers["location"] == TARGET, response.text
-                answered.add(outbox_id)
-                if victim is not None and len(answered) == len(paths) // 2:
-                    victim.kill()
+    async def client(http: httpx.AsyncClient) -> None:
+        while waiting:
+            outbox_id, path = waiting.pop()
+            try:
+                response = await http.get(path)
+            except httpx.HTTPError:
+                return
+            assert response.headers["location"] == TARGET, response.text
+            answered.add(outbox_id)
+            if victim is not None and len(answered) == len(paths) // 2:
+                victim.kill()
 
-    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    async with socket_client(f"http://127.0.0.1:{port}", headers=headers) as http:
+        await asyncio.gather(*(client(http) for _ in range(CLIENTS)))
     return answered
 
 

@@ -19,11 +19,11 @@ LATENCY_SECONDS = 0.2
 PATIENCE_SECONDS = 100
 
 
-async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int) -> Figures:
+async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int, processes: int = PROCESSES) -> Figures:
     """Kill a process `kills` times, and the supervisor instead at every turn of `supervisor_every`."""
     figures, chance = Figures(), random.Random(SEED)
     await stage.open_sink(LATENCY_SECONDS)
-    supervisor = start(stage)
+    supervisor = start(stage, processes=processes)
     killed: list[int] = []
     orphans_left = 0
     for turn in range(1, kills + 1):
@@ -38,7 +38,7 @@ async def run(stage: Stage, *, kills: int, messages: int, supervisor_every: int)
             continue
         supervisor.kill()
         orphans_left += await count_left(children)
-        supervisor = start(stage) if turn < kills else stage.worker()
+        supervisor = start(stage, processes=processes) if turn < kills else stage.worker()
     await stage.all_done(PATIENCE_SECONDS)
     children = working(supervisor)
     supervisor.kill()

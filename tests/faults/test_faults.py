@@ -44,7 +44,7 @@ async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -
 @pytest.mark.promise("never-doubled")
 @pytest.mark.promise("settings-in-the-dashboard")
 async def test_workers_killed_during_a_provider_change_lose_nothing(stage: Stage) -> None:
-    every_bar_is_reached(await provider_changes.run(stage, kills=2, messages=200))
+    every_bar_is_reached(await provider_changes.run(stage, kills=2, messages=120))
 
 
 @pytest.mark.promise("never-lost")

@@ -7,5 +7,5 @@ from tests.faults.stage import a_stage
 
 async def test_killed_workers_report_every_notification_once(engine: DatabaseAddress) -> None:
     async with a_stage(engine.url) as stage:
-        figures = await notifications.run(stage, kills=2, events=20, readers=20)
+        figures = await notifications.run(stage, kills=2, events=20, readers=12)
     assert not figures.misses, figures.misses

@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,21 @@ from mailwright.outbox.audit import audit
 from mailwright.outbox.retention_rules import list_rules, set_rule
 from tests.builders import DEFAULT_TENANT, SECRET_KEY, Bench, a_bench, a_message
 from tests.conftest import DatabaseAddress
+from tests.faults.processes import Process
+from tests.faults.supervised import PATIENCE_SECONDS
 from tests.standins.provider import ScriptedProvider
 
 pytestmark = pytest.mark.promise("retention-safe")
 
 LONG_AGO = 1_700_000_000_000
 MESSAGES = 400
+KILLS = 2
 
 
-async def start_run(url: str, folder: Path) -> asyncio.subprocess.Process:
+def start_run(url: str, folder: Path) -> Process:
     settings = {"MAILWRIGHT_DATABASE_URL": url, "MAILWRIGHT_RETENTION_EXPORT": str(folder)}
     environment = {**os.environ, **settings, "MAILWRIGHT_SECRET_KEY": SECRET_KEY}
-    words = ("-m", "mailwright", "retention", "run", "--json")
-    output = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, *words, env=environment, stdout=output, stderr=output)
+    return Process(["retention", "run", "--json"], environment, folder.with_suffix(".log"), folder.parent)
 
 
 async def deleted(bench: Bench) -> int:
@@ -39,12 +39,10 @@ async def deleted(bench: Bench) -> int:
 async def kill_after_progress(bench: Bench, url: str, folder: Path) -> None:
     """Kill the process as soon as it has deleted another batch, or let it end."""
     before = await deleted(bench)
-    process = await start_run(url, folder)
-    while process.returncode is None and await deleted(bench) == before:
+    process = start_run(url, folder)
+    while process.exit_code is None and await deleted(bench) == before:
         await asyncio.sleep(0.005)
-    if process.returncode is None:
-        process.kill()
-    await process.communicate()
+    process.kill()
 
 
 def exported(folder: Path) -> list[dict[str, Any]]:
@@ -60,12 +58,11 @@ async def test_killed_retention_continues_without_loss(engine: DatabaseAddress, 
         await set_rule(
             bench.database, bench.clock, DEFAULT_TENANT, RetentionKind.MESSAGES, days=30, exports=True, actor="ada"
         )
-        for _ in range(3):
+        for _ in range(KILLS):
             await kill_after_progress(bench, engine.url, folder)
             assert (await audit(bench.database)).ok
-        last = await start_run(engine.url, folder)
-        _, errors = await last.communicate()
-        assert last.returncode == 0, errors.decode()
+        last = start_run(engine.url, folder)
+        assert await last.ended(PATIENCE_SECONDS) == 0, last.said
         found = await audit(bench.database)
         assert (found.ok, found.sent, found.deleted) == (True, MESSAGES, MESSAGES)
         lines = exported(folder)

@@ -16,7 +16,7 @@ from tests.submission import EMAIL, Dialogue
 
 @pytest.mark.promise("smtp-durable")
 async def test_killed_smtp_server_keeps_exactly_the_accepted_emails(stage: Stage) -> None:
-    figures = await submissions.run(stage, kills=2, emails=300)
+    figures = await submissions.run(stage, kills=2, emails=150)
     assert figures.misses == []
 
 
