@@ -1,17 +1,18 @@
 """Emails from Notion pages as recipients see them: on desktop and phone, in light and dark mode."""
 
-from collections.abc import AsyncIterator
-from typing import Literal
+from itertools import product
+from typing import Final, Literal
 
 import pytest
-from playwright.async_api import Browser, ViewportSize, async_playwright
+from playwright.sync_api import Browser, Page, ViewportSize
 
 from tests import notion_golden
-from tests.dashboard import CHROMIUM, LAUNCH
+from tests.dashboard import CHROMIUM
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here"),
 ]
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 PHONE: ViewportSize = {"width": 375, "height": 720}
 DESK: ViewportSize = {"width": 1440, "height": 900}
 # The elements beyond the edge of the screen, and the lowest contrast between a text and its background.
@@ -42,37 +43,38 @@ MEASURE = """() => {
 }"""
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(**LAUNCH)
-        yield browser
-        await browser.close()
+def show(page: Page, name: str, size: ViewportSize) -> None:
+    page.goto((notion_golden.FOLDER / f"{name}.html").as_uri())
+    resize(page, size)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_email_fits_the_screen_and_is_readable(browser: Browser, scheme: Literal["light", "dark"]) -> None:
-    for size in (DESK, PHONE):
-        context = await browser.new_context(viewport=size, color_scheme=scheme)
-        page = await context.new_page()
-        for name in notion_golden.PAGES:
-            await page.goto((notion_golden.FOLDER / f"{name}.html").as_uri())
-            measured = await page.evaluate(MEASURE)
+def resize(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    page.wait_for_function("width => innerWidth === width", arg=size["width"])
+
+
+def test_email_fits_the_screen_and_is_readable(browser: Browser) -> None:
+    page = browser.new_page()
+    for name in notion_golden.PAGES:
+        show(page, name, DESK)
+        for size, scheme in product((DESK, PHONE), SCHEMES):
+            resize(page, size)
+            page.emulate_media(color_scheme=scheme)
+            measured = page.evaluate(MEASURE)
             assert measured["beyond"] == [], (name, size["width"])
             assert measured["pale"] == [], (name, scheme)
             assert all(measured["images"]), name
             assert measured["night"] == ("rgb(25, 25, 25)" if scheme == "dark" else "rgb(255, 255, 255)")
-        await context.close()
+    page.close()
 
 
-async def test_columns_are_stacked_on_phones(browser: Browser) -> None:
-    tops = {}
+def test_columns_are_stacked_on_phones(browser: Browser) -> None:
+    page, tops = browser.new_page(), {}
     for size in (DESK, PHONE):
-        page = await browser.new_page(viewport=size)
-        await page.goto((notion_golden.FOLDER / "newsletter.html").as_uri())
-        boxes = await page.eval_on_selector_all(
+        show(page, "newsletter", size)
+        boxes = page.eval_on_selector_all(
             ".mw-column", "columns => columns.map(each => each.getBoundingClientRect().top)"
         )
         tops[size["width"]] = len(set(boxes))
-        await page.close()
+    page.close()
     assert tops == {1440: 1, 375: 2}
