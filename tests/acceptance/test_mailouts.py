@@ -74,12 +74,14 @@ class Stage:
 
     async def written_back(self, is_so: Callable[[], bool], what: str) -> None:
         """Wait for results in Notion, without the pauses between updates and between attempts."""
-        database = Database(self.database_url)
+        database, clock = Database(self.database_url), SystemClock()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while not is_so():
+                    # A run that is due keeps its place before those that become due now, or it might never have a turn.
+                    now = clock.now()
                     async with database.write() as tx:
-                        await tx.execute(update(mailouts).where(mailouts.c.due_at.is_not(None)).values(due_at=0))
+                        await tx.execute(update(mailouts).where(mailouts.c.due_at > now).values(due_at=now))
                     await asyncio.sleep(0.5)
         except TimeoutError as error:
             raise AssertionError(f"it never happened: {what}") from error
