@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,9 +60,10 @@ async def test_agent_creates_a_draft_over_standard_streams(commands: Commands) -
     await commands.ok("db", "upgrade")
     await commands.ok("list", "create", "news")
     environment = {**os.environ, **commands.settings}
+    command, *arguments = commands.program
     server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "mailwright", "mcp", "--name", "drafter"],
+        command=command,
+        args=[*arguments, "mcp", "--name", "drafter"],
         env=environment,
         cwd=commands.folder,
     )
