@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import insert, select, update
 
 from mailwright.access.account_notices import AccountNotices
@@ -264,18 +265,22 @@ def user_store(database: Database, clock: ManualClock) -> Users:
 def settings_for(url: str, **changes: Any) -> Settings:
     """Return settings for tests. Nothing is reserved for transactional email, so that counts are easy to read."""
     defaults = {"sender": "Shop <shop@example.com>", "unsubscribe_secret": "s" * 32, "reserve_percent": 0}
-    values = {"secret_key": SECRET_KEY, **defaults, **changes}
-    if not all(value is None or isinstance(value, str | int | float | Path) for value in values.values()):
-        return load(database_url=url, **values)
-    # Reading settings takes longer than opening a database, so tests with the same settings share them.
+    values = {"database_url": url, "secret_key": SECRET_KEY, **defaults, **changes}
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    loaded = _load_once(frozenset(values.items()), frozenset(environment.items()), Path.cwd())
-    return loaded.model_copy(update={"database_url": url})
+    given = _given_outside(frozenset(environment.items()), Path.cwd())
+    settings = Settings.__new__(Settings)
+    try:
+        Settings.__pydantic_validator__.validate_python({**given, **values}, self_instance=settings)
+    except ValidationError:
+        return load(**values)  # Its error names the variables.
+    return load(**values) if settings.dry_run else settings
 
 
 @cache
-def _load_once(values: frozenset[Any], _environment: object, _folder: Path) -> Settings:
-    return load(database_url="sqlite:///unused.db", **dict(values))
+def _given_outside(_environment: object, _folder: Path) -> dict[str, Any]:
+    """Return the settings of the environment and of the file. Reading them takes longer than opening a database."""
+    loaded = load(database_url="sqlite:///unused.db")
+    return {name: getattr(loaded, name) for name in loaded.model_fields_set}
 
 
 class Bench:

@@ -19,7 +19,7 @@ CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
 FIND_LANE_SOURCE = statement(__package__, "find_lane_source")
 CLAIM_SUSPECTS = statement(__package__, "claim_suspects")
-HAS_SUSPECTS = statement(__package__, "has_suspects")
+FIND_LOST_WORK = statement(__package__, "find_lost_work")
 CLAIMED_FACTS = statement(__package__, "claimed_facts")
 UNCLAIMED_FACTS = statement(__package__, "unclaimed_facts")
 APPEND_WITHDRAWALS = statement(__package__, "append_withdrawals")
@@ -63,9 +63,11 @@ class Claims:
         """Claim nothing from a lane until the given time, because another worker sends its messages."""
         self._skipped_lanes[lane] = until
 
-    async def has_suspects(self) -> bool:
+    async def find_lost_work(self) -> Any:
+        """Return a row with `has_lost_attempts`, `has_due_doubts` and, for this worker to claim, `has_suspects`."""
         async with self._database.read() as tx:
-            return bool(await tx.run(HAS_SUSPECTS, now=self._clock.now(), **self._suspects_in_scope()))
+            [found] = await tx.run(FIND_LOST_WORK, now=self._clock.now(), **self._suspects_in_scope())
+        return found
 
     def shares_lane(self, lane: int) -> bool:
         """Return whether a worker of another provider claims some messages of this lane."""

@@ -71,10 +71,13 @@ class Maintenance:
 
     async def recover_lost_work(self) -> None:
         """Take over the attempts of crashed workers and resolve messages in doubt."""
-        await self.services.doubts.mark_lost_attempts()
-        if await self.services.doubts.decide_due():
+        found = await self.services.claims.find_lost_work()
+        if found.has_lost_attempts:
+            await self.services.doubts.mark_lost_attempts()
+        # An attempt through a provider that sends no reports is due as soon as it is in doubt.
+        if (found.has_lost_attempts or found.has_due_doubts) and await self.services.doubts.decide_due():
             self.has_decided = True
-        self.has_suspects = await self.services.claims.has_suspects()
+        self.has_suspects = bool(found.has_suspects)
 
     async def sign_off(self, presence: Sequence[WorkerPresence]) -> None:
         """Remove this worker from the list of active workers."""

@@ -12,6 +12,7 @@ from mailwright.storage.database import Database
 from mailwright.web.app import ROUTERS
 from mailwright.web.methods import METHODS, undeclared_methods
 from tests.api import Api, an_api
+from tests.engines import on_sqlite
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_declared_method_is_never_refused() -> None:
             assert all(route.matches(scope)[0] is not Match.FULL for route in refusals), (method, path)
 
 
+@on_sqlite
 async def test_undeclared_method_is_405_on_every_path(api: Api) -> None:
     for path, method in undeclared():
         answer = await api.client.request(method, path)

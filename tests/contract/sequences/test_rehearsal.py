@@ -227,7 +227,7 @@ async def prepared(sequences: SequenceBench) -> SequenceBench:
 
 @pytest.mark.promise("sequence-rehearsal")
 @settings(
-    max_examples=examples(10),
+    max_examples=examples(5),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -114,8 +114,7 @@ async def test_sns_stand_in_reports_the_requested_message(tmp_path: object, monk
     assert event["bounce"]["bouncedRecipients"][0]["emailAddress"] == "ada@example.com"
 
 
-@pytest.mark.parametrize("name", ["postgresql", "valkey"])
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("name", "ending"), [("postgresql", signal.SIGINT), ("valkey", signal.SIGTERM)])
 def test_stand_in_processes_print_settings_and_end_with_parent(name: str, ending: signal.Signals) -> None:
     # A separate process group that receives Ctrl-C as from a terminal.
     command = [sys.executable, "-m", "tests.standins", name]

@@ -12,7 +12,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, split_defer_reason
 from mailwright.sources.campaigns.deferrals import load_lane_deferrals
 from mailwright.sources.campaigns.entries import NO_LIST, QUEUE_ORDER, CampaignSnapshot
-from mailwright.storage.database import Database, Transaction
+from mailwright.storage.database import Database, Rows, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, lane_deferrals, queue_entries
 
@@ -139,9 +139,7 @@ async def list_positions(tx: Transaction, now: Instant, *, tenant_id: int | None
     query = _positions(now).where(is_queued)
     if tenant_id is not None:
         query = query.where(queue_entries.c.tenant_id == tenant_id)
-    deferrals = await load_lane_deferrals(tx, now)
-    rows = await tx.execute(query.order_by(QUEUE_ORDER))
-    return [_position(row, deferrals.get(row.lane)) for row in rows]
+    return await _with_deferrals(tx, await tx.execute(query.order_by(QUEUE_ORDER)), now)
 
 
 async def find_position(tx: Transaction, campaign_key: int, now: Instant) -> QueuePosition | None:
@@ -150,8 +148,13 @@ async def find_position(tx: Transaction, campaign_key: int, now: Instant) -> Que
 
 async def find_positions(tx: Transaction, campaign_keys: Sequence[int], now: Instant) -> list[QueuePosition]:
     """Return the positions of these campaigns, including completed ones."""
-    deferrals = await load_lane_deferrals(tx, now)
     rows = await tx.execute(_positions(now).where(queue_entries.c.campaign_key.in_(campaign_keys)))
+    return await _with_deferrals(tx, rows, now)
+
+
+async def _with_deferrals(tx: Transaction, rows: Rows, now: Instant) -> list[QueuePosition]:
+    """Load the deferrals only if there are campaigns: a worker looks for them every second."""
+    deferrals = await load_lane_deferrals(tx, now) if rows else {}
     return [_position(row, deferrals.get(row.lane)) for row in rows]
 
 

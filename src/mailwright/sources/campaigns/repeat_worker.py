@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, NamedTuple
 
 import orjson
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, bindparam, or_, select, update
 
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import CampaignStatus
@@ -50,6 +50,13 @@ CLOCK_WENT_BACK: Final = (
 )
 
 _R = campaign_repeats.c
+# Schedules that are due, and those that were set or served at a time in the future, because a clock was wrong.
+_IS_DUE: Final = or_(
+    _R.next_at <= bindparam("now"), _R.last_at > bindparam("ahead"), _R.updated_at > bindparam("ahead")
+)
+_DUE: Final = (
+    select(_R.id).where(or_(and_(_IS_DUE, _R.paused_at.is_(None)), _R.starting_key.is_not(None))).order_by(_R.id)
+)
 
 log = logger(__name__)
 
@@ -93,12 +100,10 @@ class RepeatWorker:
 
     async def _list_due(self) -> list[int]:
         now = self._clock.now()
-        is_due = or_(_R.next_at <= now, _is_ahead(now))
-        wanted = or_(and_(is_due, _R.paused_at.is_(None)), _R.starting_key.is_not(None))
         async with self._database.read() as tx:
             if await is_held(tx):  # A restored database does not know which campaigns were made after the backup.
                 return []
-            return [row.id for row in await tx.execute(select(_R.id).where(wanted).order_by(_R.id))]
+            return [row.id for row in await tx.execute(_DUE, {"now": now, "ahead": now + CLOCK_TOLERANCE})]
 
     async def _make(self, repeat_key: int) -> None:
         """Create the campaign for the latest due time and move the schedule, in one transaction."""
@@ -228,8 +233,3 @@ class RepeatWorker:
 
 def _is_same(examined: Campaign, present: Campaign) -> bool:
     return (examined.definition, examined.attachments) == (present.definition, present.attachments)
-
-
-def _is_ahead(now: Instant) -> Any:
-    """Match schedules that were set or served at a time in the future, because a clock was wrong."""
-    return or_(_R.last_at > now + CLOCK_TOLERANCE, _R.updated_at > now + CLOCK_TOLERANCE)

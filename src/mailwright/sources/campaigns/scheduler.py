@@ -4,9 +4,9 @@ Any worker may do this at any time, because each step is idempotent.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, select, update
 
 from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_OVERDUE, CampaignStatus
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
@@ -55,6 +55,54 @@ class OpenEntry:
     wave: int | None
 
 
+def _entries(condition: ColumnElement[bool]) -> Select[Any]:
+    columns = (
+        queue_entries.c.campaign_key,
+        campaigns.c.campaign_id,
+        campaigns.c.status,
+        campaigns.c.scheduled_at,
+        queue_entries.c.lane,
+        queue_entries.c.enqueue_ended_at,
+        queue_entries.c.completed_at,
+        queue_entries.c.wave,
+    )
+    query = select(*columns).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key).where(condition)
+    return query.order_by(queue_entries.c.id)
+
+
+_IS_DEFERRED: Final = (
+    select(lane_deferrals.c.lane)
+    .where(
+        lane_deferrals.c.lane == queue_entries.c.lane,
+        lane_deferrals.c.deferred_until > bindparam("now"),
+        campaigns.c.status.in_([CampaignStatus.READY, CampaignStatus.PAUSED]),
+    )
+    .exists()
+)
+_HAS_WAITING_MESSAGES: Final = (
+    select(deliveries.c.message_key)
+    .where(
+        deliveries.c.locked_by.is_(None),
+        deliveries.c.status.in_(CLAIMABLE),
+        deliveries.c.lane == queue_entries.c.lane,
+    )
+    .exists()
+)
+# The campaigns that are not completed, without those that are scheduled for later or paused. Every worker runs these
+# queries every second, so they are built once.
+_UNFINISHED: Final = _entries(queue_entries.c.completed_at.is_(None) & ~_IS_DEFERRED)
+# Completed campaigns with failed or unconfirmed messages, which a user may have retried or resolved since, and
+# cancelled campaigns that have waiting messages again: a message in doubt may have been resolved as "resend" after its
+# campaign was cancelled.
+_UNSETTLED: Final = _entries(
+    queue_entries.c.completed_at.is_not(None)
+    & (
+        (campaigns.c.status == CampaignStatus.SENDING)
+        | (campaigns.c.status == CampaignStatus.CANCELLED) & _HAS_WAITING_MESSAGES
+    )
+)
+
+
 class CampaignScheduler:
     def __init__(
         self,
@@ -74,7 +122,7 @@ class CampaignScheduler:
     async def tick(self) -> bool:
         """Take one step for each queued campaign. Return whether anything was done, so that there may be more."""
         has_progress = False
-        for entry in [*await self._unfinished(), *await self._unsettled()]:
+        for entry in await self._open_entries():
             try:
                 has_progress |= await self._step(entry)
             except NotDurable:
@@ -123,50 +171,15 @@ class CampaignScheduler:
         log.warning("campaign_overdue", campaign=overdue.campaign_id, scheduledAt=isoformat(overdue.scheduled_at))
         return True
 
-    async def _unfinished(self) -> list[OpenEntry]:
-        """Return the campaigns that are not completed, without those that are scheduled for later or paused."""
-        deferred = select(lane_deferrals.c.lane).where(
-            lane_deferrals.c.lane == queue_entries.c.lane,
-            lane_deferrals.c.deferred_until > self._clock.now(),
-            campaigns.c.status.in_([CampaignStatus.READY, CampaignStatus.PAUSED]),
-        )
-        return await self._entries(queue_entries.c.completed_at.is_(None) & ~deferred.exists())
-
-    async def _unsettled(self) -> list[OpenEntry]:
-        """Return completed campaigns to check again.
-
-        These are campaigns with failed or unconfirmed messages, which a user may have retried or resolved since, and
-        cancelled campaigns that have waiting messages again.
-        """
+    async def _open_entries(self) -> list[OpenEntry]:
+        """Return the campaigns that are not completed, and from time to time the completed ones to check again."""
         now = self._clock.now()
-        if self._rechecked_at is not None and 0 <= now - self._rechecked_at < RECHECK_EVERY:
-            return []
-        self._rechecked_at = now
-        is_sending = campaigns.c.status == CampaignStatus.SENDING
-        # A message in doubt may have been resolved as "resend" after its campaign was cancelled.
-        waiting = select(deliveries.c.message_key).where(
-            deliveries.c.locked_by.is_(None),
-            deliveries.c.status.in_(CLAIMABLE),
-            deliveries.c.lane == queue_entries.c.lane,
-        )
-        is_cancelled_with_messages = (campaigns.c.status == CampaignStatus.CANCELLED) & waiting.exists()
-        is_completed = queue_entries.c.completed_at.is_not(None)
-        return await self._entries(is_completed & (is_sending | is_cancelled_with_messages))
-
-    async def _entries(self, condition: ColumnElement[bool]) -> list[OpenEntry]:
-        columns = (
-            queue_entries.c.campaign_key,
-            campaigns.c.campaign_id,
-            campaigns.c.status,
-            campaigns.c.scheduled_at,
-            queue_entries.c.lane,
-            queue_entries.c.enqueue_ended_at,
-            queue_entries.c.completed_at,
-            queue_entries.c.wave,
-        )
-        query = select(*columns).join(campaigns, campaigns.c.id == queue_entries.c.campaign_key).where(condition)
         async with self._database.read() as tx:
-            return [OpenEntry(**row._mapping) for row in await tx.execute(query.order_by(queue_entries.c.id))]
+            rows = [*await tx.execute(_UNFINISHED, {"now": now})]
+            if self._rechecked_at is None or not 0 <= now - self._rechecked_at < RECHECK_EVERY:
+                self._rechecked_at = now
+                rows += await tx.execute(_UNSETTLED)
+        return [OpenEntry(**row._mapping) for row in rows]
 
     async def _cancel_messages(self, cancelled: OpenEntry) -> bool:
         now = self._clock.now()

@@ -1,5 +1,7 @@
 """The duties of a worker for sequences. An installation without sequences skips them."""
 
+from typing import Final
+
 from sqlalchemy import select
 
 from mailwright.content.template_store import TemplateStore
@@ -9,6 +11,8 @@ from mailwright.sources.sequences.runner import SequenceRunner
 from mailwright.sources.sequences.watch import SequenceWatch
 from mailwright.storage.database import Database
 from mailwright.storage.tables import sequences
+
+_ANY: Final = select(sequences.c.id).limit(1)
 
 
 class SequenceDuties:
@@ -21,6 +25,6 @@ class SequenceDuties:
     async def tick(self) -> bool:
         """Compare conditions, read events and run due steps. Return true if there may be more to do."""
         async with self._database.read() as tx:
-            if not await tx.execute(select(sequences.c.id).limit(1)):
+            if not await tx.execute(_ANY):
                 return False
         return any([await duty.tick() for duty in (self._watch, self._events, self._runner)])
