@@ -58,24 +58,24 @@ def recipients(provider: ScriptedProvider) -> list[str]:
 @pytest.mark.parametrize("workers", [1, 4])
 async def test_hourly_limit_sends_the_rest_at_the_next_hour(desk: CampaignHarness, workers: int) -> None:
     desk.clock.advance(10 * MINUTE)
-    campaign_id = await desk.start(150, limits={"ratePerHour": 100})
+    campaign_id = await desk.start(60, limits={"ratePerHour": 40})
     provider = ScriptedProvider()
     await drain(desk.bench, provider, workers)
     await desk.bench.drain(provider)  # one worker returned permits after the others had stopped
-    assert len(provider.messages) == 100
+    assert len(provider.messages) == 40
     assert await desk.deferral(campaign_id) == ("rate_per_hour", 50 * MINUTE)
     place, poll = await desk.position(campaign_id), await desk.progress()
     assert (place.status, place.campaign_status) == ("PENDING", "SENDING")
     assert (poll.reason, poll.next_run_at) == ("rate_per_hour", desk.clock.now() + 50 * MINUTE)
     assert poll.counts is not None
-    assert (poll.counts.sent, poll.counts.waiting, poll.counts.percent) == (100, 50, 66.7)
+    assert (poll.counts.sent, poll.counts.waiting, poll.counts.percent) == (40, 20, 66.7)
 
     desk.clock.advance(50 * MINUTE - 1)
     await drain(desk.bench, provider, workers)
-    assert len(provider.messages) == 100
+    assert len(provider.messages) == 40
     desk.clock.advance(1)
     await drain(desk.bench, provider, workers)
-    assert len(set(recipients(provider))) == len(provider.messages) == 150
+    assert len(set(recipients(provider))) == len(provider.messages) == 60
     assert await desk.status(campaign_id) == "SENT"
 
 
@@ -114,12 +114,12 @@ async def test_exhausted_quota_defers_until_the_next_sync(desk: CampaignHarness)
 async def test_several_workers_send_each_campaign_message_once(
     desk: CampaignHarness, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue, "BATCH_SIZE", 40)
-    campaign_id = await desk.start(200)
+    monkeypatch.setattr(enqueue, "BATCH_SIZE", 20)
+    campaign_id = await desk.start(100)
     provider = ScriptedProvider()
     await drain(desk.bench, provider, workers)
     await desk.bench.drain(provider)
-    assert sorted(recipients(provider)) == [address_of(number) for number in range(200)]
+    assert sorted(recipients(provider)) == [address_of(number) for number in range(100)]
     assert await desk.status(campaign_id) == "SENT"
 
 

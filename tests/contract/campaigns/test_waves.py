@@ -161,12 +161,12 @@ async def test_two_schedulers_open_a_wave_once(desk: CampaignHarness) -> None:
 @pytest.mark.promise("forecast-comes-true")
 @pytest.mark.parametrize("waves_sent", [0, 1, 2])
 async def test_workers_follow_the_forecast_of_waves(desk: CampaignHarness, waves_sent: int) -> None:
-    campaign_id = await desk.start(1_000, waves=WAVES, limits={"ratePerHour": 400})
+    campaign_id = await desk.start(200, waves=WAVES, limits={"ratePerHour": 80})
     for _ in range(waves_sent):
         await drain(desk)
         desk.clock.advance(20 * MINUTE)
     found = await a_forecast(desk)
-    assert (found.remaining, found.finishes_at is None) == (1_000 - (await desk.counts(campaign_id)).sent, False)
+    assert (found.remaining, found.finishes_at is None) == (200 - (await desk.counts(campaign_id)).sent, False)
     finished_at = await run_until_sent(desk, campaign_id)
     assert abs((found.finishes_at or 0) - finished_at) <= MINUTE
     assert any(segment.reason == NEXT_WAVE for segment in found.segments)

@@ -274,7 +274,7 @@ async def starts_in_three_seconds(
 @pytest.mark.parametrize("flight_ms", [2, 60, 300])
 async def test_higher_limit_never_gives_lower_rate(database: Database, flight_ms: int, reported: int | None) -> None:
     """A provider that is slower than the limit decides the rate, and send times that it cannot keep cost nothing."""
-    counts = [await starts_in_three_seconds(database, limit, flight_ms, reported) for limit in (14, 50, 150, 500)]
+    counts = [await starts_in_three_seconds(database, limit, flight_ms, reported) for limit in (14, 150, 500)]
     assert all(after >= 0.9 * before for before, after in pairwise(counts)), counts
     possible = min(500, reported or 500, 1_000 / (flight_ms + COMMIT_MS + 1))
     assert counts[-1] >= 0.8 * 3 * possible, counts
