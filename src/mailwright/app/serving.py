@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -38,6 +38,7 @@ from mailwright.domain.errors import ConfigurationInvalid, NotDurable
 from mailwright.events.tracking.drain import SpoolDrain
 from mailwright.ops.child_process import runs_duties, this_child
 from mailwright.ops.logs import logger
+from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import DRY_RUN_NOTICE
 from mailwright.ops.unknown_settings import find_unknown_settings
@@ -68,6 +69,7 @@ async def serve(
     guard = await _checked_guard(engine)
     switch = AppSwitch()
     server = _Server(_configuration(engine, switch))
+    create_app = _import_web_application()
     _capture_library_logs()
     _freeze_loaded_modules()
     shutdown.calls(server.stop)
@@ -79,7 +81,7 @@ async def serve(
         await server.serve(sockets=[listener])
 
     async def serve_with(current: Engine, stopping: Shutdown) -> None:
-        await _serve_with(current, stopping, switch, with_worker=with_worker, submission=submission)
+        await _serve_with(current, stopping, switch, create_app, with_worker=with_worker, submission=submission)
 
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
@@ -94,12 +96,12 @@ async def _serve_with(
     engine: Engine,
     stopping: Shutdown,
     switch: AppSwitch,
+    create_app: Callable[[Engine], Any],
     *,
     with_worker: bool,
     submission: SubmissionSockets | None,
 ) -> None:
     """Serve with one engine until stopped, and finish the requests that have begun."""
-    create_app = import_from_string(WEB_APPLICATION)
     worker = await _make_usable_worker(engine) if with_worker else None
     async with asyncio.TaskGroup() as tasks:
         if runs_duties():
@@ -117,6 +119,12 @@ async def _serve_with(
         await stopping.wait()
     await requests.wait_until_finished(engine.settings.shutdown_grace_seconds)
     await api.state.finish()
+
+
+def _import_web_application() -> Callable[[Engine], Any]:
+    with paused_collection():
+        application: Callable[[Engine], Any] = import_from_string(WEB_APPLICATION)
+    return application
 
 
 async def accept_over_smtp(engine: Engine, sockets: SubmissionSockets, shutdown: Shutdown) -> None:

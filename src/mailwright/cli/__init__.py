@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from mailwright.cli.exit_codes import EXIT_CODES, report_error
+from mailwright.ops.paused_collection import paused_collection
 
 # Pydantic searches all installed packages for plugins, which takes 20 ms of every command. Mailwright uses none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -105,12 +106,8 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    gc.disable()  # Pause garbage collection while importing, which took a tenth of a command's time.
-    try:
+    with paused_collection():
         module = import_module(f"mailwright.cli.{name.replace('-', '_')}")
-    finally:
-        gc.freeze()  # Later collections skip what was imported.
-        gc.enable()
     command = typer.main.get_command(module.app)
     command.name = name
     return command

@@ -10,6 +10,7 @@ from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import Processes, command
 from mailwright.cli.output import out
 from mailwright.ops.child_process import this_child
+from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ def _supervise(settings: Settings, processes: int, *, with_worker: bool) -> int:
 
 async def _serve(settings: Settings, *, with_worker: bool) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
-    from mailwright.app.serving import serve as serve_until_stopped  # noqa: PLC0415
-    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
-    from mailwright.app.submission import open_submission  # noqa: PLC0415
-    from mailwright.app.wiring import open_engine  # noqa: PLC0415
-    from mailwright.outbox.installation import save_address  # noqa: PLC0415
+    with paused_collection():
+        from mailwright.app.serving import serve as serve_until_stopped  # noqa: PLC0415
+        from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
+        from mailwright.app.submission import open_submission  # noqa: PLC0415
+        from mailwright.app.wiring import open_engine  # noqa: PLC0415
+        from mailwright.outbox.installation import save_address  # noqa: PLC0415
 
     shutdown = Shutdown()
     shutdown.listen()

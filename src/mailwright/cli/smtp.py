@@ -3,6 +3,7 @@
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import Processes, command
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.settings import Settings
 
 app = command()
@@ -33,10 +34,11 @@ def smtp(processes: Processes = 1) -> None:
 
 async def _accept(settings: Settings) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
-    from mailwright.app.serving import accept_over_smtp  # noqa: PLC0415
-    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
-    from mailwright.app.submission import open_submission  # noqa: PLC0415
-    from mailwright.app.wiring import open_engine  # noqa: PLC0415
+    with paused_collection():
+        from mailwright.app.serving import accept_over_smtp  # noqa: PLC0415
+        from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
+        from mailwright.app.submission import open_submission  # noqa: PLC0415
+        from mailwright.app.wiring import open_engine  # noqa: PLC0415
 
     shutdown = Shutdown()
     shutdown.listen()

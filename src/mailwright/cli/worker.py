@@ -6,6 +6,7 @@ import typer
 
 from mailwright.cli.opening import settings_for_service
 from mailwright.cli.options import Processes, command
+from mailwright.ops.paused_collection import paused_collection
 from mailwright.ops.settings import Settings
 
 app = command()
@@ -47,13 +48,14 @@ def _supervise(settings: Settings, processes: int, concurrency: int | None, *, d
 
 async def _work(settings: Settings, *, drain: bool) -> None:
     # A supervisor does not need these, and they take most of the memory of a process.
-    from prometheus_client import start_http_server  # noqa: PLC0415
+    with paused_collection():
+        from prometheus_client import start_http_server  # noqa: PLC0415
 
-    from mailwright.app.serving import work  # noqa: PLC0415
-    from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
-    from mailwright.app.wiring import open_engine  # noqa: PLC0415
-    from mailwright.ops import metrics  # noqa: PLC0415
-    from mailwright.ops.child_process import this_child  # noqa: PLC0415
+        from mailwright.app.serving import work  # noqa: PLC0415
+        from mailwright.app.shutdown import Shutdown  # noqa: PLC0415
+        from mailwright.app.wiring import open_engine  # noqa: PLC0415
+        from mailwright.ops import metrics  # noqa: PLC0415
+        from mailwright.ops.child_process import this_child  # noqa: PLC0415
 
     shutdown = Shutdown()
     shutdown.listen()

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from mailwright.content.raw import readable_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
-from mailwright.events.bounces import delivery_status, feedback, plain_text, ses_notices
+from mailwright.events.bounces import delivery_status, feedback, ses_notices
 from mailwright.events.bounces.automatic import is_auto_responder, is_automatic
 from mailwright.events.bounces.diagnosis import RecipientFields, classify_recipient, digest
 from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, split_parts
@@ -64,6 +64,8 @@ def _parse_delivery_status(identity: str, parts: Sequence[EmailPart], index: int
     recipients = list(delivery_status.find_recipients(groups))
     if not recipients:
         return None
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - as below
+
     reasons = plain_text.Reasons(plain_text.strip_returned_message(_own_body(parts)))
     explained = [reasons.explain(fields, is_only=len(recipients) == 1) for fields in recipients]
     original = find_original(parts, report=index, groups=groups)
@@ -86,6 +88,8 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
 
 
 def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take 60 ms to compile
+
     headers, text = parts[0].headers, _own_body(parts)
     if is_auto_responder(headers) or not plain_text.is_bounce(headers, text):
         return None
