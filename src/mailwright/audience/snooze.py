@@ -9,11 +9,9 @@ from mailwright.domain.address import normal
 from mailwright.domain.clock import DAY, Clock, Instant, isoformat
 from mailwright.domain.errors import NotFound
 from mailwright.outbox import audit_log
+from mailwright.outbox.defer import end_snooze_deferrals
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts
-
-WAKE_SNOOZED = statement(__package__, "wake_snoozed")
 
 # The pauses that the preference page offers, in days: a week, a month, three months.
 OFFERED_DAYS: Final = (7, 30, 90)
@@ -45,7 +43,7 @@ async def set_snooze(
     changed = update(contacts).where(*contact).values(snoozed_until=until).returning(contacts.c.id)
     if not await tx.execute(changed):
         return False
-    await tx.run(WAKE_SNOOZED, tenant_id=tenant_id, email=email, now=now)
+    await end_snooze_deferrals(tx, tenant_id, email, now)
     await audit_log.record(
         tx,
         now,

@@ -82,6 +82,7 @@ from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
+from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.workers import list_present
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
@@ -117,7 +118,6 @@ from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient, list_failed, list_in_doubt
-from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.numbers import load_numbers

@@ -16,6 +16,7 @@ DEFER_LANE = statement(__package__, "defer_lane")
 SPREAD_LANE = statement(__package__, "spread_lane")
 END_CAP_DEFERRALS = statement(__package__, "end_cap_deferrals")
 END_PROVIDER_DEFERRALS = statement(__package__, "end_provider_deferrals")
+END_SNOOZE_DEFERRALS = statement(__package__, "end_snooze_deferrals")
 
 
 async def defer_lane(database: Database, lane: int, reason: str, until: Instant) -> None:
@@ -61,6 +62,11 @@ async def end_cap_deferrals(tx: Transaction, first_lane: int, last_lane: int) ->
 async def end_provider_deferrals(tx: Transaction, tenant_id: int, now: Instant) -> None:
     """Let workers decide again about a tenant's messages that wait for a provider, because its route has changed."""
     await tx.count(END_PROVIDER_DEFERRALS, tenant_id=tenant_id, now=now)
+
+
+async def end_snooze_deferrals(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
+    """Let workers decide again about the messages that a pause of their recipient defers, because it has changed."""
+    await tx.run(END_SNOOZE_DEFERRALS, tenant_id=tenant_id, email=email, now=now)
 
 
 async def defer(database: Database, waiting: Sequence[tuple[Claimed, Deferral]]) -> None:

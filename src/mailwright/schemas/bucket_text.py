@@ -5,7 +5,7 @@ from typing import Final
 
 from mailwright.domain.buckets import Bucket
 from mailwright.domain.translation import gettext, lazy_gettext, ngettext, number_text
-from mailwright.sources.campaigns.failure_actions import RetriedMessages
+from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.sources.campaigns.progress import CampaignMessageCounts
 
 BUCKET_LABELS: Final = {

@@ -22,18 +22,19 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import Limits
 from mailwright.domain.report import Report
 from mailwright.domain.states import EventType, Resolution, Status
+from mailwright.outbox import lane_operations
 from mailwright.outbox.accept import accept_select
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
+from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import Operations
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import campaigns as handled
-from mailwright.sources.campaigns import enqueue, failure_actions, report, scheduler
+from mailwright.sources.campaigns import enqueue, report, scheduler
 from mailwright.sources.campaigns.checks import check_campaign
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.extension import preview_extension
-from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.records import Actor
@@ -468,7 +469,7 @@ async def test_campaign_with_failures_stays_sending_until_retried(desk: Campaign
 async def test_retry_covers_all_batches_and_removes_dead_letters(
     desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failure_actions, "BATCH_SIZE", 2)
+    monkeypatch.setattr(lane_operations, "BATCH_SIZE", 2)
     campaign_id = await desk.start(7)
     await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 5))
     _, found = await desk.bench.engine.campaign_failures.retry_failed(OPERATOR, campaign_id)

@@ -4,12 +4,15 @@ from mailwright.domain.campaign import CampaignAction, CampaignStatus
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import EventType, Resolution
-from mailwright.sources.campaigns import failure_actions
+from mailwright.outbox import lane_operations
+from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.sources.campaigns.announce import announce
 from mailwright.sources.campaigns.entries import update_entry
-from mailwright.sources.campaigns.failure_actions import RetriedMessages
 from mailwright.sources.campaigns.records import Actor, Campaign, CampaignChanges, announced, entry_of, lock_campaign
 from mailwright.storage.database import Database
+
+# What retried and resolved the messages, in their events.
+_BY = "campaign"
 
 
 class CampaignFailures:
@@ -22,7 +25,8 @@ class CampaignFailures:
         """Retry the failed messages with all their attempts, except those to addresses that are now suppressed."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
-            found = await failure_actions.requeue_failed(tx, (await entry_of(tx, campaign)).lane, self._clock.now())
+            lane = (await entry_of(tx, campaign)).lane
+            found = await lane_operations.requeue_failed(tx, lane, self._clock.now(), by=_BY)
             await update_entry(tx, campaign.key, completed_at=None)
             not_retried = found.bounced + found.suppressed
             await self._changes.record(
@@ -35,7 +39,7 @@ class CampaignFailures:
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESOLVE_IN_DOUBT)
             lane = (await entry_of(tx, campaign)).lane
-            count = await failure_actions.resolve_in_doubt(tx, lane, resolution, self._clock.now())
+            count = await lane_operations.resolve_in_doubt(tx, lane, resolution, self._clock.now(), by=_BY)
             if campaign.status is CampaignStatus.SENDING:
                 await update_entry(tx, campaign.key, completed_at=None)  # It is complete again after the resends.
             await self._changes.record(

@@ -15,13 +15,14 @@ from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Event, NewMessage, Source
+from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
-from mailwright.domain.states import EventType, OnDoubt, Priority
+from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept
-from mailwright.outbox.settle import append_events, event_row, lock_names
+from mailwright.outbox.parking import release_parked, withdraw_parked
+from mailwright.outbox.settle import lock_names
 from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
     EndDecision,
@@ -35,7 +36,7 @@ from mailwright.sources.notifications.decisions import (
 )
 from mailwright.sources.notifications.failing_rows import FailingRows
 from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails, section_of
-from mailwright.sources.notifications.links import PARKED, MessageLink
+from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
 from mailwright.sources.notifications.queue import NotificationQueue, RelatedRows, RowLock
 from mailwright.sources.notifications.results import (
@@ -56,8 +57,6 @@ from mailwright.storage.statements import statement
 INSERT_LINKS = statement(__package__, "insert_links")
 HOLD_LINKS = statement(__package__, "hold_links")
 CLOSE_LINKS = statement(__package__, "close_links")
-RELEASE_MESSAGES = statement(__package__, "release_messages")
-WITHDRAW_MESSAGES = statement(__package__, "withdraw_messages")
 
 # Rows read and locked at once. The number is small because the program that owns the queue waits for these writes.
 PAGE = 250
@@ -312,9 +311,8 @@ class NotificationFanout:
         held = [_hold(row, step, lock) for row, step in ours if isinstance(step, ReleaseMessage | AdoptMessage)]
         if held:
             await tx.count(HOLD_LINKS, held=held)
-        released = [{"message_key": step.link.message_key} for _, step in ours if isinstance(step, ReleaseMessage)]
-        if released:
-            await tx.run(RELEASE_MESSAGES, released=released, now=now, parked=PARKED)
+        released = [step.link.message_key for _, step in ours if isinstance(step, ReleaseMessage)]
+        await release_parked(tx, released, now)
         await _end_steps(
             tx, [step for _, step in ours if isinstance(step, RecordResult) and step.link is not None], now
         )
@@ -403,13 +401,8 @@ async def _end_steps(tx: Runner, steps: Sequence[RecordResult], now: Instant) ->
     closed = [link for link, state in recorded if state is MessageLinkState.CLOSED]
     if closed:
         await tx.count(CLOSE_LINKS, closed=[{"id": link.id} for link in closed])
-    if withdrawn := [link for link in closed if link.is_parked]:
-        ended = [{"message_key": link.message_key} for link in withdrawn]
-        rows = await tx.run(WITHDRAW_MESSAGES, ended=ended, parked=PARKED)
-        metadata = {"previousStatus": "parked", "message": "The notification ended before this message was sent."}
-        events = [event_row(row.message_key, row.tenant_id, Event(EventType.CANCELLED, now, metadata)) for row in rows]
-        if events:
-            await append_events(tx, events)
+    withdrawn = [link.message_key for link in closed if link.is_parked]
+    await withdraw_parked(tx, withdrawn, now, reason="The notification ended before this message was sent.")
 
 
 def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping[int, int]) -> RowContext:

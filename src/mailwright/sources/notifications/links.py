@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
+from mailwright.outbox.parking import PARKED
 from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -18,9 +18,6 @@ FIND_RESULTS = statement(__package__, "find_results")
 FIND_RESULTS_OF = statement(__package__, "find_results_of")
 FIND_LOCKED = statement(__package__, "find_locked")
 END_LINKS = statement(__package__, "end_links")
-
-# A message with this due time is parked: no worker sends it until its row is locked again.
-PARKED: Instant = INDEFINITELY
 
 
 @dataclass(frozen=True, slots=True)

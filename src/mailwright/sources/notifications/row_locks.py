@@ -5,9 +5,10 @@ from typing import Any
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
+from mailwright.outbox import parking
 from mailwright.sources.notifications import links, times
 from mailwright.sources.notifications.failing_rows import FailingRows
-from mailwright.sources.notifications.links import PARKED, MessageLink
+from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.queue import NotificationQueue
 from mailwright.sources.notifications.results import result_of
 from mailwright.sources.notifications.statuses import MessageLinkState
@@ -16,7 +17,6 @@ from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 RENEW_LINKS = statement(__package__, "renew_links")
-PARK_MESSAGES = statement(__package__, "park_messages")
 
 # Locks renewed in one write, as many as one statement takes as values (`storage/hot.py`).
 BATCH = 250
@@ -85,12 +85,7 @@ class RowLocks:
             return 0
 
         async def park(tx: Runner) -> list[MessageLink]:
-            candidates = [{"message_key": link.message_key} for link in held if result_of(link) is None]
-            parked = (
-                {row.message_key for row in await tx.run(PARK_MESSAGES, given=candidates, parked=PARKED)}
-                if candidates
-                else set()
-            )
+            parked = await parking.park(tx, [link.message_key for link in held if result_of(link) is None])
             free = [link for link in held if link.message_key in parked]
             await links.end_links(tx, [(link, MessageLinkState.WAITING) for link in free])
             return free

@@ -9,10 +9,11 @@ from typing import Any
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import Event, Outcome, Settlement, Source
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.message import Outcome, Settlement, Source
+from mailwright.domain.states import Status
 from mailwright.ops.logs import logger
-from mailwright.outbox.settle import BegunAttempts, NextAttempt, Settler, append_events, event_row, settle_and_begin
+from mailwright.outbox.parking import end_parked_attempts
+from mailwright.outbox.settle import BegunAttempts, NextAttempt, Settler, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record_results, result_of
 from mailwright.sources.notifications.tables import statements_of
@@ -22,7 +23,6 @@ from mailwright.storage.statements import statement
 log = logger(__name__)
 
 CONCLUDE = statement(__package__, "conclude")
-END_ATTEMPTS = statement(__package__, "end_attempts")
 FIND_NOTIFIED_COLUMN = statement(__package__, "find_notified_column")
 
 
@@ -61,7 +61,8 @@ async def _record_retries(tx: Runner, outcomes: Sequence[Outcome], now: Instant)
     if retries:
         concluded = await tx.run(CONCLUDE, concluded=retries)
         if concluded:
-            await _end_attempts(tx, [row.outbox_id for row in concluded], now)
+            ended = [(row.outbox_id, row.result_at if row.is_last else None) for row in concluded]
+            await end_parked_attempts(tx, ended, now)
 
 
 async def _record_in_rows(tx: Runner, outcomes: Sequence[Outcome]) -> None:
@@ -73,19 +74,6 @@ async def _record_in_rows(tx: Runner, outcomes: Sequence[Outcome]) -> None:
         has_notified_at = bool(await tx.run(FIND_NOTIFIED_COLUMN, schema=schema))
         written = await record_results(tx, statements_of(schema), results, has_notified_at=has_notified_at)
         await links.end_links(tx, [(link, result.state) for link, result in results if link.notification_id in written])
-
-
-async def _end_attempts(tx: Runner, outbox_ids: Sequence[str], now: Instant) -> None:
-    ended = await tx.run(
-        END_ATTEMPTS, ended=[{"outbox_id": outbox_id} for outbox_id in outbox_ids], parked=links.PARKED
-    )
-    failed = [
-        event_row(row.message_key, row.tenant_id, _failed_event(row, now))
-        for row in ended
-        if row.status == Status.FAILED
-    ]
-    if failed:
-        await append_events(tx, failed)
 
 
 def _retry_row(outcome: Outcome) -> dict[str, Any] | None:
@@ -101,13 +89,3 @@ def _retry_row(outcome: Outcome) -> dict[str, Any] | None:
             }
         case _:
             return None
-
-
-def _failed_event(row: Any, now: Instant) -> Event:
-    metadata = {
-        "attempt": row.attempts,
-        "errorCode": "MAX_ATTEMPTS_EXCEEDED",
-        "errorMessage": f"The queue allows no further attempts. Last error: {row.error_code}: {row.error_reason}",
-        "willRetry": False,
-    }
-    return Event(EventType.FAILED, now, metadata)

@@ -7,19 +7,14 @@ from typing import Any, Final
 import orjson
 from sqlalchemy import select
 
-from mailwright.audience import status
+from mailwright.audience import contact_changes, status
 from mailwright.audience.contact_fields import merge_attributes
 from mailwright.audience.eligibility import opt_out
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrolled import Enrolled
 from mailwright.sources.sequences.program import Program
 from mailwright.storage.database import Transaction
-from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts
-
-ADD_TAGS = statement(__package__, "add_tags")
-REMOVE_TAGS = statement(__package__, "remove_tags")
-SET_ATTRIBUTES = statement(__package__, "set_attributes")
 
 # The outcome of a change. The lists to which the person was not subscribed follow, with the reasons.
 CHANGED: Final = "changed"
@@ -46,14 +41,14 @@ async def _apply(tx: Transaction, sequence: Any, body: Any, people: Sequence[Enr
     tenant_id = sequence.tenant_id
     if body.remove_tags:
         rows = [(person.contact_key, tag) for person in people for tag in body.remove_tags]
-        await tx.count(REMOVE_TAGS, tags=rows)
+        await contact_changes.remove_tags(tx, rows)
     if body.add_tags:
         rows = [(person.contact_key, tag) for person in people for tag in body.add_tags]
-        await tx.count(ADD_TAGS, tags=rows, tenant_id=tenant_id)
+        await contact_changes.add_tags(tx, tenant_id, rows)
     if body.attributes:
         for person in people:
             person.attributes = _merged(person.attributes, body.attributes)
-        await tx.count(SET_ATTRIBUTES, contacts=[(person.contact_key, person.attributes) for person in people])
+        await contact_changes.set_attributes(tx, [(person.contact_key, person.attributes) for person in people])
     facts = [
         status.unsubscribe_fact(tenant_id, person.email, list_key, source=_source(sequence), at=now)
         for list_key in body.unsubscribe

@@ -1,4 +1,4 @@
--- Park messages whose rows are unlocked: no worker sends them until their rows are locked again.
+-- Park messages: no worker sends them until their source releases them.
 UPDATE deliveries
 SET claimable_at = :parked
 FROM rows(:given: message_key bigint) AS g

@@ -1,4 +1,4 @@
--- Release parked messages whose rows are locked.
+-- Release parked messages, so that workers send them now.
 UPDATE deliveries
 SET claimable_at = :now, next_attempt_at = :now
 FROM rows(:released: message_key bigint) AS r

@@ -1,4 +1,4 @@
-"""Retry the failed messages of a campaign, and resolve those in doubt, all at once."""
+"""Retry the failed messages of a lane, and resolve those in doubt, all at once."""
 
 from dataclasses import dataclass
 
@@ -30,9 +30,9 @@ class RetriedMessages:
     suppressed: int  # not retried: the recipient unsubscribed, complained or was suppressed by a user
 
 
-async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> RetriedMessages:
+async def requeue_failed(tx: Transaction, lane: int, now: Instant, *, by: str) -> RetriedMessages:
     """Requeue the failed messages of the lane and remove their dead letters."""
-    requeued = Event(EventType.REQUEUED, now, {"by": "campaign"})
+    requeued = Event(EventType.REQUEUED, now, {"by": by})
     count = 0
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
         await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
@@ -43,10 +43,10 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant) -> RetriedMes
     return RetriedMessages(count, left.bounced, left.messages - left.bounced)
 
 
-async def resolve_in_doubt(tx: Transaction, lane: int, resolution: Resolution, now: Instant) -> int:
+async def resolve_in_doubt(tx: Transaction, lane: int, resolution: Resolution, now: Instant, *, by: str) -> int:
     """Resolve every message in doubt of the lane. Return how many there were; expired ones are not resent."""
     status, event = outcome_of(resolution)
-    resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": "campaign"})
+    resolved = Event(event, now, {"resolvedBy": "operator", "as": resolution, "by": by})
     count = 0
     while rows := await tx.run(RESOLVE_IN_DOUBT, lane=lane, status=status, now=now, limit=BATCH_SIZE):
         await append_events(tx, [event_row(row.message_key, row.tenant_id, resolved) for row in rows])

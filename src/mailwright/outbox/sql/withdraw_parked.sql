@@ -1,4 +1,4 @@
--- Cancel parked messages whose rows have ended.
+-- Cancel parked messages.
 UPDATE deliveries
 SET status = 'CANCELLED', claimable_at = 0, next_attempt_at = NULL, defer_reason = NULL
 FROM rows(:ended: message_key bigint) AS e
