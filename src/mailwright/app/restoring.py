@@ -12,10 +12,10 @@ from sqlalchemy import Connection, delete, text
 
 from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
 from mailwright.app.restore_checks import make_guard
-from mailwright.app.restored_erasures import RestoredErasures, erase_again, save_erasures
-from mailwright.app.restored_suppressions import RestoredSuppressions
 from mailwright.app.sending import stop_article_runs
 from mailwright.audience.erasure_record import ErasureRecord
+from mailwright.audience.restored_erasures import RestoredErasures, erase_again, save_erasures
+from mailwright.audience.restored_suppressions import RestoredSuppressions
 from mailwright.content.image_files import write_image
 from mailwright.domain.clock import MINUTE, Clock, Instant, utc_text
 from mailwright.domain.errors import NotPossibleNow

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from mailwright.app.dkim_record import find_dkim_problem, is_testing
-from mailwright.app.dmarc_record import dmarc_advice, dmarc_records, find_dmarc_problem
 from mailwright.app.dns_lookup import DnsUnavailable, Lookup
 from mailwright.app.sender_dns import LOCAL
 from mailwright.app.spf import SpfAdvice, find_spf_problem, spf_records
 from mailwright.domain import address
+from mailwright.domain.dkim_record import find_dkim_problem, is_testing
 from mailwright.domain.dkim_rotation import DomainKey, KeyState
+from mailwright.domain.dmarc_record import dmarc_advice, dmarc_records, find_dmarc_problem
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
 from mailwright.domain.network import is_loopback_address
 from mailwright.domain.sender_domains import is_same_or_below

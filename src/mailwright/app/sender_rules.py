@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from mailwright.app.dns_lookup import Lookup
-from mailwright.app.findings import Verdict
 from mailwright.app.named_providers import NamedProvider, load_named
 from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL, check_sender
+from mailwright.domain.findings import Verdict
 from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import text_of

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.https_certificates import list_https_hosts
 from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import providers_of, reports_events
@@ -19,6 +18,7 @@ from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.https import find_https_problems
 from mailwright.checks.providers import find_provider_problems
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_day_text, utc_text
+from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import DRY_RUN_NOTICE, Settings

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from mailwright.app.findings import Finding, Verdict
 from mailwright.checks.health import HealthFacts, find_problems, load_facts
 from mailwright.domain.clock import SECOND, Clock, Instant
+from mailwright.domain.findings import Finding, Verdict
 from mailwright.ops import metrics
 from mailwright.ops.settings import Settings
 from mailwright.outbox.recorded_facts import HttpsProblem, RecordedCertificate

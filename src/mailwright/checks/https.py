@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from mailwright.app.findings import Finding, ok, problem, warning
 from mailwright.domain.clock import DAY, Instant, utc_day_text, utc_text
+from mailwright.domain.findings import Finding, ok, problem, warning
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.recorded_facts import HttpsProblem, RecordedCertificate
 

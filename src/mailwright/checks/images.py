@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 
-from mailwright.app.findings import Finding, ok, problem
 from mailwright.app.s3_images import S3Images, s3_settings
 from mailwright.content.image_files import ImageFolder, ImagesUnavailable
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.findings import Finding, ok, problem
 from mailwright.ops.settings import Settings
 
 

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mailwright.app.databases import open_database
-from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.https_certificates import check_certificates
 from mailwright.app.inbound import open_bounce_mailbox
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProviders
@@ -23,6 +22,7 @@ from mailwright.checks.providers import check_connections
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
 from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
+from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.ops.settings import Settings
 from mailwright.ops.unknown_settings import find_unknown_settings

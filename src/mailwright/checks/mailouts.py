@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
-from mailwright.app.findings import Finding, ok, problem, warning
 from mailwright.app.mailouts import mailout_setup, public_url_of
 from mailwright.audience import lists
 from mailwright.domain.clock import SteadyClock
 from mailwright.domain.errors import InvalidInput, NotFound
+from mailwright.domain.findings import Finding, ok, problem, warning
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 from mailwright.providers.http import HttpClient

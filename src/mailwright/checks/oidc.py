@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from mailwright.access.id_tokens import ALGORITHMS
 from mailwright.access.oidc_settings import OidcSettings, oidc_settings
 from mailwright.app.databases import open_database
-from mailwright.app.findings import Finding, ok, problem, warning
 from mailwright.app.oidc import OidcClient, ProviderUnavailable
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import ConfigurationInvalid, MailwrightError
+from mailwright.domain.findings import Finding, ok, problem, warning
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
 

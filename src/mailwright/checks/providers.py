@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-from mailwright.app.findings import Finding, Verdict, ok, problem, warning
 from mailwright.app.named_providers import NamedProvider, NamedProviders
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.domain.clock import SECOND, Clock, Instant, utc_text
+from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox.quotas import STALE_AFTER, ProviderQuota
 from mailwright.outbox.workers import WorkerPresence

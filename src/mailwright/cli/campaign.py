@@ -965,9 +965,9 @@ async def _examined(at: Installation, campaign: Campaign, sender_problems: tuple
 
 async def _sender_problems(at: Installation, campaign: Campaign) -> tuple[str, ...]:
     """Return the DNS problems of the sender's domain, for the provider that sends the campaign."""
-    from mailwright.app.findings import Verdict  # noqa: PLC0415 - as above
     from mailwright.app.named_providers import load_named  # noqa: PLC0415
     from mailwright.app.sender_dns import check_sender  # noqa: PLC0415
+    from mailwright.domain.findings import Verdict  # noqa: PLC0415 - as above
 
     provider = (await load_named(at.database, at.settings)).find(campaign.tenant_id, Source.CAMPAIGN)
     settings = at.settings if provider is None else provider.settings

@@ -6,12 +6,12 @@ from typing import Final
 import typer
 from rich.text import Text
 
-from mailwright.app.findings import Finding, TxtRecord, Verdict, problem
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.findings import Finding, TxtRecord, Verdict, problem
 
 app = command()
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from mailwright.app.form_snippet import form_snippet, form_url
+from mailwright.audience.form_snippet import form_snippet, form_url
 from mailwright.audience.forms import FormCounts, Forms, SignUpForm
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, Yes, confirm, group

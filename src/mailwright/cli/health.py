@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from mailwright.app.findings import Finding, Verdict
 from mailwright.checks.health import check_health
 from mailwright.cli.check import SHAPES
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json, table
+from mailwright.domain.findings import Finding, Verdict
 
 app = command()
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from mailwright.app.restored_erasures import RestoredErasures
-from mailwright.app.restored_suppressions import RestoredSuppressions
 from mailwright.app.restoring import header_of
 from mailwright.app.restoring import restore as restore_backup
+from mailwright.audience.restored_erasures import RestoredErasures
+from mailwright.audience.restored_suppressions import RestoredSuppressions
 from mailwright.cli.audit import print_identity
 from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command

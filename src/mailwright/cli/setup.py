@@ -11,7 +11,6 @@ import typer
 
 from mailwright.access.api_keys import ApiKeys
 from mailwright.access.roles import Role, Scope, parse_role
-from mailwright.app.findings import Finding
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.setting_rules import parse_changes
@@ -24,6 +23,7 @@ from mailwright.cli.options import Json, ask_password, command
 from mailwright.cli.output import aside, out, print_json
 from mailwright.cli.user import account_links_of, users_of
 from mailwright.domain.errors import InvalidInput
+from mailwright.domain.findings import Finding
 from mailwright.domain.states import Status
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import variable_of

@@ -9,7 +9,6 @@ import orjson
 import typer
 from rich.text import Text
 
-from mailwright.app.findings import Verdict
 from mailwright.app.link_checks import dead_links
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.template_checks import check_template
@@ -24,6 +23,7 @@ from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import IssueLevel, PresendIssue, links_of
 from mailwright.content.template_store import StoredTemplate, TemplateDraft, TemplateStore, diff_versions
 from mailwright.content.variables import Variable, standard_values
+from mailwright.domain.findings import Verdict
 from mailwright.domain.locales import DEFAULT_LOCALE
 from mailwright.domain.record_state import RecordState
 from mailwright.ops.settings import Settings

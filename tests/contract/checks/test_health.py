@@ -16,11 +16,11 @@ from pydantic import SecretStr
 from sqlalchemy import insert, update
 
 from mailwright.app.backups import back_up
-from mailwright.app.findings import Finding, Verdict
 from mailwright.checks.health import check_health
 from mailwright.checks.health_watch import FRESH, HealthWatch
 from mailwright.domain.buckets import SUPPRESSED_CODES
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, utc_text
+from mailwright.domain.findings import Finding, Verdict
 from mailwright.domain.message import Event
 from mailwright.domain.report import Report
 from mailwright.domain.retention import RetentionKind

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mailwright.app.findings import Finding, Verdict
 from mailwright.app.https_certificates import CHECK_AGAIN, CHECK_EVERY, check_certificates, list_https_hosts
 from mailwright.checks.health import check_health
 from mailwright.checks.health_watch import HealthWatch
 from mailwright.domain.clock import DAY
+from mailwright.domain.findings import Finding, Verdict
 from mailwright.ops.metrics import REGISTRY
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants

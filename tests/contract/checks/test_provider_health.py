@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import insert, update
 
-from mailwright.app.findings import Finding, Verdict
 from mailwright.app.stored_settings import load_effective
 from mailwright.checks.health import check_health
 from mailwright.checks.providers import PROVIDER_GRACE, check_connections
 from mailwright.domain.clock import MINUTE
+from mailwright.domain.findings import Finding, Verdict
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.storage.tables import provider_configurations, quotas
 from tests.builders import DEFAULT_TENANT, Bench

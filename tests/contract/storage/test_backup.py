@@ -16,12 +16,12 @@ from sqlalchemy import delete, insert, select, update
 
 from mailwright.app.backups import RESERVED_BYTES, Backup, audit_of, back_up
 from mailwright.app.restore_checks import make_guard
-from mailwright.app.restored_erasures import RestoredErasures
 from mailwright.app.restoring import Restored, restore
 from mailwright.app.retention import RetentionSweep
 from mailwright.app.sending import release_sending
 from mailwright.audience import contacts, erasure
 from mailwright.audience.lists import GENERAL
+from mailwright.audience.restored_erasures import RestoredErasures
 from mailwright.audience.status import apply_facts, bounce_fact, complaint_fact, unsubscribe_fact
 from mailwright.domain.clock import DAY, HOUR, ManualClock
 from mailwright.domain.errors import MailwrightError, NotPossibleNow

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mailwright.app.findings import Finding
 from mailwright.audience import lists
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.domain.clock import ManualClock
+from mailwright.domain.findings import Finding
 from mailwright.ops.settings import load
 from mailwright.storage.database import Database
 from tests.builders import DEFAULT_TENANT

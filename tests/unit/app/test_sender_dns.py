@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import SecretStr
 
 from mailwright.app.dns_lookup import DnsUnavailable
-from mailwright.app.findings import Finding, TxtRecord, Verdict
 from mailwright.app.sender_dns import check_sender
 from mailwright.cli.check import print_findings
 from mailwright.content.dkim_key import DkimKey
+from mailwright.domain.findings import Finding, TxtRecord, Verdict
 from mailwright.ops.settings import Settings
 from tests.standins.dns import a_dns_server
 

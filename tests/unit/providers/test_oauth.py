@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from structlog.testing import capture_logs
 
-from mailwright.app.findings import Finding
 from mailwright.app.provider_test import check_providers
 from mailwright.checks.installation import check
 from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock, SystemClock
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.findings import Finding
 from mailwright.domain.results import ErrorCategory, ResultKind
 from mailwright.events.bounces import MailboxUnavailable
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings

@@ -5,8 +5,8 @@ from http import HTTPStatus
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.app.form_snippet import form_snippet, form_url
 from mailwright.app.wiring import Engine
+from mailwright.audience.form_snippet import form_snippet, form_url
 from mailwright.audience.forms import FormCounts, SignUpForm
 from mailwright.schemas.forms import FormListResponse, FormRequest, FormResponse, form_response
 from mailwright.sources.api.validation import parse

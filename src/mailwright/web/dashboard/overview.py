@@ -8,7 +8,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Forbidden, Role
-from mailwright.app.findings import Finding, Verdict
 from mailwright.app.sending import release_sending
 from mailwright.app.setup import load_checklist
 from mailwright.app.stored_settings import load_effective
@@ -25,6 +24,7 @@ from mailwright.domain.campaign import (
 )
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.findings import Finding, Verdict
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.sending_hold import DueMessages, find_hold

@@ -15,7 +15,6 @@ from starlette.responses import RedirectResponse, Response
 from mailwright.access.api_keys import KeyPair
 from mailwright.access.roles import Role, Scope, parse_role, parse_scopes
 from mailwright.access.users import User, email_of
-from mailwright.app.findings import Verdict
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.setup import SetupStep, StepState, record_step
 from mailwright.app.stored_settings import load_effective
@@ -23,6 +22,7 @@ from mailwright.app.wiring import Engine
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.allowed_senders import parse_allowed_senders
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
+from mailwright.domain.findings import Verdict
 from mailwright.domain.shadow import SmtpMode
 from mailwright.domain.tracking import parse_mode, strictest
 from mailwright.domain.translation import gettext, lazy_gettext

@@ -6,9 +6,9 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.app.form_snippet import form_snippet, form_url
 from mailwright.app.wiring import Engine
 from mailwright.audience.contact_fields import attribute_name_from_title
+from mailwright.audience.form_snippet import form_snippet, form_url
 from mailwright.audience.forms import SignUpForm
 from mailwright.audience.lists import list_all
 from mailwright.domain.errors import MailwrightError

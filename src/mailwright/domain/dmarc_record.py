@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mailwright.app.dkim_record import dns_tags
+from mailwright.domain.dkim_record import dns_tags
 
 _VERSION: Final = re.compile(r"v\s*=\s*DMARC1\s*(?:;|$)")
 _POLICIES: Final = ("none", "quarantine", "reject")
