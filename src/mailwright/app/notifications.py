@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from mailwright.app.serving import work
@@ -28,7 +27,7 @@ from mailwright.sources.notifications.queue import NotificationQueue, open_queue
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.tables import redacted_url
 from mailwright.sources.notifications.templates import NotificationTemplates
-from mailwright.storage.database import Database, parse_url
+from mailwright.storage.database import Database, is_missing, parse_url
 
 # The pause between two polls of the queue when nothing is due.
 POLL_SECONDS = 0.5
@@ -58,7 +57,7 @@ def notification_config(settings: Settings) -> NotificationConfig:
 async def open_configured_queue(settings: Settings, ours: Database) -> AsyncIterator[NotificationQueue]:
     """Open the configured queue. Never create or alter its tables, which belong to another program."""
     async with open_queue_database(settings, ours) as database:
-        if _is_missing(database):
+        if is_missing(database):
             raise ConfigurationInvalid(f"MAILWRIGHT_NOTIFY_DATABASE_URL: no file exists at {redacted_url(database)}")
         yield await open_queue(database, settings.notify_schema, is_shared=database is ours)
 
@@ -201,10 +200,6 @@ async def _in_background(task: Coroutine[Any, Any, None]) -> AsyncIterator[None]
             yield
         finally:
             background.cancel()
-
-
-def _is_missing(database: Database) -> bool:
-    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 
 def _queue_url(settings: Settings) -> str:

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from mailwright.app.sending import stop_article_runs
 from mailwright.domain.clock import Clock, utc_text
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox.restore_guard import ADVANCE_SECONDS, FileMarker, MarkerStore, RestoreGuard, ValkeyMarker
+from mailwright.sources.articles.runs import stop_open_runs
 from mailwright.storage.database import Database, is_missing
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def make_guard(settings: Settings, database: Database, clock: Clock, valkey: "Re
 
 async def check_for_restore(guard: RestoreGuard, database: Database, clock: Clock) -> None:
     if await guard.check() is not None:
-        await stop_article_runs(database, clock)
+        await stop_open_runs(database, clock)
 
 
 async def run_guard(guard: RestoreGuard, database: Database, clock: Clock) -> None:

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, delete, text
+from sqlalchemy import Connection
 
 from mailwright.app.backups import SUFFIX, TEMPORARY, audit_of, back_up, load, opened, writable_folder
 from mailwright.app.restore_checks import make_guard
-from mailwright.app.sending import stop_article_runs
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.restored_erasures import RestoredErasures, erase_again, save_erasures
 from mailwright.audience.restored_suppressions import RestoredSuppressions
@@ -22,22 +21,16 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
-from mailwright.outbox.sending_hold import HOLD, HoldReason, SendingHold, insert_hold
+from mailwright.outbox.sending_hold import HoldReason, SendingHold, replace_hold
 from mailwright.outbox.valkey import valkey_client
 from mailwright.outbox.workers import list_present
+from mailwright.sources.articles.runs import stop_open_runs
 from mailwright.storage.backup import has_content
 from mailwright.storage.backup_file import BackupHeader, BackupInvalid
 from mailwright.storage.database import Database, is_missing, parse_url
 from mailwright.storage.migrate import current_revision
+from mailwright.storage.server_state import count_other_sessions
 from mailwright.storage.sqlite_file import replace_file
-from mailwright.storage.tables import installation
-
-# Sessions of other processes. This process has only one connection while it runs this query.
-_OTHER_SESSIONS: Final = (
-    "SELECT count(*) AS sessions FROM pg_stat_activity WHERE datname = current_database() "
-    "AND application_name = 'mailwright' AND pid <> pg_backend_pid()"
-)
-
 
 # An erasure may have begun before the backup and ended after it.
 ERASURE_MARGIN: Final = 5 * MINUTE
@@ -125,8 +118,7 @@ def _finish(header: BackupHeader, clock: Clock, suppressions: RestoredSuppressio
         detail += (
             " Unsubscribes, bounces and complaints since then are not known: suppress these addresses before you send."
         )
-    connection.execute(delete(installation).where(installation.c.name == HOLD))
-    connection.execute(insert_hold(SendingHold(HoldReason.RESTORED, clock.now(), detail)))
+    replace_hold(connection, SendingHold(HoldReason.RESTORED, clock.now(), detail))
 
 
 async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> None:
@@ -137,7 +129,7 @@ async def _acknowledge(settings: Settings, database: Database, clock: Clock) -> 
     finally:
         if valkey is not None:
             await valkey.aclose()
-    await stop_article_runs(database, clock)
+    await stop_open_runs(database, clock)
 
 
 async def _keep_content(settings: Settings, database: Database, clock: Clock, folder: Path) -> Path | None:
@@ -156,10 +148,9 @@ async def _keep_content(settings: Settings, database: Database, clock: Clock, fo
 async def _require_alone(database: Database, clock: Clock) -> None:
     """Require that no other process of Mailwright uses the database: messages that it accepts now would be lost."""
     workers = {presence.worker for presence in await list_present(database, clock.now())}
-    async with database.read() as tx:
-        [others] = await tx.execute(text(_OTHER_SESSIONS))
-    if workers or others.sessions:
-        found = f"the worker {min(workers)}" if workers else f"{others.sessions} connections"
+    sessions = await count_other_sessions(database)
+    if workers or sessions:
+        found = f"the worker {min(workers)}" if workers else f"{sessions} connections"
         raise NotPossibleNow(
             f"Other processes use the database ({found}). Stop all Mailwright processes, wait 30 seconds, then "
             "restore again."

@@ -13,7 +13,6 @@ from typing import Final
 from mailwright.app.https_certificates import list_https_hosts
 from mailwright.app.named_providers import NamedProviders
 from mailwright.app.providers import providers_of, reports_events
-from mailwright.app.sending import list_running_campaigns
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.https import find_https_problems
 from mailwright.checks.providers import find_provider_problems
@@ -39,6 +38,7 @@ from mailwright.outbox.sending_hold import SendingHold, find_hold
 from mailwright.outbox.tallies import load_buckets
 from mailwright.outbox.workers import WorkerPresence, list_present
 from mailwright.sources.campaigns.repeat_records import list_failed
+from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
 from mailwright.storage.server_state import database_bytes
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from mailwright.app.databases import open_database
 from mailwright.app.https_certificates import check_certificates
@@ -30,7 +29,7 @@ from mailwright.outbox.sender_domains import list_domains
 from mailwright.outbox.workers import list_present
 from mailwright.outbox.write_probe import probe_write
 from mailwright.providers.protocol import ProviderCheck
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, is_missing
 from mailwright.storage.migrate import UnknownSchema, known_revision, newest_revision
 from mailwright.storage.server_settings import find_unsafe_settings
 
@@ -76,7 +75,7 @@ async def _with_stored(settings: Settings) -> tuple[Settings, tuple[str, ...], N
     except MailwrightError:
         return settings, (), NO_PROVIDERS
     try:
-        if _is_missing(database) or await known_revision(database) != newest_revision():
+        if is_missing(database) or await known_revision(database) != newest_revision():
             return settings, (), NO_PROVIDERS
         effective = await load_effective(settings, database)
         return effective.settings, effective.problems, effective.named
@@ -138,7 +137,7 @@ async def _sender_domains(database: Database) -> AsyncIterator[Finding]:
 
 async def _database(database: Database, clock: Clock) -> Finding:
     where = database.url.set(drivername=database.dialect).render_as_string(hide_password=True)
-    if _is_missing(database):
+    if is_missing(database):
         return problem("database", f"{where} does not exist yet", "run `mailwright serve` or `mailwright db upgrade`")
     try:
         current, newest = await known_revision(database), newest_revision()
@@ -153,11 +152,6 @@ async def _database(database: Database, clock: Clock) -> Finding:
     except MailwrightError as error:
         return problem("database", f"{where}: {error}", "start it, or correct MAILWRIGHT_DATABASE_URL")
     return ok("database", f"{where}: reachable, schema up to date ({newest}), writable")
-
-
-def _is_missing(database: Database) -> bool:
-    """Return whether the SQLite file is missing. Opening it would create an empty one."""
-    return database.dialect == "sqlite" and not Path(str(database.url.database)).exists()
 
 
 async def _server_settings(database: Database) -> AsyncIterator[Finding]:

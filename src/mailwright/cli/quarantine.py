@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.app.sending import decide_quarantine, list_running_campaigns
+from mailwright.app.sending import decide_quarantine
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
 from mailwright.cli.output import out, print_json, table, two_lines, zone_time
@@ -12,6 +12,7 @@ from mailwright.domain.clock import isoformat
 from mailwright.domain.states import Resolution
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.quarantine import Quarantine, QuarantineFilter, find_quarantine
+from mailwright.sources.campaigns.restored import list_running_campaigns
 
 OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only messages of this tenant.", show_default=False)]
 OnlySource = Annotated[

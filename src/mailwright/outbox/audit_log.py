@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from sqlalchemy import insert, select
@@ -17,6 +17,8 @@ CONSOLE = "console"
 # The actor of requests with an API key.
 API = "api"
 SYSTEM = "system"
+# The detail of pauses after a restore.
+RESTORED: Final = {"because": "the database was restored"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import orjson
-from sqlalchemy import Insert, delete, insert, select
+from sqlalchemy import Connection, Insert, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import SECOND, Clock, Instant
@@ -104,7 +104,7 @@ async def hold_sending(database: Database, hold: SendingHold) -> bool:
     """
     try:
         async with database.write() as tx:
-            await tx.execute(insert_hold(hold))
+            await tx.execute(_insert_hold(hold))
             await audit_log.record(
                 tx,
                 hold.since,
@@ -119,7 +119,13 @@ async def hold_sending(database: Database, hold: SendingHold) -> bool:
     return True
 
 
-def insert_hold(hold: SendingHold) -> Insert:
+def replace_hold(connection: Connection, hold: SendingHold) -> None:
+    """Hold sending in the transaction that loads a backup."""
+    connection.execute(delete(installation).where(installation.c.name == HOLD))
+    connection.execute(_insert_hold(hold))
+
+
+def _insert_hold(hold: SendingHold) -> Insert:
     value = orjson.dumps({"reason": hold.reason, "since": hold.since, "detail": hold.detail}).decode()
     return insert(installation).values(name=HOLD, value=value)
 

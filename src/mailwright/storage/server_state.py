@@ -1,4 +1,4 @@
-"""Facts about the database server or file: its clock and its size."""
+"""Facts about the database server or file: its clock, its size and who uses it."""
 
 from pathlib import Path
 
@@ -23,4 +23,16 @@ async def database_bytes(database: Database) -> int:
         return sum(part.stat().st_size for part in (file, Path(f"{file}-wal")) if part.exists())
     async with database.read() as tx:
         [row] = await tx.execute(text("SELECT pg_database_size(current_database())"))
+    return int(row[0])
+
+
+async def count_other_sessions(database: Database) -> int:
+    """Return how many sessions other processes of Mailwright have at the PostgreSQL server."""
+    async with database.read() as tx:  # This process has a single connection while it asks.
+        [row] = await tx.execute(
+            text(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND application_name = 'mailwright' AND pid <> pg_backend_pid()"
+            )
+        )
     return int(row[0])

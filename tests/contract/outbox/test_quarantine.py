@@ -6,7 +6,7 @@ import orjson
 import pytest
 from sqlalchemy import insert, select, update
 
-from mailwright.app.sending import decide_quarantine, list_running_campaigns, release_sending, stop_article_runs
+from mailwright.app.sending import decide_quarantine, release_sending
 from mailwright.domain.clock import DAY, MINUTE
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import OnDoubt, Resolution, Status
@@ -18,6 +18,8 @@ from mailwright.outbox.quarantine import (
     resolve_quarantined,
 )
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
+from mailwright.sources.articles.runs import stop_open_runs
+from mailwright.sources.campaigns.restored import list_running_campaigns
 from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log, campaign_runs, deliveries
 from tests.builders import Bench, a_message, a_newsletter
@@ -188,7 +190,7 @@ async def test_article_run_without_all_messages_is_stopped(bench: Bench) -> None
         }
         run |= {"send_batch_id": "b", "audience_filter": "{}", "content": "[]", "recipients": 0, "skipped": 0}
         await tx.execute(insert(campaign_runs).values(**run, enqueued_to="", started_at=1))
-    await stop_article_runs(bench.database, bench.clock)
+    await stop_open_runs(bench.database, bench.clock)
     async with bench.database.read() as tx:
         [row] = await tx.execute(select(campaign_runs))
     assert row.enqueue_ended_at is not None

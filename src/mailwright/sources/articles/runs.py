@@ -351,6 +351,14 @@ async def open_runs(tx: Transaction) -> list[ArticleRun]:
     return await _select(tx, campaign_runs.c.enqueue_ended_at.is_(None), 1_000)
 
 
+async def stop_open_runs(database: Database, clock: Clock) -> None:
+    """Stop runs of a restored database that still add recipients, because these may have received the article already."""
+    failure = "The database was restored while this run was adding recipients. Start another run for the rest."
+    async with database.write() as tx:
+        is_open = campaign_runs.c.enqueue_ended_at.is_(None)
+        await tx.execute(update(campaign_runs).where(is_open).values(enqueue_ended_at=clock.now(), failure=failure))
+
+
 async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
     existing = await list_slices(tx, tenant_id, article_key)
     if not existing:

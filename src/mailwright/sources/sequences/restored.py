@@ -1,0 +1,23 @@
+"""Pause sequences of a restored database: what is due may have happened after the backup, so a person decides."""
+
+from sqlalchemy import update
+
+from mailwright.domain.campaign import INDEFINITELY, PAUSED
+from mailwright.domain.clock import Instant
+from mailwright.domain.lanes import sequence_lane
+from mailwright.outbox import audit_log
+from mailwright.outbox.defer import record_lane_deferral
+from mailwright.storage.database import Transaction
+from mailwright.storage.tables import sequences
+
+
+async def pause_sequences(tx: Transaction, now: Instant, *, actor: str) -> None:
+    """Pause running sequences."""
+    q = sequences.c
+    running = update(sequences).where(q.status == "running").values(status="paused", updated_at=now)
+    entry = {"actor": actor, "action": "sequence.pause"}
+    for row in await tx.execute(running.returning(q.id, q.sequence_id, q.tenant_id)):
+        await record_lane_deferral(tx, sequence_lane(row.tenant_id, row.id), PAUSED, INDEFINITELY)
+        await audit_log.record(
+            tx, now, **entry, subject=row.sequence_id, tenant_id=row.tenant_id, detail=audit_log.RESTORED
+        )
