@@ -3,17 +3,12 @@
 import secrets
 from typing import Final
 
-from sqlalchemy import delete
-
 from mailwright.access.roles import Role
 from mailwright.access.sessions import token_digest
 from mailwright.access.users import User, Users
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.outbox.installation_values import store_value, take_value
 from mailwright.storage.database import Database
-from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation
-
-STORE_SETUP_TOKEN = statement(__package__, "store_setup_token")
 
 # The name of the stored digest in the table `installation`.
 _NAME: Final = "set_up_digest"
@@ -36,15 +31,14 @@ class InitialSetup:
             return None
         token = secrets.token_urlsafe(24)
         async with self._database.write() as tx:
-            await tx.run(STORE_SETUP_TOKEN, name=_NAME, digest=token_digest(token))
+            await store_value(tx, _NAME, token_digest(token))
         return token
 
     async def create_admin(self, token: str, login: str, password: str) -> User:
         """Create the administrator. If the login or the password is not acceptable, the link stays valid."""
         self._users.check(login, password)
         async with self._database.write() as tx:
-            matching = (installation.c.name == _NAME, installation.c.value == token_digest(token))
-            used = await tx.execute(delete(installation).where(*matching).returning(installation.c.name))
+            used = await take_value(tx, _NAME, token_digest(token))
         if not used or await self._users.has_any():
             raise SetupLinkInvalid
         return await self._users.create(login, password, Role.ADMIN, actor="set-up")

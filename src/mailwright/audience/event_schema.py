@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.audience.contact_events import ContactEvent, load_after
 from mailwright.domain.clock import Instant
 from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.installation_values import load_position, move_cursor
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import HorizonWatch
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import contact_event_names, contact_event_properties, contact_events, installation
+from mailwright.storage.tables import contact_event_names, contact_event_properties, contact_events
 
 COUNT_NAMES: Final = statement(__package__, "count_contact_event_names")
 COUNT_PROPERTIES: Final = statement(__package__, "count_contact_event_properties")
@@ -80,7 +81,7 @@ class EventSchemaCounter:
         """Count one batch of events, and return whether there may be more."""
         reach = await self._horizon.look(self._database)
         async with self._database.read() as tx:
-            position = await _position(tx)
+            position = await load_position(tx, CURSOR)
             after = position or 0
             events = await load_after(tx, after, reach, limit=self._batch_size) if reach > after else []
         up_to = events[-1].id if len(events) == self._batch_size else reach
@@ -92,21 +93,11 @@ class EventSchemaCounter:
         """Store the counts of a batch, unless another process has moved the cursor meanwhile."""
         try:
             async with self._database.write() as tx:
-                if position is None:
-                    await tx.execute(insert(installation).values(name=CURSOR, value=str(up_to)))
-                else:
-                    is_unmoved = (installation.c.name == CURSOR, installation.c.value == str(position))
-                    moved = update(installation).where(*is_unmoved).values(value=str(up_to))
-                    if not await tx.execute(moved.returning(installation.c.name)):
-                        return
+                if not await move_cursor(tx, CURSOR, position, up_to):
+                    return
                 await _count(tx, events)
         except IntegrityError:
             return  # Another process stored the first batch at the same time.
-
-
-async def _position(tx: Transaction) -> int | None:
-    rows = await tx.execute(select(installation.c.value).where(installation.c.name == CURSOR))
-    return int(rows[0].value) if rows else None
 
 
 async def _count(tx: Transaction, events: Sequence[ContactEvent]) -> None:

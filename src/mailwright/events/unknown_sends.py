@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import orjson
-from sqlalchemy import delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, Instant
@@ -18,9 +17,9 @@ from mailwright.domain.ids import created_at, is_uuid
 from mailwright.domain.report import Report
 from mailwright.domain.retention import MIN_DAYS, RetentionKind
 from mailwright.ops.logs import logger
+from mailwright.outbox.installation_values import insert_value, load_value, take_value
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, find_hold, hold_sending
 from mailwright.storage.database import Database
-from mailwright.storage.tables import installation
 
 log = logger(__name__)
 
@@ -58,8 +57,11 @@ async def examine(database: Database, never_sent: Sequence[Report], unknown: Seq
 
 async def find_unknown_sends(database: Database) -> UnknownSends | None:
     async with database.read() as tx:
-        rows = await tx.execute(select(installation.c.value).where(installation.c.name == _NAME))
-    return UnknownSends(**orjson.loads(rows[0].value)) if rows else None
+        return _unknown_sends(await load_value(tx, _NAME))
+
+
+def _unknown_sends(stored: str | None) -> UnknownSends | None:
+    return None if stored is None else UnknownSends(**orjson.loads(stored))
 
 
 async def _record(database: Database, named: Sequence[Report], now: Instant) -> None:
@@ -71,10 +73,7 @@ async def _record(database: Database, named: Sequence[Report], now: Instant) -> 
 
 async def _add(database: Database, reports: int, latest: Report, now: Instant) -> None:
     async with database.write() as tx:
-        rows = await tx.execute(
-            delete(installation).where(installation.c.name == _NAME).returning(installation.c.value)
-        )
-        before = UnknownSends(**orjson.loads(rows[0].value)) if rows else None
+        before = _unknown_sends(await take_value(tx, _NAME))
         earlier, since = (before.reports, before.since) if before else (0, now)
         found = UnknownSends(earlier + reports, since, now, latest.source, latest.outbox_id or "")
-        await tx.execute(insert(installation).values(name=_NAME, value=orjson.dumps(found).decode()))
+        await insert_value(tx, _NAME, orjson.dumps(found).decode())

@@ -3,9 +3,10 @@
 import secrets
 from collections.abc import Callable
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
+from mailwright.outbox.installation_values import insert_value, load_value, store_value
 from mailwright.storage.database import Database
 from mailwright.storage.tables import installation
 
@@ -25,7 +26,7 @@ async def get_or_create_secret(database: Database, name: str) -> str:
         return stored
     try:
         async with database.write() as tx:
-            await tx.execute(insert(installation).values(name=name, value=secrets.token_urlsafe(32)))
+            await insert_value(tx, name, secrets.token_urlsafe(32))
     except IntegrityError:
         pass  # Another process generated it at the same time. Use that one.
     return await get_or_create_secret(database, name)
@@ -38,7 +39,8 @@ async def find_address(database: Database) -> str | None:
 
 async def save_address(database: Database, address: str) -> None:
     if await find_address(database) != address:
-        await _save_value(database, _ADDRESS, address)
+        async with database.write() as tx:
+            await store_value(tx, _ADDRESS, address)
 
 
 async def find_setup_progress(database: Database) -> str | None:
@@ -56,25 +58,13 @@ async def change_setup_progress(database: Database, change: Callable[[str | None
         async with database.write() as tx:
             rows = await tx.execute(select(installation.c.value).where(matching).with_for_update())
             text = change(str(rows[0].value) if rows else None)
-            if text is not None and rows:
-                await tx.execute(update(installation).where(matching).values(value=text))
-            elif text is not None:
-                await tx.execute(insert(installation).values(name=_SETUP_PROGRESS, value=text))
+            if text is not None:
+                await (store_value if rows else insert_value)(tx, _SETUP_PROGRESS, text)
     except IntegrityError:
         # Another process saved the first progress at the same time. Now there is a row to lock.
         await change_setup_progress(database, change)
 
 
-async def _save_value(database: Database, name: str, value: str) -> None:
-    try:
-        async with database.write() as tx:
-            await tx.execute(delete(installation).where(installation.c.name == name))
-            await tx.execute(insert(installation).values(name=name, value=value))
-    except IntegrityError:
-        pass  # Another process saved its value at the same time. Either value is valid.
-
-
 async def _find_value(database: Database, name: str) -> str | None:
     async with database.read() as tx:
-        rows = await tx.execute(select(installation.c.value).where(installation.c.name == name))
-    return str(rows[0].value) if rows else None
+        return await load_value(tx, name)

@@ -6,11 +6,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import insert, select, update
 
 from mailwright.domain.clock import DAY, HOUR, Instant
+from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import installation
 
 _SIZES: Final = "database_sizes"
 _LAST_BACKUP: Final = "last_backup"
@@ -104,12 +103,9 @@ def growth_per_day(sizes: Sequence[RecordedSize]) -> int | None:
 
 
 async def _load(tx: Transaction, name: str) -> Any:
-    rows = await tx.execute(select(installation.c.value).where(installation.c.name == name))
-    return orjson.loads(rows[0].value) if rows else None
+    value = await load_value(tx, name)
+    return None if value is None else orjson.loads(value)
 
 
 async def _store(tx: Transaction, name: str, value: Any) -> None:
-    text = orjson.dumps(value).decode()
-    changed = update(installation).where(installation.c.name == name).values(value=text)
-    if not await tx.execute(changed.returning(installation.c.name)):
-        await tx.execute(insert(installation).values(name=name, value=text))
+    await store_value(tx, name, orjson.dumps(value).decode())

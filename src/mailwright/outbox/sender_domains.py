@@ -16,11 +16,9 @@ from mailwright.domain.dkim_rotation import DomainKey, KeyState, keys_in
 from mailwright.domain.dns_records import DnsRecord, DnsResult, DnsState, RecordPurpose
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.sender_policy import InstallationSenders, SenderPolicy, TenantDomain
+from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
-from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation, sender_domains, tenants
-
-STORE_VERSION = statement(__package__, "store_sender_domains_version")
+from mailwright.storage.tables import sender_domains, tenants
 
 MAX_DOMAINS: Final = 100
 # The maximum age of the cached sender domains.
@@ -203,7 +201,7 @@ def _is(tenant_id: int, domain: str) -> ColumnElement[bool]:
 
 
 async def _announce(tx: Transaction) -> None:
-    await tx.run(STORE_VERSION, name=_VERSION, value=secrets.token_hex(8))
+    await store_value(tx, _VERSION, secrets.token_hex(8))
 
 
 def _domain_of(row: Any) -> SenderDomain:
@@ -269,8 +267,7 @@ class SenderDirectory:
     async def _load(self) -> None:
         now = self._clock.now()
         async with self._database.read(within=PROMPT_SECONDS) as tx:
-            rows = await tx.execute(select(installation.c.value).where(installation.c.name == _VERSION))
-            version = rows[0].value if rows else None
+            version = await load_value(tx, _VERSION)
             if version != self._version:
                 domains = [each.signing for each in await list_domains(tx, None)]
                 self._policy = SenderPolicy(self._installation, domains, await load_restricted(tx))

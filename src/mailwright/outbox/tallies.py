@@ -12,16 +12,17 @@ from time import monotonic
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.installation_values import load_position, move_cursor
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import HorizonWatch, read_horizon
 from mailwright.storage.statements import Statement, statement
-from mailwright.storage.tables import campaign_tallies, events, hourly_tallies, installation, link_tallies, tallies
+from mailwright.storage.tables import campaign_tallies, events, hourly_tallies, link_tallies, tallies
 
 TALLY_EVENTS = statement(__package__, "tally_events")
 ADD_TALLIES = statement(__package__, "add_tallies")
@@ -142,7 +143,7 @@ class EventTallier:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _load_batch(self, tx: Transaction, account: TallyAccount, reach: int) -> "_TallyBatch":
-        position = await _position(tx, account)
+        position = await load_position(tx, account.cursor)
         after = position or 0
         up_to = min(reach, after + self._batch_size)
         rows = await tx.run(account.tally, after=after, up_to=up_to) if up_to > after else ()
@@ -150,16 +151,11 @@ class EventTallier:
 
     async def _store(self, batch: "_TallyBatch") -> None:
         """Store a batch, unless another process has moved the cursor in the meantime."""
-        cursor, up_to = batch.account.cursor, str(batch.up_to)
+        before = None if batch.is_first else batch.after
         try:
             async with self._database.write() as tx:
-                if batch.is_first:
-                    await tx.execute(insert(installation).values(name=cursor, value=up_to))
-                else:
-                    is_unmoved = (installation.c.name == cursor, installation.c.value == str(batch.after))
-                    moved = update(installation).where(*is_unmoved).values(value=up_to)
-                    if not await tx.execute(moved.returning(installation.c.name)):
-                        return
+                if not await move_cursor(tx, batch.account.cursor, before, batch.up_to):
+                    return
                 for addition in batch.account.additions if batch.rows else ():
                     await tx.run(addition, tallies=batch.rows)
         except IntegrityError:
@@ -183,12 +179,7 @@ class _TallyBatch:
 
 async def tallied_up_to(tx: Transaction) -> int:
     """Return the key of the last event that is in all tallies."""
-    return min([await _position(tx, account) or 0 for account in (TENANTS, CAMPAIGNS, LINKS)])
-
-
-async def _position(tx: Transaction, account: TallyAccount) -> int | None:
-    rows = await tx.execute(select(installation.c.value).where(installation.c.name == account.cursor))
-    return int(rows[0].value) if rows else None
+    return min([await load_position(tx, account.cursor) or 0 for account in (TENANTS, CAMPAIGNS, LINKS)])
 
 
 async def load_buckets(
@@ -251,7 +242,7 @@ async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[st
 
 async def count_messages_of_campaigns(tx: Transaction, campaign_keys: Collection[int]) -> dict[int, Counter[str]]:
     """Return the number of messages with each type of event by campaign, including events that are not tallied yet."""
-    position = await _position(tx, CAMPAIGNS) or 0
+    position = await load_position(tx, CAMPAIGNS.cursor) or 0
     c = campaign_tallies.c
     query = select(c.campaign_key, c.type, func.sum(c.unique_messages).label("unique_messages")).where(
         c.campaign_key.in_(campaign_keys), c.bucket_ms == HOUR
@@ -276,7 +267,7 @@ async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str,
 
 async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
     """Count the events that are not tallied yet, by minute. Add them to the tallies to get the current numbers."""
-    position = await _position(tx, CAMPAIGNS) or 0
+    position = await load_position(tx, CAMPAIGNS.cursor) or 0
     rows = await tx.run(TALLY_CAMPAIGN, after=position, campaign_key=campaign_key)
     return [CampaignTally(row.minute, row.type, row.events, row.unique_messages) for row in rows]
 
@@ -293,7 +284,7 @@ class LinkTally:
 
 async def load_link_tallies(tx: Transaction, campaign_key: int) -> list[LinkTally]:
     """Return the current numbers, including clicks that are not tallied yet."""
-    position = await _position(tx, LINKS) or 0
+    position = await load_position(tx, LINKS.cursor) or 0
     c = link_tallies.c
     rows = await tx.execute(select(c.type, c.url, c.events, c.unique_messages).where(c.campaign_key == campaign_key))
     untallied = await tx.run(TALLY_LINKS, after=position, up_to=2**62)
@@ -323,6 +314,6 @@ class TemplateResults:
 
 async def results_by_template(tx: Transaction, campaign_key: int) -> dict[int, TemplateResults]:
     """Return the current results, including events that are not tallied yet."""
-    position = await _position(tx, CAMPAIGNS) or 0
+    position = await load_position(tx, CAMPAIGNS.cursor) or 0
     rows = await tx.run(RESULTS_BY_TEMPLATE, campaign_key=campaign_key, after=position)
     return {row.template_key: TemplateResults(row.sent, row.opened, row.clicked) for row in rows}

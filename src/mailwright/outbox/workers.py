@@ -9,14 +9,14 @@ from sqlalchemy import delete, func, select, text
 from mailwright.domain.clock import DAY, MINUTE, SECOND, Clock, Instant
 from mailwright.domain.permits import Deferral, DeferReason
 from mailwright.domain.provider_routes import ProviderRoutes
+from mailwright.outbox.installation_values import load_value, store_value
 from mailwright.outbox.provider_activity import add_sent
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.server_state import server_time
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import deliveries, installation, workers
+from mailwright.storage.tables import deliveries, workers
 
 REPORT_PRESENCE = statement(__package__, "report_presence")
-RECORD_BEST_RATE = statement(__package__, "record_best_rate")
 
 # A worker that has not reported for this long is considered gone.
 PRESENCE_TIMEOUT: Instant = 30_000
@@ -119,7 +119,7 @@ class WorkerRegistry:
         if per_second <= known:
             return
         value = orjson.dumps({"perSecond": per_second, "at": now}).decode()
-        await tx.run(RECORD_BEST_RATE, name=_BEST_RATE, value=value)
+        await store_value(tx, _BEST_RATE, value)
 
     def _per_second(self, presence: WorkerPresence, now: Instant) -> float:
         """Return the send rate since the last report."""
@@ -213,8 +213,8 @@ async def best_rate(database: Database, now: Instant) -> float:
 
 
 async def _load_best(tx: Transaction, now: Instant) -> float:
-    rows = await tx.execute(select(installation.c.value).where(installation.c.name == _BEST_RATE))
-    best = orjson.loads(rows[0].value) if rows else None
+    value = await load_value(tx, _BEST_RATE)
+    best = None if value is None else orjson.loads(value)
     return float(best["perSecond"]) if best is not None and now - best["at"] <= BEST_RATE_AGE else 0.0
 
 

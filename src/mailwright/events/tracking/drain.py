@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import delete, insert
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, Clock, Instant
@@ -18,12 +17,12 @@ from mailwright.events.tracking.machines import is_too_soon
 from mailwright.events.tracking.redirects import Redirects
 from mailwright.events.tracking.spool import FinishedFile, TrackedHit
 from mailwright.ops.periodic import run_periodically
+from mailwright.outbox.installation_values import insert_value, take_value
 from mailwright.outbox.tallies import add_link_tallies
 from mailwright.outbox.tracked_links import delete_expired_links
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import installation
 
 FIND_TRACKED = statement("mailwright.events", "find_tracked")
 FIND_TRACKED_CAMPAIGNS = statement("mailwright.events", "find_tracked_campaigns")
@@ -118,13 +117,13 @@ class SpoolDrain:
         marker = f"{_MARKER}{file.name}"
         try:
             async with self._database.write() as tx:
-                await tx.execute(insert(installation).values(name=marker, value=""))
+                await insert_value(tx, marker, "")
                 await add_link_tallies(tx, counts)
         except IntegrityError:
             pass  # A process added these totals and was killed before it deleted the file.
         file.delete()
         async with self._database.write() as tx:
-            await tx.execute(delete(installation).where(installation.c.name == marker))
+            await take_value(tx, marker)
 
 
 def _is_off(campaign: Any) -> bool:

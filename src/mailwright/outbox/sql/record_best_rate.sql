@@ -1,3 +1,0 @@
--- Records the highest send rate of a worker.
-INSERT INTO installation (name, value) VALUES (:name, :value)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value
