@@ -1,6 +1,6 @@
 """Read messages and their timelines. A tenant sees only its own messages."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -155,6 +155,18 @@ async def find(database: Database, outbox_id: str, *, tenant_id: int | None) -> 
             raise NotFound
         events = await tx.run(LIST_EVENTS, message_key=rows[0].id)
     return _record(rows[0], events)
+
+
+async def find_recipients(
+    database: Database, tenant_id: int, outbox_ids: Sequence[str], *, without: str | None = None
+) -> dict[str, str]:
+    """Return the addresses of a tenant's messages by their ids, except requests that begin with `without`."""
+    mine = [messages.c.tenant_id == tenant_id, messages.c.outbox_id.in_(outbox_ids)]
+    if without is not None:
+        mine.append(messages.c.request_id.not_like(f"{without}%"))
+    async with database.read() as tx:
+        rows = await tx.execute(select(messages.c.outbox_id, messages.c.to_email).where(*mine))
+    return {row.outbox_id: row.to_email for row in rows}
 
 
 async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, limit: int) -> list[MessageSummary]:

@@ -24,8 +24,8 @@ from mailwright.outbox import audit_log
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval, KeyWithoutOwner
 from mailwright.sources.campaigns.approval_people import find_missing_owner, names_of, people_behind
 from mailwright.sources.campaigns.approvals import MAX_COMMENT, MAX_REJECTED, SecondPersonRequired
-from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.unapproved_sends import UnapprovedSend, add_unapproved, split_text
+from mailwright.sources.value_digest import hash_value
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import send_approvals, tenants
 

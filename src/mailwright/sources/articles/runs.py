@@ -27,9 +27,9 @@ from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, publ
 from mailwright.sources.articles.compose import ComposedArticle, compose
 from mailwright.sources.articles.recipients import ArticleAudience
 from mailwright.sources.articles.slices import list_slices, slices_from_json, slices_to_json
-from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.send_approvals import PlannedSend, SendKind, find_limit, require_approval
 from mailwright.sources.sender_rules import CODE, NO_SENDER_RULES, SenderRules, SenderRulesDecision, refusal_text
+from mailwright.sources.value_digest import hash_value
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaign_runs, run_variants

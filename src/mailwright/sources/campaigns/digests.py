@@ -1,13 +1,11 @@
 """Digests of each part of a campaign, to find out whether and where it was changed."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.campaigns.definition import CampaignDefinition
+from mailwright.sources.value_digest import hash_value
 
 # The parts of a campaign, with their names in error messages. Fields that are not listed in another part belong to the
 # content.
@@ -24,7 +22,6 @@ _PARTS: Final[Mapping[str, frozenset[str]]] = {
 _FROZEN: Final = frozenset({"content", "sender"})
 _NAMED: Final = frozenset().union(*_PARTS.values())
 _SEPARATOR: Final = "."
-_DIGITS: Final = 24
 
 
 def digest(definition: CampaignDefinition, referred: Mapping[str, Any]) -> str:
@@ -51,10 +48,6 @@ def changed_parts(before: str, after: str) -> list[str]:
     if len(old) != len(new):
         return list(_PARTS)
     return [part for part, was, present in zip(_PARTS, old, new, strict=True) if was != present]
-
-
-def hash_value(value: Any) -> str:
-    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:_DIGITS]
 
 
 def _is_of(part: str, field: str) -> bool:

@@ -15,7 +15,6 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.approval_gate import digests_of
 from mailwright.sources.campaigns.checks import check_campaign
-from mailwright.sources.campaigns.digests import hash_value
 from mailwright.sources.campaigns.enqueue import count_new_recipients
 from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
@@ -24,6 +23,7 @@ from mailwright.sources.campaigns.records import Campaign, as_text, entry_of
 from mailwright.sources.campaigns.review import digest_draft
 from mailwright.sources.campaigns.variants import CampaignProblem, VariantDraft
 from mailwright.sources.sender_rules import SenderRules
+from mailwright.sources.value_digest import hash_value
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import templates
 

@@ -23,6 +23,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.accept import accept
 from mailwright.outbox.parking import release_parked, withdraw_parked
 from mailwright.outbox.settle import lock_names
+from mailwright.sources.failing_rows import FailingRows
 from mailwright.sources.notifications import links, results, times
 from mailwright.sources.notifications.decisions import (
     EndDecision,
@@ -34,7 +35,6 @@ from mailwright.sources.notifications.decisions import (
     expires_at,
     lock_wait,
 )
-from mailwright.sources.notifications.failing_rows import FailingRows
 from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails, section_of
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision

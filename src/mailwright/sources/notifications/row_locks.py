@@ -6,8 +6,8 @@ from typing import Any
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.outbox import parking
+from mailwright.sources.failing_rows import FailingRows
 from mailwright.sources.notifications import links, times
-from mailwright.sources.notifications.failing_rows import FailingRows
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.queue import NotificationQueue
 from mailwright.sources.notifications.results import result_of

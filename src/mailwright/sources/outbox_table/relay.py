@@ -25,7 +25,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.tenants import Tenant
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
-from mailwright.sources.notifications.failing_rows import FailingRows
+from mailwright.sources.failing_rows import FailingRows
 from mailwright.storage.database import Database
 from mailwright.storage.outbox_table import RowStatus, as_bytes, outbox_rows
 

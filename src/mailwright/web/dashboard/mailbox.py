@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Request
-from sqlalchemy import select
 from starlette.responses import Response
 
 from mailwright.access.roles import Role
@@ -22,9 +21,9 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.translation import gettext
+from mailwright.outbox.message_records import find_recipients
 from mailwright.outbox.system_emails import ACCOUNT_PREFIX
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.storage.tables import messages
 from mailwright.web.dashboard.email_parts import (
     ParsedEmail,
     download,
@@ -189,13 +188,10 @@ def _subject(path: str, stored_at_ns: int) -> str:
 
 async def _addresses_of(engine: Engine, visitor: Visitor, outbox_ids: Sequence[str]) -> dict[str, str]:
     """Return the recipient addresses of those messages that belong to the tenant."""
-    mine = [messages.c.tenant_id == visitor.tenant_id, messages.c.outbox_id.in_(outbox_ids)]
-    if visitor.user.tenant_id is not None or not visitor.may(Role.ADMIN):
-        # These emails hold links to the accounts of others.
-        mine.append(messages.c.request_id.not_like(f"{ACCOUNT_PREFIX}%"))
-    async with engine.database.read() as tx:
-        rows = await tx.execute(select(messages.c.outbox_id, messages.c.to_email).where(*mine))
-    return {row.outbox_id: row.to_email for row in rows}
+    # Emails of accounts hold links to the accounts of others.
+    is_limited = visitor.user.tenant_id is not None or not visitor.may(Role.ADMIN)
+    without = ACCOUNT_PREFIX if is_limited else None
+    return await find_recipients(engine.database, visitor.tenant_id, outbox_ids, without=without)
 
 
 async def _read_email(engine: Engine, visitor: Visitor, outbox_id: str) -> ParsedEmail:
