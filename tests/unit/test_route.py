@@ -28,7 +28,7 @@ def a_route(clock: ManualClock, **weights: int | None) -> Route:
 
 
 def a_claim(**changes: Any) -> Claimed:
-    defaults: dict[str, Any] = dict.fromkeys(Claimed.__dataclass_fields__)
+    defaults: dict[str, Any] = dict.fromkeys(Claimed._fields)
     return Claimed(**{**defaults, "outbox_id": uuid7(1_800_000_000_000), **changes})
 
 

@@ -40,7 +40,7 @@ class OneTemplate(TemplateStore):
 
 def a_claim(**changes: Any) -> Claimed:
     defaults: dict[str, Any] = {
-        **dict.fromkeys(Claimed.__dataclass_fields__),
+        **dict.fromkeys(Claimed._fields),
         "message_key": 1,
         "claims": 0,
         "tenant_id": 1,
