@@ -19,7 +19,9 @@ from playwright.async_api import Browser, Page, ViewportSize, async_playwright
 from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
+from mailwright.audience.lists import GENERAL
 from mailwright.audience.status import ContactStatusService
+from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.message import NewMessage
 from mailwright.web.app import create_app
@@ -66,7 +68,8 @@ class Post:
 
     async def receives(self) -> dict[str, bool]:
         about = await ContactStatusService(self.bench.database, self.bench.clock).load_preferences(DEFAULT_TENANT, JANE)
-        return {each.list_key: each.is_subscribed and about.receives_bulk_email for each in about.lists}
+        stopped = about.scopes.keys() & {GENERAL, ALL_MESSAGES}
+        return {each.list_key: each.is_subscribed and not stopped for each in about.lists}
 
     def _newsletter(self, list_key: str) -> NewMessage:
         payload = {"to": JANE, "variables": {"headline": "Spring books"}}

@@ -277,10 +277,6 @@ class ContactPreferences:
     snoozed_until: Instant | None = None  # a time in the past is a pause that has ended
 
     @property
-    def receives_bulk_email(self) -> bool:
-        return GENERAL not in self.scopes and ALL_MESSAGES not in self.scopes
-
-    @property
     def subscription_state(self) -> subscription_events.SubscriptionState:
         unsubscribed = {entry.list_key for entry in self.lists if entry.has_unsubscribed}
         subscribed = frozenset(entry.list_key for entry in self.lists if entry.is_subscribed)

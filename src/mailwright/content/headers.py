@@ -2,7 +2,7 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from time import gmtime
 from typing import NamedTuple
@@ -88,12 +88,6 @@ def find_unwritable(text: str) -> str | None:
     if character in _LINE_BREAKS:
         return lazy_gettext("a line break ({code})", code=code)
     return _NAMES.get(character) or lazy_gettext("a control character ({code})", code=code)
-
-
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise if `custom_header` would refuse one of the headers."""
-    for name, value in headers.items():
-        custom_header(name, value)
 
 
 def custom_header(name: str, value: str, *, has_unsubscribe: bool = False) -> str:

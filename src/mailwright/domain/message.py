@@ -1,7 +1,7 @@
 """A message as it is accepted, claimed, admitted and settled.
 
-No code changes these values after they are made. They are made for every message, and a frozen dataclass takes more than
-twice as long to make as a named tuple, which `Claimed` is, or a plain dataclass.
+No code changes these values after they are made. They are made for every message, and a frozen dataclass takes more
+than twice as long to make as a named tuple, which `Claimed` is, or a plain dataclass.
 """
 
 import hashlib

@@ -90,10 +90,6 @@ class Gate:
             False  # Whether single messages of the last batch were deferred; other messages of their lanes may be due.
         )
 
-    @property
-    def limits_domains(self) -> bool:
-        return self._destinations is not None
-
     async def admit(self, claims: Claims, batch: Sequence[Claimed]) -> list[Admitted]:
         """Return the messages that may be sent now. Release the others and defer their lanes."""
         lanes = {claimed.lane for claimed in batch}

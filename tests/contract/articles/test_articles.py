@@ -587,7 +587,7 @@ async def test_coverage_is_independent_of_batch_size_and_division_format(
         await a_recipient(bench, email, **attributes)
     previews = ArticlePreviews(bench.database, bench.clock, bench.engine.templates)
     whole = await previews.coverage(DEFAULT_TENANT, KEY, given)
-    monkeypatch.setattr("mailwright.sources.articles.preview._PAGE_SIZE", 2)
+    monkeypatch.setattr("mailwright.sources.articles.preview.PAGE_SIZE", 2)
     assert await previews.coverage(DEFAULT_TENANT, KEY, given) == whole
     assert [each.recipients for each in whole.variants] == recipients
     assert whole.recipients == sum(recipients)

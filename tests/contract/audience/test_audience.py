@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from mailwright.audience import contacts, lists, suppressions
-from mailwright.audience.lists import ListExists, UnknownList
+from mailwright.audience.lists import GENERAL, ListExists, UnknownList
 from mailwright.audience.status import (
     ContactStatus,
     ContactStatusService,
@@ -150,11 +150,11 @@ async def test_preferences_show_what_a_contact_can_change(database: Database, st
         ListPreference(NEWS, "News", None, is_public=True, is_subscribed=False, has_unsubscribed=True),
         ListPreference("tips", "Tips", None, is_public=False, is_subscribed=True, has_unsubscribed=False),
     )
-    assert (result.status, result.receives_bulk_email) == (ContactStatus.ACTIVE, True)
+    assert (result.status, GENERAL in result.scopes) == (ContactStatus.ACTIVE, False)
     stranger = await statuses.load_preferences(1, "stranger@example.com")
     assert [(each.list_key, each.is_subscribed) for each in stranger.lists] == [(NEWS, False)]
     await statuses.unsubscribe_by_link(1, ADA, source="link")
-    assert not (await statuses.load_preferences(1, ADA)).receives_bulk_email
+    assert GENERAL in (await statuses.load_preferences(1, ADA)).scopes
 
 
 async def test_list_is_created_once_and_must_exist(

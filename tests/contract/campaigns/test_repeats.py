@@ -347,13 +347,13 @@ async def test_template_changed_before_the_start_is_not_sent(
     await repeating.put_template("News")
     await repeating.begin(content={"templateId": "news"})
     repeating.clock.advance(4 * DAY)
-    start = repeating.worker._start
+    start = repeating.worker.start
 
     async def change_then_start(key: int) -> None:
         await repeating.put_template("Half")
         await start(key)
 
-    monkeypatch.setattr(repeating.worker, "_start", change_then_start)
+    monkeypatch.setattr(repeating.worker, "start", change_then_start)
     await repeating.tick()
     assert [status for _, status in await repeating.names()] == ["DRAFT"]
     assert "was changed" in ((await repeating.state()).last_result or "")

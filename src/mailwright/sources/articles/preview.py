@@ -28,7 +28,7 @@ from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slices import list_slices
 from mailwright.storage.database import Database
 
-_PAGE_SIZE = 20_000
+PAGE_SIZE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class ArticlePreviews:
             audience = await recipients.resolve_audience(tx, tenant_id, article_key, given)
             while True:
                 groups, after = await recipients.recipient_groups(
-                    tx, tenant_id, audience, now, after=after, limit=_PAGE_SIZE
+                    tx, tenant_id, audience, now, after=after, limit=PAGE_SIZE
                 )
                 if not groups:
                     break

@@ -90,7 +90,7 @@ class RepeatWorker:
         for key in await self._list_due():
             try:
                 await self._make(key)
-                await self._start(key)
+                await self.start(key)
                 has_worked = True
             except NotDurable:
                 raise
@@ -180,8 +180,8 @@ class RepeatWorker:
         actor = Actor(SCHEDULE_ACTOR, base.tenant_id)
         return await create_draft(tx, self._clock, actor, base.tenant_id, definition, copy_of=base, is_repeat=True)
 
-    async def _start(self, repeat_key: int) -> None:
-        """Start the campaign that was created. After a crash, the start is repeated."""
+    async def start(self, repeat_key: int) -> None:
+        """Start the campaign that was made. After a crash, this happens again."""
         columns = (campaigns.c.campaign_id, campaigns.c.status, _R.tenant_id, _R.last_at, _R.starting_digest)
         starting = select(*columns).where(_R.id == repeat_key, campaigns.c.id == _R.starting_key)
         async with self._database.read() as tx:

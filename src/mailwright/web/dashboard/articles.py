@@ -33,7 +33,6 @@ Email = Annotated[str, Query(alias="as", max_length=254)]
 Divisions = Annotated[str, Query(alias="in", max_length=8_000)]
 
 _SUGGESTED_CONTACTS: Final = 20
-_MAX_FILES: Final = 500
 _RUNS_SHOWN: Final = 1
 
 
@@ -277,25 +276,24 @@ async def _preview_for(
 async def _uploaded(request: Request) -> list[tuple[str, str]]:
     texts: list[tuple[str, str]] = []
     room = files.MAX_FILE_BYTES
-    async with request.form(max_files=_MAX_FILES) as form:
-        for each in form.getlist("files"):
-            if not isinstance(each, UploadFile) or not each.filename:
-                continue
-            room -= each.size or 0
-            if room < 0:
-                raise InvalidInput(
-                    gettext(
-                        "The files are larger than {MAX_FILE_BYTES} MB in total",
-                        MAX_FILE_BYTES=files.MAX_FILE_BYTES // 1024**2,
-                    ),
-                    field="files",
-                )
-            try:
-                texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
-            except UnicodeDecodeError as error:
-                raise InvalidInput(
-                    gettext("{filename} is not encoded in UTF-8", filename=each.filename[:80]), field="files"
-                ) from error
+    for each in (await request.form()).getlist("files"):
+        if not isinstance(each, UploadFile) or not each.filename:
+            continue
+        room -= each.size or 0
+        if room < 0:
+            raise InvalidInput(
+                gettext(
+                    "The files are larger than {MAX_FILE_BYTES} MB in total",
+                    MAX_FILE_BYTES=files.MAX_FILE_BYTES // 1024**2,
+                ),
+                field="files",
+            )
+        try:
+            texts.append((each.filename, (await each.read()).decode("utf-8-sig")))
+        except UnicodeDecodeError as error:
+            raise InvalidInput(
+                gettext("{filename} is not encoded in UTF-8", filename=each.filename[:80]), field="files"
+            ) from error
     if not texts:
         raise InvalidInput(gettext("Choose one .csv file or several .md files."), field="files")
     return texts
