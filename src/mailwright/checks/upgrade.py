@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from mailwright.domain.clock import DAY, Clock, Instant, isoformat
+from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.errors import MailwrightError
 from mailwright.ops.unknown_settings import UnknownSetting, find_unknown_settings
 from mailwright.outbox.recorded_facts import RecordedBackup, find_backup
@@ -35,31 +34,6 @@ class UpgradeCheck:
     @property
     def needs_attention(self) -> bool:
         return bool(self.schema.pending or self.settings or self.schema.is_newer)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "database": self.dialect,
-            "current": self.schema.current,
-            "newest": self.schema.newest,
-            "isNewer": self.schema.is_newer,
-            "isSafeDuringTraffic": self.is_safe_during_traffic,
-            "pending": [
-                {
-                    "revision": each.revision,
-                    "title": each.title,
-                    "isSafe": each.is_safe,
-                    "changes": [
-                        {"table": change.table, "effect": change.effect, "isSafe": change.is_safe}
-                        for change in each.changes
-                    ],
-                }
-                for each in self.schema.pending
-            ],
-            "settings": [{"name": each.name, "problem": each.problem} for each in self.settings],
-            "lastBackup": None if self.backup is None else isoformat(self.backup.at),
-            "hasFreshBackup": self.has_fresh_backup,
-            "needsAttention": self.needs_attention,
-        }
 
 
 async def check_upgrade(database: Database, clock: Clock, environment: Mapping[str, str]) -> UpgradeCheck:

@@ -8,6 +8,7 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import out, print_json
 from mailwright.outbox.audit import Audit
 from mailwright.outbox.audit import audit as count
+from mailwright.schemas.audit import AuditResponse
 
 app = command()
 
@@ -26,7 +27,7 @@ def audit(as_json: Json = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json(found.as_dict())
+        print_json(AuditResponse.model_validate(found).to_dict())
     else:
         print_identity(found)
         if found.resent_in_doubt:
@@ -40,10 +41,10 @@ def audit(as_json: Json = False) -> None:
 
 
 def print_identity(found: Audit) -> None:
-    figures = found.as_dict()
-    places = [f"{figures[place]:,} {place.replace('_', ' ')}" for place in PLACES if figures[place]] or ["0"]
+    figures = {place: getattr(found, place) for place in PLACES}
+    places = [f"{count:,} {place.replace('_', ' ')}" for place, count in figures.items() if count] or ["0"]
     shape, sign = ("[green]✓[/]", "=") if found.ok else ("[red]✗[/]", "≠")
     out.print(f"{shape} [bold]{found.accepted:,} accepted[/] {sign} {' + '.join(places)}", soft_wrap=True)
     if not found.ok:
-        total = sum(int(figures[place]) for place in PLACES)
+        total = sum(figures.values())
         out.print(f"  Audit failed: {found.accepted:,} messages were accepted, {total:,} are accounted for.")

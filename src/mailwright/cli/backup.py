@@ -1,7 +1,7 @@
 """`mailwright backup`: write a verified copy of the installation while it runs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.progress import Progress, TextColumn
@@ -12,6 +12,7 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json
 from mailwright.domain.sizes import size_text
+from mailwright.schemas.backups import backup_response
 from mailwright.storage.backup_encryption import create_key
 
 app = command()
@@ -67,7 +68,7 @@ def backup(  # noqa: PLR0917 - one parameter for each option
 
     written = run(work)
     if as_json:
-        print_json(_as_json(written))
+        print_json(backup_response(written).to_dict())
         return
     rows, size = sum(written.contents.rows.values()), size_text(written.size_bytes)
     out.print(f"✓ {written.file}: {rows:,} rows, {written.contents.files:,} images, {size}.", soft_wrap=True)
@@ -101,14 +102,3 @@ def _prepare_key(file: Path | None, *, new_key: bool) -> None:
         aside.print(f"Created the key {file}. Keep a copy elsewhere: only it can decrypt the backup.")
     elif not file.exists():
         raise typer.BadParameter(f"There is no key {file}. Correct the name, or create a key with --new-key.")
-
-
-def _as_json(written: Backup) -> dict[str, Any]:
-    return {
-        "file": str(written.file),
-        "bytes": written.size_bytes,
-        "rows": written.contents.rows,
-        "images": written.contents.files,
-        "audit": None if written.audit is None else written.audit.as_dict(),
-        "deleted": [str(old) for old in written.deleted],
-    }

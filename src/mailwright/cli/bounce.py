@@ -1,7 +1,7 @@
 """`mailwright bounce`: process a bounce email or a reply that a mail server pipes in."""
 
 import sys
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import typer
 
@@ -14,6 +14,7 @@ from mailwright.events.bounce_mail import RecordedBounceMail
 from mailwright.events.bounces.mailbox import MAX_READ_BYTES
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import Acceptor
+from mailwright.schemas.inbound_events import bounce_mail_response
 
 # EX_TEMPFAIL from sysexits.h, which makes the mail server keep the email and try again.
 TRY_AGAIN: Final = 75
@@ -49,7 +50,7 @@ def bounce(as_json: Json = False) -> None:
     if not recorded.reports and not recorded.dmarc:
         log.warning("bounce_mail_ignored", kind=kind)
     if as_json:
-        print_json(_described(kind, recorded))
+        print_json(bounce_mail_response(recorded).to_dict())
     else:
         out.print(_sentence(kind, recorded), markup=False)
 
@@ -73,22 +74,3 @@ def _sentence(kind: str, recorded: RecordedBounceMail) -> str:
         return f"Not a report about a message from this installation: {kind.replace('_', ' ')}."
     counts = recorded.counts
     return f"{kind}: {counts.new} new, {counts.repeated} already known, {counts.unknown} about unknown messages."
-
-
-def _described(kind: str, recorded: RecordedBounceMail) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "new": recorded.counts.new,
-        "repeated": recorded.counts.repeated,
-        "unknown": recorded.counts.unknown,
-        "reports": [
-            {
-                "type": report.type,
-                "recipient": report.recipient,
-                "verdict": report.verdict,
-                "outboxId": report.outbox_id,
-                **report.metadata,
-            }
-            for report in recorded.reports
-        ],
-    }

@@ -12,6 +12,7 @@ from mailwright.cli.options import Json, command
 from mailwright.cli.output import aside, out, print_json, table
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.findings import Finding, TxtRecord, Verdict, problem
+from mailwright.schemas.findings import check_response
 
 app = command()
 
@@ -32,7 +33,7 @@ def check(as_json: Json = False) -> None:
         findings = asyncio.run(_findings())
     is_ok = all(finding.verdict is not Verdict.PROBLEM for finding in findings)
     if as_json:
-        print_json({"ok": is_ok, "findings": [finding.as_dict() for finding in findings]})
+        print_json(check_response(findings, is_ok=is_ok).to_dict())
     else:
         print_findings(findings)
     if not is_ok:

@@ -25,8 +25,9 @@ from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.base import extend
 from mailwright.schemas.contacts import legal_basis_record
-from mailwright.schemas.imports import import_preview_response, import_response
+from mailwright.schemas.imports import ImportReportResponse, import_preview_response, import_response
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
@@ -108,7 +109,7 @@ def import_command(
         aside.print("Interrupted. Run the same command again to resume.")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        print_json({**import_response(done).to_dict(), "report": str(report_file)})
+        print_json(extend(ImportReportResponse, import_response(done), report=str(report_file)).to_dict())
         return
     counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused."
     out.print(f"{counts} Report: {report_file}", markup=False, soft_wrap=True)

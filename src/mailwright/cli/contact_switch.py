@@ -1,6 +1,5 @@
 """`mailwright contact import-from`: move contacts from another product."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ from mailwright.cli.options import Json, Tenant
 from mailwright.cli.output import out, print_json
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.moves import MoveCountsResponse
 
 Files = Annotated[
     list[Path] | None,
@@ -84,7 +84,7 @@ def import_from_command(
 
     counts = run(work, creates=not dry_run)
     if as_json:
-        print_json(asdict(counts))
+        print_json(MoveCountsResponse.model_validate(counts).to_dict())
         return
     out.print(_sentence(counts, is_preview=dry_run), soft_wrap=True)
 

@@ -9,9 +9,9 @@ from mailwright.app.sending import release_sending
 from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import out, print_json, zone_time
-from mailwright.domain.clock import isoformat
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
+from mailwright.schemas.sending_hold import SchemaStatusResponse, hold_response
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import current_revision, newest_revision, upgrade
 
@@ -66,8 +66,8 @@ def status(as_json: Json = False) -> None:
     current, newest = run(_status, any_schema=True), newest_revision()
     hold = run(_hold) if current == newest else None
     if as_json:
-        held = None if hold is None else {"reason": hold.reason, "since": isoformat(hold.since), "detail": hold.detail}
-        print_json({"current": current, "newest": newest, "ok": current == newest, "sendingHeld": held})
+        held, is_ok = hold_response(hold), current == newest
+        print_json(SchemaStatusResponse(current=current, newest=newest, ok=is_ok, sending_held=held).to_dict())
     elif current == newest:
         out.print(f"✓ The schema is up to date ({newest}).")
     else:

@@ -12,6 +12,7 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json, table
 from mailwright.domain.findings import Finding, Verdict
+from mailwright.schemas.findings import check_response
 
 app = command()
 
@@ -35,7 +36,7 @@ def health(
     worst = {finding.verdict for finding in findings}
     is_ok = Verdict.PROBLEM not in worst and not (strict and Verdict.WARNING in worst)
     if as_json:
-        print_json({"ok": is_ok, "findings": [finding.as_dict() for finding in findings]})
+        print_json(check_response(findings, is_ok=is_ok).to_dict())
     else:
         print_health(findings)
     if not is_ok:

@@ -10,10 +10,10 @@ from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.allowed_senders import parse_allowed_senders
-from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.access import api_key_response
 
 app = group("API keys.")
 
@@ -74,7 +74,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, as_json: Json = False) -> Non
 
     found = run(work)
     if as_json:
-        print_json([_described(key) for key in found])
+        print_json([api_key_response(key).to_dict() for key in found])
         return
     rows = (
         (
@@ -135,17 +135,3 @@ def _checked_senders(senders: list[str] | None) -> list[str]:
 
 def _scopes(key: ApiKey) -> list[str]:
     return [scope for scope in Scope if scope in key.scopes]
-
-
-def _described(key: ApiKey) -> dict[str, object]:
-    return {
-        "id": key.id,
-        "tenant": key.tenant,
-        "name": key.name,
-        "hint": key.hint,
-        "scopes": _scopes(key),
-        "senders": sorted(key.senders.entries) if key.senders is not None else None,
-        "owner": key.owner,
-        "createdAt": isoformat(key.created_at),
-        "revokedAt": isoformat(key.revoked_at),
-    }

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 from rich.text import Text
@@ -18,8 +18,9 @@ from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.base import extend
 from mailwright.schemas.explanation_text import mailout_wait_text
-from mailwright.schemas.mailouts import mailout_response
+from mailwright.schemas.mailouts import MailoutDetailResponse, dry_run_response, mailout_response
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.mailouts.notion import NotionUnavailable
@@ -124,10 +125,8 @@ def show(run_id: RunId, as_json: Json = False) -> None:
 
     found, tally, errors, wait = _find_run(lambda: run(work))
     if as_json:
-        shown = [
-            {"stage": each.stage, "code": each.code, "message": each.message, "email": each.email} for each in errors
-        ]
-        print_json({**mailout_response(found, tally, wait).to_dict(), "errors": shown, "reported": found.figures})
+        shown = mailout_response(found, tally, wait)
+        print_json(extend(MailoutDetailResponse, shown, errors=errors, reported=found.figures).to_dict())
         return
     out.print(_about(found, tally))
     _show_wait(wait)
@@ -306,18 +305,7 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
     if html is not None:
         html.write_text(email.html or "", encoding="utf-8")
     if as_json:
-        print_json(
-            {
-                "subject": email.subject,
-                "isTest": found.page.is_test,
-                "isLocal": found.is_local,
-                "recipients": [{"email": email, "fromName": name} for email, name in found.recipients.items()],
-                "excluded": [{"email": email, "reason": reason} for email, reason in found.excluded.items()],
-                "html": email.html,
-                "text": email.text,
-                "unsupported": [_unsupported(each) for each in found.content.issues],
-            }
-        )
+        print_json(dry_run_response(found, email).to_dict())
         return
     out.print(Text(email.subject, style="bold"), soft_wrap=True)
     out.print(Text(email.text or ""), soft_wrap=True)
@@ -334,7 +322,3 @@ def _show_dry_run(found: DryRun, email: RenderedEmail, html: Path | None, *, as_
     out.print(Text(f"{kind}, {people}{excluded}. Nothing was sent.", style="bold"))
     if found.is_local:
         out.print(Text(ONLY_LOCAL, style="yellow"), soft_wrap=True)
-
-
-def _unsupported(each: Any) -> dict[str, str]:
-    return {"block": each.block_id, "type": each.type, "reason": each.reason, "code": each.code}

@@ -16,7 +16,11 @@ from mailwright.cli.output import out, print_json, print_rows, two_lines
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.notifications import NotificationEventResponse, notification_response
+from mailwright.schemas.notifications import (
+    NotificationEventResponse,
+    RequeuedNotificationsResponse,
+    notification_response,
+)
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT
 from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
@@ -195,7 +199,7 @@ def requeue_command(
 
     count = _with_service(requeue, database, schema)
     if as_json:
-        print_json({"requeued": count})
+        print_json(RequeuedNotificationsResponse(requeued=count).to_dict())
     else:
         out.print(f"{count} requeued.", markup=False)
 

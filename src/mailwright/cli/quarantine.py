@@ -8,10 +8,10 @@ from mailwright.app.sending import decide_quarantine
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
 from mailwright.cli.output import out, print_json, table, two_lines, zone_time
-from mailwright.domain.clock import isoformat
 from mailwright.domain.states import Resolution
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.quarantine import Quarantine, QuarantineFilter, find_quarantine
+from mailwright.schemas.sending_hold import quarantine_response
 from mailwright.sources.campaigns.restored import list_running_campaigns
 
 OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only messages of this tenant.", show_default=False)]
@@ -30,7 +30,7 @@ def list_command(as_json: Json = False) -> None:
     """List the messages that may have been sent since the backup, and whether sending is on hold."""
     found, campaigns = run(_find_all)
     if as_json:
-        print_json({**_as_json(found), "campaigns": campaigns})
+        print_json(quarantine_response(found, campaigns).to_dict())
         return
     if campaigns and found.hold is not None:
         names = ", ".join(campaigns)
@@ -99,20 +99,3 @@ async def _decide(
     return await decide_quarantine(
         at.database, at.clock, resolution, was_held=found.hold is not None, actor=CONSOLE, only=only
     )
-
-
-def _as_json(found: Quarantine) -> dict[str, object]:
-    hold = found.hold
-    held = None if hold is None else {"reason": hold.reason, "since": isoformat(hold.since), "detail": hold.detail}
-    messages = [
-        {
-            "tenant": each.tenant,
-            "source": each.source,
-            "campaignId": each.campaign_id,
-            "campaignName": each.campaign_name,
-            "messages": each.messages,
-            "reportedAsSent": each.reported,
-        }
-        for each in found.messages
-    ]
-    return {"sendingHeld": held, "messages": messages}

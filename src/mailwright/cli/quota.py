@@ -1,7 +1,6 @@
 """`mailwright quota`: the remaining quota of the providers."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
@@ -12,10 +11,11 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import ago, aside, out, print_json, table
-from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.clock import Instant
 from mailwright.ops.settings import Settings
 from mailwright.outbox import quotas
 from mailwright.outbox.quotas import ProviderQuota
+from mailwright.schemas.providers import provider_quota_response
 
 app = command()
 
@@ -41,7 +41,7 @@ def quota(
 
     found, is_synced, now = run(work)
     if as_json:
-        print_json([_described(each) for each in found])
+        print_json([provider_quota_response(each).to_dict() for each in found])
     elif found:
         _print(found, now)
     else:
@@ -72,14 +72,3 @@ def _print(found: list[ProviderQuota], now: Instant) -> None:
         rate = f"{each.rate_per_second:,}" if each.rate_per_second is not None and each.is_rate_kept else "–"
         made.add_row(each.provider, left, f"{each.sent_since:,}", rate, ago(each.synced_at, now), remarks)
     out.print(made)
-
-
-def _described(known: ProviderQuota) -> dict[str, Any]:
-    fields = {_camel(name): value for name, value in asdict(known).items()}
-    times = {"syncedAt": isoformat(known.synced_at), "failedAt": isoformat(known.failed_at)}
-    return {**fields, **times, "isRateKept": known.is_rate_kept}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)

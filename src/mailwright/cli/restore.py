@@ -15,7 +15,8 @@ from mailwright.cli.exit_codes import NEGATIVE
 from mailwright.cli.opening import settings_for_command
 from mailwright.cli.options import Json, Yes, command, confirm
 from mailwright.cli.output import out, print_json, zone_time
-from mailwright.domain.clock import SystemClock, isoformat
+from mailwright.domain.clock import SystemClock
+from mailwright.schemas.backups import restore_response
 
 app = command()
 
@@ -43,21 +44,7 @@ def restore(
     confirm(f"Replace the database with the backup of {zone_time(header.created_at)}?", yes=yes)
     restored = asyncio.run(restore_backup(settings, clock, file, key=key, verify=verify))
     if as_json:
-        kept = None if restored.kept is None else str(restored.kept)
-        created_at = isoformat(restored.created_at)
-        print_json(
-            {
-                "createdAt": created_at,
-                "audit": restored.audit.as_dict(),
-                "images": restored.images,
-                "kept": kept,
-                "erasuresKnown": restored.erasures.is_known,
-                "erasedAgain": restored.erasures.erased,
-                "notErased": list(restored.erasures.refused),
-                "suppressionsKnown": restored.suppressions.is_known,
-                "suppressionsKept": restored.suppressions.kept,
-            }
-        )
+        print_json(restore_response(restored).to_dict())
     else:
         out.print(f"✓ Restored the backup of {zone_time(restored.created_at)}.")
         print_identity(restored.audit)

@@ -1,6 +1,6 @@
 """`mailwright retention`: delete old data."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,12 +8,12 @@ from mailwright.app.retention import RetentionSweep, make_retention
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Yes, confirm, group
 from mailwright.cli.output import aside, clock_time, out, print_json, table
-from mailwright.domain.clock import isoformat
-from mailwright.domain.retention import MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
+from mailwright.domain.retention import RetentionCount, RetentionKind, RetentionRule
 from mailwright.domain.sizes import size_text
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.retention_rules import list_rules, remove_rule, set_rule
+from mailwright.schemas.retention import applied_rule_response, tenant_rule_response
 
 app = group("Delete old data after a number of days. Nothing is deleted unless a rule is switched on.")
 
@@ -26,7 +26,7 @@ def show(tenant: Tenant = None, as_json: Json = False) -> None:
     """Show the rules and the amount of data that they have deleted so far."""
     rules, names = run(lambda at: _rules(at, tenant))
     if as_json:
-        print_json([_as_json(rule, names) for rule in rules])
+        print_json([tenant_rule_response(rule, names[rule.tenant_id]).to_dict() for rule in rules])
         return
     if not rules:
         out.print("Retention is off: nothing is deleted. Switch it on with `mailwright retention set KIND DAYS`.")
@@ -76,9 +76,7 @@ def run_command(
     """
     done, names, failed = run(lambda at: _count(at, tenant) if dry_run else _sweep(at, tenant))
     if as_json:
-        print_json(
-            [{**_as_json(rule, names), "affected": count.rows, "affectedBytes": count.bytes} for rule, count in done]
-        )
+        print_json([applied_rule_response(rule, names[rule.tenant_id], count).to_dict() for rule, count in done])
     else:
         if not done:
             out.print("No rule is switched on, so there is nothing to delete.")
@@ -145,16 +143,3 @@ async def _sweep(at: Installation, tenant: str | None) -> Done:
 def _text(count: RetentionCount) -> str:
     about = "about " if count.is_estimate else ""
     return f"{about}{count.rows:,} {'row' if count.rows == 1 else 'rows'} ({size_text(count.bytes)})"
-
-
-def _as_json(rule: RetentionRule, names: dict[int, str]) -> dict[str, Any]:
-    return {
-        "tenant": names[rule.tenant_id],
-        "kind": rule.kind,
-        "days": rule.days,
-        "minDays": MIN_DAYS[rule.kind],
-        "exports": rule.exports,
-        "deleted": rule.rows,
-        "deletedBytes": rule.bytes,
-        "finishedAt": isoformat(rule.finished_at),
-    }

@@ -16,9 +16,14 @@ from mailwright.cli.output import aside, out, print_json, print_rows
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
-from mailwright.schemas.contacts import ContactSummaryResponse
+from mailwright.schemas.base import extend
 from mailwright.schemas.filter_text import describe
-from mailwright.schemas.segments import segment_count_response, segment_edit_response, segment_response
+from mailwright.schemas.segments import (
+    SegmentMembersResponse,
+    segment_count_response,
+    segment_edit_response,
+    segment_response,
+)
 from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
 
 app = group("Segments: saved filters over contacts.")
@@ -81,8 +86,7 @@ def show(key: Key, tenant: Tenant = tenants.DEFAULT, limit: Limit = 20, as_json:
 
     found, number, people = run(work)
     if as_json:
-        members = [ContactSummaryResponse.model_validate(person).to_dict() for person in people]
-        print_json({**segment_count_response(found, number).to_dict(), "contacts": members})
+        print_json(extend(SegmentMembersResponse, segment_count_response(found, number), contacts=people).to_dict())
         return
     out.print(f"{describe(found.filter)} Contacts now: {number}.", markup=False)
     rows = ((person.email, person.name, person.status) for person in people)

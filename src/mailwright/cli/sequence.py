@@ -16,9 +16,11 @@ from mailwright.domain.clock import SystemClock
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.base import extend
 from mailwright.schemas.sequence_files import read_sequence_file, sequence_file
 from mailwright.schemas.sequence_text import deferred_text, left_out_texts, run_text, step_text, unsent_texts
 from mailwright.schemas.sequences import (
+    EnrolledSequenceResponse,
     SequenceEnrolResponse,
     SequencePublishResponse,
     enrolment_response,
@@ -161,8 +163,10 @@ def show(reference: Reference, tenant: Tenant = tenants.DEFAULT, limit: Limit = 
 
     found, counts, people = _run(tenant, reference, work)
     if as_json:
-        enrolments = [enrolment_response(each).to_dict() for each in people]
-        print_json({**sequence_detail_response(found, counts).to_dict(), "enrolments": enrolments})
+        enrolments = [enrolment_response(each) for each in people]
+        print_json(
+            extend(EnrolledSequenceResponse, sequence_detail_response(found, counts), enrolments=enrolments).to_dict()
+        )
         return
     version = "" if found.version is None else f", version {found.version}"
     out.print(f"{found.name}: {found.status.value}{version}.", markup=False)

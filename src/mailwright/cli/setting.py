@@ -1,19 +1,19 @@
 """`mailwright setting`: settings that are stored in the database and that the dashboard can change."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mailwright.app.stored_settings import EffectiveSettings, ShownSetting, change_settings, load_effective
+from mailwright.app.stored_settings import EffectiveSettings, change_settings, load_effective
 from mailwright.app.stored_settings import shown_settings as all_shown
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
-from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.ops.stored import SECRETS, field_of, variable_of
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.settings import setting_response
 
 app = group("Settings that are stored in the database. The environment and mailwright.toml have priority over them.")
 
@@ -27,7 +27,7 @@ def list_command(as_json: Json = False) -> None:
     """List the settings that can be stored, their values, and where each value comes from."""
     found = all_shown(run(_load))
     if as_json:
-        print_json([_described(each) for each in found])
+        print_json([setting_response(each).to_dict() for each in found])
         return
     rows = ((each.variable, "–" if each.value is None else each.value, each.origin.text) for each in found)
     print_rows(("Setting!", "Value", "From"), rows, nothing="")
@@ -39,7 +39,7 @@ def show(name: Name, as_json: Json = False) -> None:
     field = field_of(name)
     [found] = [each for each in all_shown(run(_load)) if each.name == field]
     if as_json:
-        print_json(_described(found))
+        print_json(setting_response(found).to_dict())
         return
     out.print(f"{found.variable}: {'not set' if found.value is None else found.value}", markup=False)
     out.print(f"Value: {found.origin.text}", markup=False)
@@ -96,17 +96,3 @@ def _value(field: str, value: str | None, *, from_input: bool) -> str:
     if not sys.stdin.isatty():
         raise InvalidInput("There is no terminal to ask for the value. Pass it as an argument, or with --stdin.")
     return str(typer.prompt(variable_of(field), hide_input=field in SECRETS, err=aside.stderr))
-
-
-def _described(each: ShownSetting) -> dict[str, Any]:
-    stored = each.stored
-    return {
-        "name": each.variable,
-        "field": each.name,
-        "value": each.value,
-        "isSecret": each.is_secret,
-        "origin": each.origin.kind,
-        "setBy": each.origin.name or None,
-        "storedAt": None if stored is None else isoformat(stored.updated_at),
-        "storedBy": None if stored is None else stored.updated_by,
-    }

@@ -5,7 +5,7 @@ import functools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -31,6 +31,13 @@ from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.message_records import MessageSummary
 from mailwright.providers.protocol import ProviderCheck
+from mailwright.schemas.findings import FindingResponse
+from mailwright.schemas.setup import (
+    ConnectionCheckResponse,
+    InvitedColleagueResponse,
+    SetupEmailResponse,
+    SetupResponse,
+)
 
 app = command()
 
@@ -151,7 +158,7 @@ def setup(  # noqa: PLR0917 - one parameter for each option
         last = _ask_last_steps(result)
     done = run(lambda at: _do_last_steps(at, result, last))
     if as_json:
-        print_json(_described(result, last, done))
+        print_json(_response(result, last, done).to_dict())
     else:
         _print_last_steps(result, last, done)
     if not (result.is_ready and (done.email is None or done.email.status != Status.FAILED)):
@@ -322,16 +329,16 @@ def _email_text(email: MessageSummary) -> str:
             return f"Test email to {email.to_email} accepted. {hint}"
 
 
-def _described(result: SetupResult, last: LastSteps, done: LastResults) -> dict[str, Any]:
-    checks = [{"ok": each.is_ok, "summary": each.summary, "code": each.code} for each in result.checks]
-    email = done.email
-    return {
-        "ready": result.is_ready,
-        "sender": result.settings.sender,
-        "provider": result.settings.provider,
-        "connection": checks,
-        "dns": [finding.as_dict() for finding in result.findings],
-        "key": done.key,
-        "testEmail": None if email is None else {"outboxId": email.outbox_id, "status": email.status},
-        "colleague": None if done.invitation is None else {"email": last.colleague, "link": done.invitation},
-    }
+def _response(result: SetupResult, last: LastSteps, done: LastResults) -> SetupResponse:
+    checks = [ConnectionCheckResponse(ok=each.is_ok, summary=each.summary, code=each.code) for each in result.checks]
+    link = done.invitation
+    return SetupResponse(
+        ready=result.is_ready,
+        sender=result.settings.sender,
+        provider=result.settings.provider,
+        connection=checks,
+        dns=[FindingResponse.model_validate(each) for each in result.findings],
+        key=done.key,
+        test_email=None if done.email is None else SetupEmailResponse.model_validate(done.email),
+        colleague=None if link is None else InvitedColleagueResponse(email=last.colleague, link=link),
+    )

@@ -9,9 +9,9 @@ from mailwright.audience.suppressions import Suppression
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
-from mailwright.domain.clock import isoformat
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.suppressions import SuppressionResponse
 
 app = group("The suppression list.")
 
@@ -28,7 +28,7 @@ def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 100, as_json: 
 
     found = run(work)
     if as_json:
-        print_json([_described(entry) for entry in found])
+        print_json([SuppressionResponse.model_validate(entry).to_dict() for entry in found])
         return
     rows = ((entry.email, entry.list_key, entry.reason, entry.source, clock_time(entry.created_at)) for entry in found)
     print_rows(
@@ -76,13 +76,3 @@ def delete(
 
     run(work)
     out.print(f"{email} is no longer suppressed.", markup=False)
-
-
-def _described(entry: Suppression) -> dict[str, object]:
-    return {
-        "email": entry.email,
-        "listKey": entry.list_key,
-        "reason": entry.reason,
-        "source": entry.source,
-        "createdAt": isoformat(entry.created_at),
-    }

@@ -1,6 +1,5 @@
 """`mailwright tenant`: tenants and their limits."""
 
-from dataclasses import asdict
 from typing import Annotated, Any, cast
 
 import typer
@@ -8,12 +7,12 @@ import typer
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows, table, zone_time
-from mailwright.domain.clock import isoformat
 from mailwright.domain.guard_rails import GuardRailSettings
 from mailwright.domain.permits import Limits
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.tenants import Tenant, TenantChanges
+from mailwright.schemas.tenants import TenantResponse
 
 app = group("Tenants and their limits.")
 
@@ -171,7 +170,7 @@ def list_command(as_json: Json = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json([_described(tenant) for tenant in found])
+        print_json([TenantResponse.model_validate(tenant).to_dict() for tenant in found])
         return
     columns = ("Tenant!", "Weight#", "In flight#", "/s#", "/hour#", "/day#", "Hours!", "Zone!", "Created!")
     rows = (
@@ -284,9 +283,8 @@ def _defaults(at: Installation) -> Limits:
 
 
 def _print(tenant: Tenant, defaults: Limits, *, as_json: bool) -> None:
-    described = _described(tenant)
     if as_json:
-        print_json(described)
+        print_json(TenantResponse.model_validate(tenant).to_dict())
         return
     made = table("Tenant!", tenant.name)
     made.add_row("id", str(tenant.id))
@@ -337,13 +335,3 @@ def _guard_rails_text(stored: str | None) -> str:
 
 def _threshold(name: str, value: Any) -> str:
     return f"{value:g} %" if name.endswith("_percent") else str(value).replace("_", " ")
-
-
-def _described(tenant: Tenant) -> dict[str, Any]:
-    fields = {_camel(name): value for name, value in asdict(tenant).items() if name != "brand"}
-    return {**fields, "createdAt": isoformat(tenant.created_at)}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)

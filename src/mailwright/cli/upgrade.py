@@ -11,6 +11,7 @@ from mailwright.cli.exit_codes import NEGATIVE, NEWER_DATABASE
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, out, print_json
+from mailwright.schemas.upgrades import upgrade_response
 
 app = command()
 
@@ -34,7 +35,7 @@ def upgrade(
 
     found = run(work, any_schema=True)
     if as_json:
-        print_json({"version": version("mailwright"), **found.as_dict()})
+        print_json(upgrade_response(found, version("mailwright")).to_dict())
     else:
         _print(found)
     if found.schema.is_newer:

@@ -16,10 +16,10 @@ from mailwright.app.system_emails import make_account_notices
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, ask_password, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows
-from mailwright.domain.clock import isoformat
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.access import UserResponse
 
 app = group("Dashboard users.")
 second_factor = group("Two-factor authentication.")
@@ -85,7 +85,7 @@ def list_command(as_json: Json = False) -> None:
 
     found = run(work)
     if as_json:
-        print_json([_described(user) for user in found])
+        print_json([UserResponse.model_validate(user).to_dict() for user in found])
         return
     rows = (
         (
@@ -217,15 +217,3 @@ def _password(*, from_input: bool) -> str:
         aside.print("No terminal to prompt for the password. Use --password-stdin.")
         raise typer.Exit(2)
     return ask_password("Password")
-
-
-def _described(user: User) -> dict[str, object]:
-    return {
-        "login": user.login,
-        "role": user.role,
-        "tenant": user.tenant,
-        "hasSecondFactor": user.has_second_factor,
-        "createdAt": isoformat(user.created_at),
-        "seenAt": isoformat(user.seen_at),
-        "disabledAt": isoformat(user.disabled_at),
-    }

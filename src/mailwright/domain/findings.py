@@ -1,10 +1,9 @@
 """The result of one self-check, with a summary and advice."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from mailwright.domain.clock import Instant, isoformat
+from mailwright.domain.clock import Instant
 
 
 class Verdict(StrEnum):
@@ -29,9 +28,6 @@ class Finding:
     advice: str | None = None
     publish: TxtRecord | None = None
     since: Instant | None = None  # When it began, if that is known.
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "since": isoformat(self.since)}
 
 
 def ok(name: str, summary: str) -> Finding:

@@ -1,7 +1,7 @@
 """Check that every accepted message is in exactly one state."""
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from mailwright.domain.states import OPEN, Status
 from mailwright.storage.database import Database
@@ -33,9 +33,6 @@ class Audit:
         return self.accepted == (
             self.sent + self.failed + self.in_doubt + self.closed_unknown + self.suppressed + self.cancelled + self.open
         )
-
-    def as_dict(self) -> dict[str, int | bool]:
-        return {**asdict(self), "ok": self.ok}
 
 
 async def audit(database: Database) -> Audit:

@@ -78,6 +78,12 @@ class ImportResponse(ResponseModel):
     finished_at: Time | None
 
 
+class ImportReportResponse(ImportResponse):
+    """An import from the command line. `report`: the file that lists refused rows."""
+
+    report: str
+
+
 class ImportListResponse(ResponseModel):
     imports: list[ImportResponse]
 

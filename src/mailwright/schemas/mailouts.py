@@ -1,13 +1,15 @@
 """Models of mailouts."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from mailwright.content.template import RenderedEmail
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import mailout_wait_text
 from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.mailouts.prepare import DryRun
 from mailwright.sources.mailouts.progress import MailoutProgress
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus
 from mailwright.sources.mailouts.wait_reasons import RunWait
@@ -80,6 +82,50 @@ class MailoutResponse(ResponseModel):
     reported_at: Time | None
 
 
+class MailoutErrorResponse(ResponseModel):
+    stage: str
+    code: str
+    message: str
+    email: str | None
+
+
+class MailoutDetailResponse(MailoutResponse):
+    """A mailout with its errors. `reported`: the numbers that were written back to Notion."""
+
+    errors: list[MailoutErrorResponse]
+    reported: dict[str, Any]
+
+
+class MailoutRecipientResponse(ResponseModel):
+    email: str
+    from_name: str | None
+
+
+class ExcludedRecipientResponse(ResponseModel):
+    email: str
+    reason: str
+
+
+class UnsupportedBlockResponse(ResponseModel):
+    block: str
+    type: str
+    reason: str
+    code: str
+
+
+class MailoutDryRunResponse(ResponseModel):
+    """What a mailout would send. `unsupported`: parts of the page that recipients will not see."""
+
+    subject: str
+    is_test: bool
+    is_local: bool
+    recipients: list[MailoutRecipientResponse]
+    excluded: list[ExcludedRecipientResponse]
+    html: str | None
+    text: str | None
+    unsupported: list[UnsupportedBlockResponse]
+
+
 class MailoutListResponse(ResponseModel):
     mailouts: list[MailoutResponse]
     next_cursor: str | None
@@ -102,6 +148,22 @@ def mailout_response(run: MailoutRun, progress: MailoutProgress | None, wait: Ru
         created_at=run.created_at,
         finished_at=run.finished_at,
         reported_at=run.reported_at,
+    )
+
+
+def dry_run_response(found: DryRun, email: RenderedEmail) -> MailoutDryRunResponse:
+    return MailoutDryRunResponse(
+        subject=email.subject,
+        is_test=found.page.is_test,
+        is_local=found.is_local,
+        recipients=[MailoutRecipientResponse(email=to, from_name=name) for to, name in found.recipients.items()],
+        excluded=[ExcludedRecipientResponse(email=to, reason=reason) for to, reason in found.excluded.items()],
+        html=email.html,
+        text=email.text,
+        unsupported=[
+            UnsupportedBlockResponse(block=each.block_id, type=each.type, reason=each.reason, code=each.code)
+            for each in found.content.issues
+        ],
     )
 
 

@@ -73,6 +73,10 @@ class NotificationListResponse(ResponseModel):
     next_cursor: str | None
 
 
+class RequeuedNotificationsResponse(ResponseModel):
+    requeued: int
+
+
 class NotificationEventResponse(ResponseModel):
     """`isRepeat`: true if the same event came within the deduplication window, so that nothing was written."""
 

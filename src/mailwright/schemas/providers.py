@@ -11,7 +11,7 @@ from mailwright.ops.stored import variable_of
 from mailwright.outbox.provider_configurations import ProviderConfiguration, StoredProviders, StoredRoute
 from mailwright.outbox.quotas import ProviderQuota
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.sources.api.fields import RequestModel
 
 # The kinds of providers that report events to a URL.
@@ -70,6 +70,13 @@ class QuotaResponse(ResponseModel):
     synced_at: Time
     failed_at: Time | None
     failure: str | None
+
+
+class ProviderQuotaResponse(QuotaResponse):
+    """The quota of a provider. `failedSyncs`: consecutive failures, the same as `missed`."""
+
+    provider: str
+    failed_syncs: int
 
 
 class ProviderResponse(ResponseModel):
@@ -146,6 +153,11 @@ def provider_response(name: str, seen: Sequence[WorkerPresence], quota: Provider
         learned_rate=None if (rate := learned_rate_of(seen)) is None else round(rate, 1),
         quota=_quota(quota) if quota else None,
     )
+
+
+def provider_quota_response(quota: ProviderQuota) -> ProviderQuotaResponse:
+    more = {"provider": quota.provider, "failed_syncs": quota.failed_syncs}
+    return extend(ProviderQuotaResponse, _quota(quota), **more)
 
 
 def _quota(quota: ProviderQuota) -> QuotaResponse:

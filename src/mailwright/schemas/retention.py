@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from mailwright.domain.retention import MAX_DAYS, MIN_DAYS, RetentionCount, RetentionKind, RetentionRule
-from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.sources.api.fields import RequestModel
 
 Days = Annotated[int, Field(ge=1, le=MAX_DAYS, description="Data that is older than this many days is deleted.")]
@@ -35,6 +35,19 @@ class RetentionRuleResponse(ResponseModel):
     deleted: int
     deleted_bytes: int
     finished_at: Time | None
+
+
+class TenantRetentionRuleResponse(RetentionRuleResponse):
+    """A rule with the tenant that it belongs to."""
+
+    tenant: str
+
+
+class AppliedRetentionRuleResponse(TenantRetentionRuleResponse):
+    """A rule that was applied now, or would be."""
+
+    affected: int
+    affected_bytes: int
 
 
 class RetentionRuleListResponse(ResponseModel):
@@ -70,3 +83,12 @@ def retention_preview_response(kind: RetentionKind, days: int, found: RetentionC
     return RetentionPreviewResponse(
         kind=kind, days=days, rows=found.rows, bytes=found.bytes, is_estimate=found.is_estimate
     )
+
+
+def tenant_rule_response(rule: RetentionRule, tenant: str) -> TenantRetentionRuleResponse:
+    return extend(TenantRetentionRuleResponse, retention_rule_response(rule.kind, rule), tenant=tenant)
+
+
+def applied_rule_response(rule: RetentionRule, tenant: str, count: RetentionCount) -> AppliedRetentionRuleResponse:
+    shown = tenant_rule_response(rule, tenant)
+    return extend(AppliedRetentionRuleResponse, shown, affected=count.rows, affected_bytes=count.bytes)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from mailwright.audience.segments import Segment
 from mailwright.schemas.base import ResponseModel, Time, extend
+from mailwright.schemas.contacts import ContactSummaryResponse
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.fields import RequestModel
 
@@ -61,6 +62,10 @@ class SegmentCountResponse(SegmentResponse):
     """A segment and the number of contacts that match it now."""
 
     count: int
+
+
+class SegmentMembersResponse(SegmentCountResponse):
+    contacts: list[ContactSummaryResponse]
 
 
 class StartedSequenceResponse(ResponseModel):

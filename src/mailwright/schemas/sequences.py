@@ -247,6 +247,12 @@ class EnrolmentResponse(ResponseModel):
     unsent_step: str | None
 
 
+class EnrolledSequenceResponse(SequenceDetailResponse):
+    """A sequence with those who entered last."""
+
+    enrolments: list[EnrolmentResponse]
+
+
 class EnrolmentListResponse(ResponseModel):
     enrolments: list[EnrolmentResponse]
     next_cursor: str | None

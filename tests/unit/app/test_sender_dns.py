@@ -85,8 +85,8 @@ async def test_published_key_must_match_the_signing_key(key_file: Path) -> None:
 async def test_record_to_publish_is_a_field_and_one_line(key_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = {each.name: each for each in await findings(GOOD, dkim_key_file=key_file, dkim_selector="mail")}
     value = DkimKey.load(key_file.read_text(), "example.org", "mail").record()
-    assert found["dkim"].as_dict()["publish"] == {"name": "mail._domainkey.example.org", "value": value}
-    assert found["dmarc"].as_dict()["publish"] is None
+    assert found["dkim"].publish == TxtRecord("mail._domainkey.example.org", value)
+    assert found["dmarc"].publish is None
     long = TxtRecord("mail._domainkey.example.org", "v=DKIM1; k=rsa; p=" + "A" * 400)
     print_findings([replace(found["dkim"], publish=long)])
     table, _, below = capsys.readouterr().out.partition("Publish these DNS records:\n")
