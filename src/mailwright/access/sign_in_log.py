@@ -20,7 +20,7 @@ class SignInMethod(StrEnum):
     CODE = "code"  # of an authenticator app, or a recovery code, after the password
     PASSKEY = "passkey"
     IDENTITY_PROVIDER = "identity provider"
-    LINK = "link"  # of `mailwright user link`
+    LINK = "link"  # from the command line
     INVITATION = "invitation"  # or the set-up of the first administrator
     BEARER = "bearer token"  # ADMIN_PASSWORD and the mailout token
     SMTP = "SMTP"

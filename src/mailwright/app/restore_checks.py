@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mailwright.domain.clock import Clock, utc_text
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import DatabaseNotReady
 from mailwright.ops.periodic import run_periodically
 from mailwright.ops.settings import Settings
 from mailwright.outbox.restore_guard import ADVANCE_SECONDS, FileMarker, MarkerStore, RestoreGuard, ValkeyMarker
@@ -39,7 +39,7 @@ def require_known_file(settings: Settings, database: Database) -> None:
         return
     mark = FileMarker(settings.state, database.url).read()
     if mark is not None:
-        raise NotDurable(
+        raise DatabaseNotReady(
             f"The database {database.url.database}, last used at {utc_text(mark.at)}, is missing. Restore it from a "
             "backup or correct MAILWRIGHT_DATABASE_URL. To start with an empty one, run `mailwright db upgrade --new`."
         )

@@ -1,6 +1,6 @@
 """Ensure at startup that the database has the schema that this version needs."""
 
-from mailwright.domain.errors import NotDurable
+from mailwright.domain.errors import DatabaseNotReady
 from mailwright.storage.database import Database
 from mailwright.storage.migrate import needs_upgrade, newest_revision, upgrade
 
@@ -10,6 +10,6 @@ async def prepare(database: Database) -> None:
     if database.dialect == "sqlite":
         await upgrade(database)
     elif await needs_upgrade(database):
-        raise NotDurable(
+        raise DatabaseNotReady(
             f"The database schema is older than this version (needs {newest_revision()}). Run `mailwright db upgrade`."
         )

@@ -1,11 +1,17 @@
 """Turn errors into a message with the next step and a stable exit code."""
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Final
 
-from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, InvalidInput, MailwrightError, NotDurable
+from mailwright.domain.errors import (
+    ConfigurationInvalid,
+    DatabaseDamaged,
+    DatabaseNotReady,
+    InvalidInput,
+    MailwrightError,
+    NotDurable,
+)
 
 NEGATIVE: Final = 1
 USAGE: Final = 2
@@ -18,15 +24,19 @@ EXIT_CODES: Final = (
     "3 database unreachable, damaged or not set up; 4 database of a newer version; 70 a bug in Mailwright."
 )
 
-_NOT_SET_UP: Final = re.compile(
-    r"no such (table|column)|has no column named|relation .* does not exist|column .* does not exist"
-)
+# The commands that help, by the code of the error.
+_NEXT_STEPS: Final = {
+    "KEY_WITHOUT_OWNER": "Set the owner with `mailwright key edit ID --owner LOGIN`.",
+    "PROVIDER_HAS_MESSAGES": "List those in doubt with `mailwright message list --status in_doubt`.",
+    "SENDER_DOMAIN_NOT_VERIFIED": "Add a domain with `mailwright domain add NAME`, or check it with `mailwright domain "
+    "check NAME`.",
+}
 
 
 def report_error(error: BaseException, option_name: Callable[[str], str] = str) -> int:
     """Print the error and return the exit code. `option_name` maps an API field to the command's option."""
     error = _innermost(error)
-    if _NOT_SET_UP.search(str(error)):
+    if _is_schema_mismatch(error):
         return _say(DATABASE, "The database schema does not match this version.", "Run `mailwright db upgrade`.")
     match error:
         case ConfigurationInvalid():
@@ -42,7 +52,7 @@ def report_error(error: BaseException, option_name: Callable[[str], str] = str) 
             return _say(DATABASE, str(error), *_database_advice(error))
         case MailwrightError():
             code = NEWER_DATABASE if error.code == "UNKNOWN_SCHEMA" else NEGATIVE
-            return _say(code, sentence(str(error)))
+            return _say(code, sentence(str(error)), *_next_steps(error))
         case _:
             return _say(
                 BUG,
@@ -66,8 +76,18 @@ def _with_fields(error: InvalidInput, option_name: Callable[[str], str]) -> list
     return [f"{option_name(error.field)}: {message.removeprefix(f'{error.field}: ')}"]
 
 
-def _next_steps(error: InvalidInput) -> list[str]:
+def _is_schema_mismatch(error: BaseException) -> bool:
+    if isinstance(error, MailwrightError) and not isinstance(error, NotDurable):
+        return False
+    from mailwright.storage.database import is_schema_mismatch  # noqa: PLC0415 - slow to import
+
+    return is_schema_mismatch(error)
+
+
+def _next_steps(error: MailwrightError) -> list[str]:
     """Return the commands that solve the problem."""
+    if error.code in _NEXT_STEPS:
+        return [_NEXT_STEPS[error.code]]
     from mailwright.audience.importing.columns import InvalidColumns  # noqa: PLC0415 - slow to import
     from mailwright.audience.lists import UnknownList  # noqa: PLC0415 - slow to import, and `--help` must stay fast
 
@@ -88,7 +108,7 @@ def _counted(problems: tuple[str, ...]) -> str:
 
 
 def _database_advice(error: NotDurable) -> list[str]:
-    if isinstance(error, DatabaseDamaged) or "`mailwright " in str(error):
+    if isinstance(error, DatabaseDamaged | DatabaseNotReady):
         return []
     return ["Check that the database is running and MAILWRIGHT_DATABASE_URL is right, then run `mailwright check`."]
 

@@ -60,6 +60,10 @@ class DatabaseDamaged(NotDurable):
     """The database is damaged. Restore a backup."""  # Retrying does not help.
 
 
+class DatabaseNotReady(NotDurable):
+    """The database is missing, or has the schema of another version. Retrying does not help."""
+
+
 class ConfigurationInvalid(MailwrightError):
     """The configuration has errors. Nothing was started."""
 

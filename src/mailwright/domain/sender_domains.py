@@ -38,7 +38,7 @@ class SenderDomains:
             return ()
         detail = (
             f"The From domain {domain} is not one of yours, so the email is sent without your DKIM signature and "
-            f"receivers may reject it. Use another From address, or run `mailwright domain add {domain}` and publish "
+            f"receivers may reject it. Use another From address, or add {domain} to your sender domains and publish "
             "its DKIM records."
         )
         return (AcceptWarning(FOREIGN_FROM, detail),)

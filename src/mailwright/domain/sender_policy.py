@@ -14,7 +14,7 @@ from mailwright.domain.unsubscribe_tokens import FIRST_TENANT
 SENDER_DOMAIN_NOT_VERIFIED = "SENDER_DOMAIN_NOT_VERIFIED"
 NONE_LEFT: Final = lazy_gettext(
     "This tenant had a verified sender domain and has none left, so it sends nothing. Add a domain and publish its "
-    "DKIM records, or ask an administrator of the installation to lift the restriction: `mailwright domain unrestrict`."
+    "DKIM records, or ask an administrator of the installation to lift the restriction."
 )
 
 
@@ -134,10 +134,9 @@ class SenderPolicy:
         if not is_restricted and not self._installation.requires_verified:
             return None
         return _not_verified(domain, own) or lazy_gettext(
-            "The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or run "
-            "`mailwright domain add {name}` and publish its DKIM records.",
+            "The domain {domain} is not one of your sender domains. Use a sender of a verified domain, or add the "
+            "domain and publish its DKIM records.",
             domain=shown,
-            name=domain,
         )
 
     def has_none_left(self, tenant_id: int) -> bool:
@@ -169,10 +168,8 @@ def _not_verified(domain: str, own: Iterable[TenantDomain]) -> str | None:
     for each in own:
         if is_same_or_below(domain, each.domain):
             return lazy_gettext(
-                "The domain {domain} is not verified: {missing}. Publish its DNS records, then run "
-                "`mailwright domain check {name}`.",
+                "The domain {domain} is not verified: {missing}. Publish its DNS records, then check the domain again.",
                 domain=address.both_forms(each.domain),
-                name=each.domain,
                 missing=each.missing or lazy_gettext("its DNS records are not checked yet"),
             )
     return None

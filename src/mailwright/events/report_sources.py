@@ -81,7 +81,7 @@ class ReportSources:
                     p = provider_configurations.c
                     if not await tx.execute(select(p.id).where(p.name == provider).with_for_update()):
                         raise InvalidInput(
-                            "The provider must be a named provider (`mailwright provider list`) or one of {known}.",
+                            "The provider must be a named provider or one of {known}.",
                             known=", ".join(sorted(PROVIDERS_WITH_IDS)),
                             field="provider",
                         )

@@ -85,8 +85,8 @@ ALIASES: Final[Mapping[str, Alias]] = {
 # AmazonSender names that have no effect in Mailwright, with the reason or the replacement.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "ALLOW_NON_TEST_SEND": "a page with the status for real mailouts and without Test goes to everyone",
-    "CSV_OUTPUT_DIR": "`mailwright mailout report` writes the results of a run",
-    "MACOS_NOTIFICATIONS": "the dashboard and `mailwright mailout list` show the runs",
+    "CSV_OUTPUT_DIR": "the report of a mailout has the results of a run",
+    "MACOS_NOTIFICATIONS": "the list of mailouts shows the runs",
     "NOTION_WEBHOOK_VERIFICATION_TOKEN": "`/send-mailout` requires a password or the `x-auth-token` header",
 }
 

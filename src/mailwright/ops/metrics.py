@@ -172,7 +172,7 @@ SENDING_HELD = Gauge(
 )
 HEALTH_FINDINGS = Gauge(
     "mailwright_health_findings",
-    "Findings of `mailwright health`, by verdict.",
+    "Findings of the health checks, by verdict.",
     ["verdict"],
     registry=REGISTRY,
     multiprocess_mode="mostrecent",

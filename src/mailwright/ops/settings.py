@@ -540,7 +540,7 @@ class Settings(BaseSettings):
         NoDecode,
         Field(
             alias="MAILWRIGHT_DNS_SERVERS",
-            description="DNS servers for all checks of DNS records (sender domains, `mailwright check`, bulk sender "
+            description="DNS servers for all checks of DNS records (sender domains, installation checks, bulk sender "
             "rules, addresses in sign-up forms), separated by commas, such as `9.9.9.9`. Defaults to those of the "
             "machine, which connections always use.",
         ),

@@ -139,7 +139,7 @@ def field_of(name: str) -> str:
     known = variable_of(next(iter(STORABLE)))
     if any(wanted.lower() == field or wanted.upper() == each.alias for field, each in Settings.model_fields.items()):
         raise ConfigurationInvalid(f"{wanted[:80]}: set it in the environment or in {CONFIG_FILE}; it is not stored")
-    raise NotFound(f"There is no setting {wanted[:80]!r}; `mailwright setting list` lists them, for example {known}.")
+    raise NotFound(f"There is no setting {wanted[:80]!r}. {known} is one, for example.")
 
 
 def variable_of(field: str) -> str:

@@ -64,8 +64,8 @@ class Quarantine:
         found = [each for each in self.messages if only.matches(each)]
         if only != EVERYTHING and self.hold is not None:
             raise NotPossibleNow(
-                "Sending is on hold. Decide about all messages, or resume it first with `mailwright db release --due "
-                "in-doubt` and then decide about each source and campaign."
+                "Sending is on hold. Decide about all messages, or first resume it with all due messages in doubt and "
+                "then decide about each source and campaign."
             )
         if not found and (only != EVERYTHING or self.hold is None):
             raise NotPossibleNow("No message is in quarantine and sending is not on hold, so there is nothing to do.")

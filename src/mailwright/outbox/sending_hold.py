@@ -157,7 +157,7 @@ async def _lock_hold(tx: Transaction, hold: SendingHold) -> None:
     await tx.execute(select(installation.c.name).where(installation.c.name == HOLD).with_for_update())
     if await load_hold(tx) != hold:
         raise NotPossibleNow(
-            "Someone else has resumed sending meanwhile. See what is left to decide with `mailwright quarantine list`."
+            "Someone else has resumed sending meanwhile. List the messages again to see what is left to decide."
         )
 
 

@@ -153,6 +153,5 @@ def _key_lines(file: Path) -> list[str]:
 
 def _no_key(file: Path, expected: str) -> list[Any]:
     raise ConfigurationInvalid(
-        f"The file {file} has no key; it must have {expected}. `mailwright backup FILE --encrypt-to KEYFILE "
-        "--new-key` creates one."
+        f"The file {file} has no key; it must have {expected}. A backup to a file with a new key creates one."
     )

@@ -117,7 +117,7 @@ class BackupReader:
             first = None
         header = first.get("backup") if isinstance(first, dict) else None
         if not isinstance(header, dict):
-            raise BackupInvalid("The file is not a backup of Mailwright. Use a file that `mailwright backup` wrote.")
+            raise BackupInvalid("The file is not a backup of Mailwright. Use a file that a backup wrote.")
         if header.get("format_version") != FORMAT_VERSION:
             raise BackupInvalid(
                 f"The backup has the format {header.get('format_version')}; this version of Mailwright reads format "

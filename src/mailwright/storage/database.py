@@ -256,9 +256,20 @@ _DAMAGE = re.compile(
 def _damage_message(database: str, reason: str) -> str:
     return (
         f"The database {database} is damaged ({reason}). Retrying does not help. Stop all Mailwright processes, keep a "
-        "copy of it, and restore the latest backup; `mailwright check` verifies the result. For a SQLite file, "
-        "`sqlite3 FILE .recover` saves what is still readable."
+        "copy of it, restore the latest backup and check the installation. For a SQLite file, `sqlite3 FILE .recover` "
+        "saves what is still readable."
     )
+
+
+# The error texts of SQLite and PostgreSQL for a schema of another version.
+_OTHER_SCHEMA = re.compile(
+    r"no such (table|column)|has no column named|relation .* does not exist|column .* does not exist"
+)
+
+
+def is_schema_mismatch(error: BaseException) -> bool:
+    """Return whether a statement failed because a table or column is missing."""
+    return bool(_OTHER_SCHEMA.search(str(error)))
 
 
 _NOISE = re.compile(r"<class '[^']*'>: |\s*\(Background on this error.*", re.DOTALL)

@@ -1,4 +1,4 @@
-"""The table that `mailwright outbox init` creates in an application's database. The application owns it."""
+"""The outbox table that Mailwright creates in an application's database. The application owns it."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum

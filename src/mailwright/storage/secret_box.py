@@ -136,9 +136,9 @@ class SecretBox:
         source = "MAILWRIGHT_SECRET_KEY" if self._setting else str(self._file)
         return SecretKeyInvalid(
             f"The secrets in the database were encrypted with another key than the one in {source}. Restore the old "
-            "key, or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor with "
-            "`mailwright user totp reset`, delete every webhook and sender domain, revoke every key pair of SES and "
-            "delete every stored secret with `mailwright setting unset`; Mailwright then accepts a new key."
+            "key, or use the same MAILWRIGHT_SECRET_KEY on every server. If it is lost, reset every second factor, "
+            "delete every webhook and sender domain, revoke every key pair of SES and delete every stored secret; "
+            "Mailwright then accepts a new key."
         )
 
 

@@ -169,7 +169,9 @@ async def test_tenants_cannot_send_as_each_other(domains: Domains) -> None:
         await domains.sent(tenant, **{"from": f"a@news.{own}"})
         for name in (foreign, foreign.upper(), f"news.{foreign}"):
             assert "belongs to another tenant" in await domains.refusal(tenant, **{"from": f"a@{name}"})
-        assert "domain add nobody.example" in await domains.refusal(tenant, **{"from": "a@nobody.example"})
+        assert "nobody.example is not one of your sender domains" in await domains.refusal(
+            tenant, **{"from": "a@nobody.example"}
+        )
     for source in Source:
         assert "another tenant" in await domains.refusal(domains.acme, source, **{"from": f"a@{OTHER}"})
     # A tenant without a sender domain is restricted only by the domains of others.
@@ -499,7 +501,7 @@ async def test_installation_can_require_verified_domains(engine: DatabaseAddress
         a_bench(engine.url, clock, dns_servers=dns.address, require_sender_domains=True) as bench,
     ):
         domains = Domains(bench, dns, 1, 0)
-        assert "domain add example.com" in await domains.refusal(1)
+        assert "example.com is not one of your sender domains" in await domains.refusal(1)
         await bench.engine.users.create("ada@example.com", "correct horse battery", Role.ADMIN, actor="test")
         await bench.engine.account_links.request_reset("ada@example.com")
         provider = ScriptedProvider()
@@ -566,4 +568,4 @@ async def test_own_verified_domain_gives_no_foreign_warning(domains: Domains) ->
         raw = await engine.raw_messages.send(context, content)
         codes.append([each.code for each in (*json.warnings, *raw.warnings)])
     assert codes == [[], ["FOREIGN_FROM", "FOREIGN_FROM"]]
-    assert "`mailwright domain add nobody.example`" in raw.warnings[0].detail
+    assert "add nobody.example to your sender domains" in raw.warnings[0].detail

@@ -71,7 +71,7 @@ async def test_server_with_unfinished_messages_cannot_be_replaced(
     await an_in_doubt_handler(database, clock).mark_lost_attempts()
     text = await refusals(service)
     assert "1 in doubt, 0 being sent and 0 waiting" in text
-    assert "mailwright message list --status in_doubt" in text
+    assert "Resolve those in doubt" in text
     operations = Operations(database, clock)
     await operations.resolve(outbox_id, Resolution.RESEND, tenant_id=DEFAULT_TENANT)
     assert "0 in doubt, 0 being sent and 1 waiting" in await refusals(service)

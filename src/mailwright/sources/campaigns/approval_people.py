@@ -39,23 +39,23 @@ async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: In
     """Return why a request that an API key makes at this time is refused, or None.
 
     If the tenant requires approvals, the key needs an owner: otherwise its holder could approve their own request. An
-    agent that `mailwright mcp` serves has no key and counts as the console.
+    agent on the machine itself has no key and counts as the console.
     """
     kind, _, key_name = actor.partition(":")
     if kind != API:
         return None
     k = api_keys.c
     was_valid = (k.created_at <= at, or_(k.revoked_at.is_(None), k.revoked_at > at))
-    query = select(k.id, tenants.c.name).join(tenants, tenants.c.id == k.tenant_id).order_by(k.id).limit(1)
+    query = select(k.id).join(tenants, tenants.c.id == k.tenant_id).order_by(k.id).limit(1)
     ownerless = (k.tenant_id == tenant_id, k.name == key_name, k.owner.is_(None), *was_valid)
     rows = await tx.execute(query.where(*ownerless, tenants.c.approval_over.is_not(None)))
     if not rows:
         return None
     return lazy_gettext(
-        "The API key {key} has no owner, so Mailwright cannot check that somebody else approves. Run `{command}`, or "
-        "request the approval as a signed-in user.",
+        "The API key {key} (id {id}) has no owner, so nobody can tell whether its holder also approves. Set its owner, "
+        "or request the approval as a signed-in user.",
         key=key_name or rows[0].id,
-        command=f"mailwright key edit {rows[0].id} --tenant {rows[0].name} --owner LOGIN",
+        id=rows[0].id,
     )
 
 
