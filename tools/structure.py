@@ -1,7 +1,9 @@
-"""Check the size of functions and classes. `make check` runs this."""
+"""Check the size of functions and classes, who writes which table, and who names commands. `make check` runs this."""
 
 import ast
+import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,13 +12,40 @@ FOLDERS = ("src", "tools")
 MAX_LINES = 60
 MAX_METHODS = 20
 
+PACKAGE = CHECKOUT / "src" / "mailwright"
+# Packages that may name commands, because people see their texts only there or in checks.
+INTERFACES = ("app", "checks", "cli", "demo", "schemas", "web")
+COMMAND = re.compile(r"`mailwright [a-z]")
+
+TABLE = re.compile(r'^(\w+)(?:: [^=\n]+)? = Table\(\s*"(\w+)"', re.MULTILINE)
+CHANGED_BY_SQL = re.compile(r"\b(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+(\w+)")
+CHANGED_BY_CODE = re.compile(r"\b(?:insert|update|delete)\(\s*(\w+)\b")
+COMMENT = re.compile(r"--[^\n]*")
+# Imports point down, so these packages change some tables of packages above them, in one transaction with their own.
+SHARED = {
+    # Retention deletes old rows. It also stores contacts of messages, and requests of steps.
+    "outbox": {
+        *("contact_events", "contacts", "form_submissions", "imports", "mailout_logs", "reports"),
+        *("sequence_enrolments", "sequence_steps", "webhook_deliveries"),
+    },
+    # Erasures, and runs through sequences that an unsubscribe or an event ends or starts.
+    "audience": {
+        *("mailout_errors", "mailout_recipients", "queue_entries", "reports", "sequence_enrolments"),
+        *("subscriber_reports", "webhook_deliveries"),
+    },
+    "storage": {"installation"},  # The fingerprint of the secret key.
+    "sources/mailouts": {"subscriber_reports"},  # Deleted after they were compared.
+    "sources/notifications": {"events"},  # A table of the queue, which has the same name.
+}
+
 
 def main() -> None:
     problems = [problem for folder in FOLDERS for problem in check_folder(CHECKOUT / folder)]
+    problems += [*check_writers(), *check_commands()]
     for problem in problems:
         print(problem)
     if problems:
-        sys.exit(f"{len(problems)} functions or classes are too large. Split them where their subject changes.")
+        sys.exit(f"{len(problems)} problems. Split what is too large where its subject changes.")
 
 
 def check_folder(folder: Path) -> Iterator[str]:
@@ -36,6 +65,41 @@ def check_size(node: ast.AST) -> str | None:
         if methods > MAX_METHODS:
             return f"{node.lineno}: {node.name} has {methods} methods, at most {MAX_METHODS} are allowed"
     return None
+
+
+def check_writers() -> Iterator[str]:
+    """Yield the tables that several packages change."""
+    tables = dict(TABLE.findall((PACKAGE / "storage" / "tables.py").read_text()))
+    writers: dict[str, set[str]] = defaultdict(set)
+    for file in PACKAGE.rglob("*.*"):
+        if file.suffix == ".sql" and "migrations" not in file.parts:
+            changed = CHANGED_BY_SQL.findall(COMMENT.sub("", file.read_text()))
+            found = {name for name in changed if name in tables.values()}
+        elif file.suffix == ".py" and "migrations" not in file.parts:
+            found = {tables[name] for name in CHANGED_BY_CODE.findall(file.read_text()) if name in tables}
+        else:
+            continue
+        for name in found:
+            writers[name].add(package_of(file))
+    for name, packages in sorted(writers.items()):
+        owners = {each for each in packages if name not in SHARED.get(each, ())}
+        if len(owners) != 1:
+            yield f"table {name}: {', '.join(sorted(packages))} change it; move the statements to one package"
+
+
+def check_commands() -> Iterator[str]:
+    """Yield the lines that name a command of the CLI although other interfaces may show them."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        if package_of(file) in INTERFACES:
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if COMMAND.search(line):
+                yield f"{file.relative_to(CHECKOUT)}:{number}: names a command; `cli/exit_codes.py` can add it"
+
+
+def package_of(file: Path) -> str:
+    parts = file.relative_to(PACKAGE).parts
+    return "/".join(parts[:2]) if parts[0] == "sources" and len(parts) > 2 else parts[0]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from typing import Final
 
 from sqlalchemy import select
 
-from mailwright.audience.erasure import MessageInProgress, erase
+from mailwright.audience.erasure import erase
 from mailwright.audience.erasure_record import ErasureRecord, digest_of, load_erasures
 from mailwright.domain.clock import Clock, Instant
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import SYSTEM
+from mailwright.outbox.erased_messages import MessageInProgress
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contact_events, contacts
 

@@ -1,13 +1,13 @@
 """Load and save the brand kits of tenants."""
 
 from pydantic import ValidationError
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from mailwright.content.brand import DEFAULT_BRAND, Brand
 from mailwright.domain.clock import Clock
-from mailwright.domain.errors import NotFound
 from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log
+from mailwright.outbox.tenants import store_brand
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import tenants
 
@@ -26,18 +26,13 @@ class Brands:
 
     async def save(self, tenant_id: int, brand: Brand, *, actor: str) -> None:
         """Save the brand kit, and record in the audit log which fields changed."""
-        values = {"brand": brand.model_dump_json(by_alias=True)}
         async with self._database.write() as tx:
             await tx.execute(select(tenants.c.id).where(tenants.c.id == tenant_id).with_for_update())
             before = await load_brand(tx, tenant_id)
             changed = [name for name in Brand.model_fields if getattr(brand, name) != getattr(before, name)]
-            rows = await tx.execute(
-                update(tenants).where(tenants.c.id == tenant_id).values(values).returning(tenants.c.name)
-            )
-            if not rows:
-                raise NotFound("There is no such tenant.")
+            name = await store_brand(tx, tenant_id, brand.model_dump_json(by_alias=True))
             if changed:
-                entry = {"actor": actor, "action": "brand.change", "subject": rows[0].name}
+                entry = {"actor": actor, "action": "brand.change", "subject": name}
                 await audit_log.record(tx, self._clock.now(), **entry, tenant_id=tenant_id, detail={"changed": changed})
 
 

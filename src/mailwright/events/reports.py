@@ -27,7 +27,7 @@ from mailwright.ops.logs import logger
 from mailwright.outbox import reported
 from mailwright.outbox.incidents import record_incidents
 from mailwright.outbox.provider_activity import ProviderEvents
-from mailwright.outbox.reported import ReportedMessage
+from mailwright.outbox.reported import ReportedMessage, forget_recipients
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
 from mailwright.providers.responses import mask_addresses
 from mailwright.storage.database import Database
@@ -38,7 +38,6 @@ from mailwright.storage.statements import statement
 __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "TakenReports", "take"]
 
 FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
-FORGET_RECIPIENTS = statement(__package__, "forget_recipients")
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
@@ -213,7 +212,7 @@ async def forget(database: Database, soft: SoftBounces, now: Instant) -> int:
     """
 
     async def work(tx: Runner) -> int:
-        await tx.count(FORGET_RECIPIENTS, deleted_before=now - RECIPIENTS_KEPT_FOR, most=MOST_FORGOTTEN)
+        await forget_recipients(tx, now - RECIPIENTS_KEPT_FOR, MOST_FORGOTTEN)
         signatures = await forget_signatures(tx, now, MOST_FORGOTTEN)
         counted_since = now - soft.days * DAY
         reports = await tx.count(

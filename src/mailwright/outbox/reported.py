@@ -19,6 +19,7 @@ FIND_DELETED_BY_OUTBOX_ID = statement(__package__, "find_deleted_by_outbox_id")
 FIND_DELETED_BY_RECIPIENT = statement(__package__, "find_deleted_by_recipient")
 FIND_COPIED_PAYLOADS = statement(__package__, "find_copied_payloads")
 FIND_KEPT_COPIES = statement(__package__, "find_kept_copies")
+FORGET_RECIPIENTS = statement(__package__, "forget_recipients")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +131,8 @@ def _deleted(
 ) -> ReportedMessage:
     known = {"is_certain": False, "is_deleted": True}
     return ReportedMessage(0, tenant_id, to_email, **known, provider=provider, copies=copies)
+
+
+async def forget_recipients(tx: Runner, before: Instant, most: int) -> None:
+    """Delete a batch of recipients of messages that retention deleted before a time."""
+    await tx.count(FORGET_RECIPIENTS, deleted_before=before, most=most)

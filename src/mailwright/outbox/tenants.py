@@ -185,6 +185,16 @@ async def change(
     return changed
 
 
+async def store_brand(tx: Transaction, tenant_id: int, brand: str) -> str:
+    """Store a tenant's brand kit, as JSON, and return the name of the tenant."""
+    rows = await tx.execute(
+        update(tenants).where(tenants.c.id == tenant_id).values(brand=brand).returning(tenants.c.name)
+    )
+    if not rows:
+        raise NotFound("There is no such tenant.")
+    return str(rows[0].name)
+
+
 async def end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
     """End the tenant's deferrals that limits caused. Pauses, schedules and cancellations stay."""
     without_priority = lane_deferrals.c.lane % lane_number(1, 0)

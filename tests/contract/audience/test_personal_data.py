@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import select, text, update
 
 from mailwright.audience import contacts, erasure, lists, personal_data, suppressions
-from mailwright.audience.erasure import MessageInProgress
 from mailwright.audience.importing.report import redact_address
 from mailwright.audience.status import ContactStatusService, apply_facts, unsubscribe_fact
 from mailwright.domain.clock import ManualClock
@@ -18,6 +17,7 @@ from mailwright.domain.states import EventType
 from mailwright.events.reports import Reports
 from mailwright.outbox import audit_log
 from mailwright.outbox.audit import audit
+from mailwright.outbox.erased_messages import MessageInProgress
 from mailwright.storage.database import Database
 from mailwright.storage.tables import messages, metadata, queue_entries
 from tests.api import an_api

@@ -11,7 +11,6 @@ from sqlalchemy import select
 from mailwright.access.api_keys import Caller
 from mailwright.app.inbound import make_recorder
 from mailwright.audience import erasure, personal_data
-from mailwright.audience.erasure import MessageInProgress
 from mailwright.content.headers import Mailbox
 from mailwright.content.raw import MAX_RAW_BYTES
 from mailwright.domain.clock import HOUR, ManualClock
@@ -25,6 +24,7 @@ from mailwright.events.outbound.derive import derive_deliveries
 from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEndpoints
 from mailwright.events.replies import MAX_FORWARDED_PER_HOUR, ReplyRecorder, ReplySettings
 from mailwright.outbox import tenants
+from mailwright.outbox.erased_messages import MessageInProgress
 from mailwright.outbox.tallies import EventTallier
 from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.messages import RequestContext
