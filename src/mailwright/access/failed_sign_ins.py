@@ -97,7 +97,7 @@ class FailedSignIns:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._key_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def check(
         self,
@@ -118,7 +118,7 @@ class FailedSignIns:
         keys = [known_network_key(account, network) if is_known else account_key(account), address_key(host)]
         async with AsyncExitStack() as locks:
             for name in sorted(key.name for key in keys):
-                await locks.enter_async_context(self._locks.setdefault(name, asyncio.Lock()))
+                await locks.enter_async_context(self._key_locks.setdefault(name, asyncio.Lock()))
             has_failures = await self._require_unblocked(keys)
             result = await verify()
             if result is None:

@@ -1,6 +1,5 @@
 """`mailwright mailout`: send Notion pages to subscribers and write the results back to Notion."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines, write_parts, zone_time
 from mailwright.content.template import RenderedEmail
 from mailwright.domain.errors import NotFound
+from mailwright.ops.periodic import run_periodically
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
 from mailwright.schemas.explanation_text import mailout_wait_text
@@ -172,21 +172,21 @@ def watch(
     A page that was refused is tried again when it changes. A page that was sent as a test is sent when its row changes.
     """
 
-    async def work(mailouts: MailoutSender) -> None:
-        while True:
-            try:
-                for begun in await mailouts.send_ready_pages(actor=f"{CONSOLE}: watch"):
-                    prepared = await _prepare(mailouts, begun)
-                    out.print(Text.assemble(prepared.mailout_id, "  ", _about(prepared, None)), soft_wrap=True)
-            except NotionUnavailable as error:
-                if once:
-                    raise
-                aside.print(Text(f"! {sentence(str(error))} Retrying.", style="yellow"), soft_wrap=True)
-            if once:
-                return
-            await asyncio.sleep(every)
+    async def send_ready(mailouts: MailoutSender) -> None:
+        for begun in await mailouts.send_ready_pages(actor=f"{CONSOLE}: watch"):
+            prepared = await _prepare(mailouts, begun)
+            out.print(Text.assemble(prepared.mailout_id, "  ", _about(prepared, None)), soft_wrap=True)
 
-    _run(work)
+    async def look(mailouts: MailoutSender) -> None:
+        try:
+            await send_ready(mailouts)
+        except NotionUnavailable as error:
+            aside.print(Text(f"! {sentence(str(error))} Retrying.", style="yellow"), soft_wrap=True)
+
+    async def work(mailouts: MailoutSender) -> None:
+        await run_periodically("mailouts", lambda: look(mailouts), seconds=every, expected=(), raises_unexpected=True)
+
+    _run(send_ready if once else work)
 
 
 def _run(work: Callable[[MailoutSender], Awaitable[Found]]) -> Found:

@@ -1,5 +1,6 @@
 """`mailwright tenant`: tenants and their limits."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
 import typer
@@ -132,25 +133,7 @@ def create(
     approval_over: ApprovalOver = None,
 ) -> None:
     """Create a tenant: a company with its own data, keys and limits."""
-    given = _changes(
-        weight=weight,
-        max_in_flight=max_in_flight,
-        rate_per_second=rate_per_second,
-        rate_per_hour=rate_per_hour,
-        daily_limit=daily_limit,
-        working_hours=working_hours,
-        timezone=timezone,
-        warmup_since=warmup_since,
-        interval_ms=interval_ms,
-        one_at_a_time=one_at_a_time,
-        tracking=tracking,
-        tracking_host=tracking_host,
-        guard_rails=guard_rails,
-        frequency_cap=frequency_cap,
-        reply_forward_to=reply_forward_to,
-        requires_second_factor=requires_second_factor,
-        approval_over=approval_over,
-    )
+    given = _changes(locals())
 
     async def work(at: Installation) -> Tenant:
         return await tenants.create(at.database, at.clock, name, actor=CONSOLE, **given)
@@ -223,25 +206,7 @@ def edit(
     approval_over: ApprovalOver = None,
 ) -> None:
     """Edit a tenant's weight and limits. Options that are not given stay as they are. Takes effect within a second."""
-    changes = _changes(
-        weight=weight,
-        max_in_flight=max_in_flight,
-        rate_per_second=rate_per_second,
-        rate_per_hour=rate_per_hour,
-        daily_limit=daily_limit,
-        working_hours=working_hours,
-        timezone=timezone,
-        warmup_since=warmup_since,
-        interval_ms=interval_ms,
-        one_at_a_time=one_at_a_time,
-        tracking=tracking,
-        tracking_host=tracking_host,
-        guard_rails=guard_rails,
-        frequency_cap=frequency_cap,
-        reply_forward_to=reply_forward_to,
-        requires_second_factor=requires_second_factor,
-        approval_over=approval_over,
-    )
+    changes = _changes(locals())
     if not changes:
         raise typer.BadParameter("give at least one option, for example --rate-per-hour 500 or --rate-per-hour none")
 
@@ -251,8 +216,9 @@ def edit(
     _print(*run(work), as_json=False)
 
 
-def _changes(**given: Any) -> TenantChanges:
-    return cast("TenantChanges", {key: _value(key, value) for key, value in given.items() if value is not None})
+def _changes(options: Mapping[str, Any]) -> TenantChanges:
+    given = {key: value for key, value in options.items() if key != "name" and value is not None}
+    return cast("TenantChanges", {key: _value(key, value) for key, value in given.items()})
 
 
 def _value(name: str, value: Any) -> Any:

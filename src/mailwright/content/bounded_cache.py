@@ -16,7 +16,7 @@ class BoundedCache(Generic[Value]):
         self._size_of = size_of
         self._held_bytes = 0
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._lock = threading.Lock()
+        self._entries_lock = threading.Lock()
 
     def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         """Return the cached value of a key; compute and cache it if it is missing."""
@@ -27,7 +27,7 @@ class BoundedCache(Generic[Value]):
             pass
         # Compute without the lock, because it takes long and computing a value twice does no harm.
         value = compute()
-        with self._lock:
+        with self._entries_lock:
             known = self._values.setdefault(key, value)
             if known is value:
                 self._held_bytes += self._size_of(value)

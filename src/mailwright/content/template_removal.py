@@ -76,7 +76,7 @@ class TemplateRemoval:
     async def restore(self, tenant_id: int, template_id: str, *, actor: str) -> None:
         """Bring back an archived or deleted template."""
         async with self._database.write() as tx:
-            versions = await _lock(tx, _named(tenant_id, template_id))
+            versions = await _lock_versions(tx, _named(tenant_id, template_id))
             current = [row for row in versions if row.deleted_at is None]
             if current and all(row.archived_at is None for row in current):
                 if len(current) == len(versions):
@@ -93,7 +93,7 @@ class TemplateRemoval:
     ) -> None:
         matching = _named(tenant_id, template_id) & templates.c.deleted_at.is_(None)
         async with self._database.write() as tx:
-            await _lock(tx, matching)
+            await _lock_versions(tx, matching)
             if keeps_locked and await _has_locks(tx, tenant_id, template_id):
                 raise TemplateLocked(template_id)
             if action == "delete":
@@ -130,7 +130,7 @@ async def _end_drafts(tx: Transaction, tenant_id: int, template_id: str) -> None
     await tx.execute(drafts.values(document=None, revision=t.revision + 1))
 
 
-async def _lock(tx: Transaction, matching: ColumnElement[bool]) -> Any:
+async def _lock_versions(tx: Transaction, matching: ColumnElement[bool]) -> Any:
     t = templates.c
     rows = await tx.execute(select(t.id, t.archived_at, t.deleted_at).where(matching).with_for_update())
     if not rows:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -466,15 +466,20 @@ async def latest_by_locale(
 
 def diff_versions(before: StoredTemplate, after: StoredTemplate) -> str:
     """Return the differences of the author's source between two versions, in the format of `diff -u`."""
-    lines: list[str] = []
+    return "".join(f"{line}\n" for _, lines in diff_parts(before, after) for line in lines)
+
+
+def diff_parts(before: StoredTemplate, after: StoredTemplate) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parts that differ, with the lines of `diff -u`: two lines that name the versions come first."""
     for part, old, new in (
         ("subject", before.subject, after.subject),
         ("body", before.body, after.body),
         ("text", before.text or "", after.text or ""),
     ):
         names = (f"{part} of version {before.version}", f"{part} of version {after.version}")
-        lines += difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
-    return "".join(f"{line}\n" for line in lines)
+        lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm=""))
+        if lines:
+            yield part, lines
 
 
 def _named(tenant_id: int, template_id: str) -> ColumnElement[bool]:

@@ -90,7 +90,7 @@ class SqliteHotPath:
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], lock: WriterLock | None = None) -> None:
         self._connect = connect
-        self._lock = lock
+        self._writer_lock = lock
         self._connection: sqlite3.Connection | None = None
         self._tables: set[str] = set()  # Temporary tables of the connection.
         self._queries: dict[str, _Query] = {}  # By statement text.
@@ -112,7 +112,7 @@ class SqliteHotPath:
         self._thread.stop()
 
     def _transact(self, work: Work[T]) -> T:
-        with self._lock.held() if self._lock is not None else nullcontext():
+        with self._writer_lock.held() if self._writer_lock is not None else nullcontext():
             return self._transact_alone(work)
 
     def _transact_alone(self, work: Work[T]) -> T:

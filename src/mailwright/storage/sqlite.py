@@ -43,14 +43,14 @@ registry.register("sqlite.mailwright", __name__, SqliteDialect.__name__)
 class SqliteConnection:
     """A connection in a transaction, which begins with the first statement. A cancellation never interrupts a step."""
 
-    __slots__ = ("_connection", "_engine", "_held", "_is_reader", "_lock", "_threads")
+    __slots__ = ("_connection", "_engine", "_held", "_is_reader", "_threads", "_writer_lock")
 
     def __init__(
         self, engine: Engine, threads: ThreadPoolExecutor, lock: WriterLock | None, *, is_reader: bool
     ) -> None:
         self._engine = engine
         self._threads = threads
-        self._lock = lock
+        self._writer_lock = lock
         self._is_reader = is_reader
         self._held: int | None = None  # The file descriptor that holds the lock.
         self._connection: Connection | None = None
@@ -73,8 +73,8 @@ class SqliteConnection:
         """Begin the transaction with its first statement, so that one switch to the thread does both."""
         if self._connection is None:
             self._connection = self._engine.connect()
-            if self._lock is not None:
-                self._held = self._lock.acquire()
+            if self._writer_lock is not None:
+                self._held = self._writer_lock.acquire()
             self._connection.begin()
         return self._connection
 
@@ -125,7 +125,7 @@ class _Pool:
     ) -> None:
         self._engine = _engine(url, pragmas, size, begin)
         self._is_reader = is_reader
-        self._lock = lock
+        self._writer_lock = lock
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="sqlite")
         # Transactions wait for this semaphore, because waiting in the pool would block a thread that others need.
         self._free = asyncio.Semaphore(size)
@@ -135,7 +135,7 @@ class _Pool:
         """Begin a transaction that commits at the end of the block, or is rolled back if the block raises."""
         async with asyncio.timeout(_POOL_SECONDS):
             await self._free.acquire()
-        connection = SqliteConnection(self._engine, self._threads, self._lock, is_reader=self._is_reader)
+        connection = SqliteConnection(self._engine, self._threads, self._writer_lock, is_reader=self._is_reader)
         try:
             try:
                 yield connection

@@ -51,7 +51,7 @@ class LiveUpdates:
         self._clock = clock
         self._timing = timing or LiveTiming()
         self._snapshots: dict[Hashable, Snapshot] = {}
-        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._topic_locks: dict[Hashable, asyncio.Lock] = {}
         self._queries: set[asyncio.Future[Any]] = set()
         self._is_closed = asyncio.Event()
 
@@ -99,12 +99,12 @@ class LiveUpdates:
 
     async def _snapshot(self, topic: Hashable, query: Callable[[], Awaitable[bytes]], since: float) -> bytes | None:
         """Return the topic's data as of `since` or later, or None while the database is unreachable."""
-        async with self._locks.setdefault(topic, asyncio.Lock()):
+        async with self._topic_locks.setdefault(topic, asyncio.Lock()):
             last, now = self._snapshots.get(topic), self._time()
             if last is None or last.taken_at < since or now - last.taken_at >= self._timing.poll_seconds:
                 if len(self._snapshots) >= _MAX_TOPICS:
                     self._snapshots.clear()
-                    self._locks.clear()
+                    self._topic_locks.clear()
                 self._snapshots[topic] = last = Snapshot(now, await self._query(query))
             return last.data
 

@@ -15,12 +15,12 @@ class SourceDuties:
 
     def __init__(self, *duties: SourceDuty) -> None:
         self._duties = duties
-        self._lock = asyncio.Lock()
+        self._duties_lock = asyncio.Lock()
         self.did_work = False  # Set when a duty may have created messages; the reader resets it.
 
     async def run_once(self) -> bool:
         """Run each duty once; return True if any of them did something."""
-        async with self._lock:
+        async with self._duties_lock:
             did_work = any([await duty.tick() for duty in self._duties])
             self.did_work |= did_work
         return did_work

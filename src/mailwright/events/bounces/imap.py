@@ -60,16 +60,17 @@ class ImapMailbox:
 
     async def unread_emails(self) -> AsyncGenerator[MailboxEmail, None]:
         session = _ImapSession(self._settings)
-        lock = asyncio.Lock()  # Allows one command at a time, because `mark_done` may be called concurrently.
+        command_lock = asyncio.Lock()  # Allows one command at a time, because `mark_done` may be called concurrently.
         try:
             session = await self._opened(session)
             for uid in await asyncio.to_thread(session.unseen):
-                async with lock:
+                async with command_lock:
                     content = await asyncio.to_thread(session.fetch, uid)
                 if content is not None:
                     identity = f"{self._settings.folder}/{session.uid_validity}/{uid}"
                     mark_done, flag = (
-                        partial(_run_locked, lock, command, uid) for command in (session.mark_done, session.flag)
+                        partial(_run_locked, command_lock, command, uid)
+                        for command in (session.mark_done, session.flag)
                     )
                     yield MailboxEmail(identity, content, mark_done, flag)
         finally:
@@ -103,8 +104,8 @@ class ImapMailbox:
         return session
 
 
-async def _run_locked(lock: asyncio.Lock, command: Callable[[str], None], uid: str) -> None:
-    async with lock:
+async def _run_locked(command_lock: asyncio.Lock, command: Callable[[str], None], uid: str) -> None:
+    async with command_lock:
         await asyncio.to_thread(command, uid)
 
 

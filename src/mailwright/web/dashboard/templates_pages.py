@@ -17,7 +17,7 @@ from mailwright.content.blocks.document import parse_document
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.presend_checks import PresendIssue
 from mailwright.content.template import InvalidTemplate, RenderedEmail
-from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_versions
+from mailwright.content.template_store import RESERVED_CHARACTER, StoredTemplate, diff_parts
 from mailwright.content.variables import STANDARD_VARIABLES, Variable, check_declared
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.record_state import RecordState
@@ -44,7 +44,6 @@ PAGE: Final = 50
 _VERBATIM: Final = ("body", "text")
 _BODIES: Final = {each.value: "body" for each in TemplateFormat}
 _SUGGESTED_CONTACTS: Final = 20
-_PART: Final = re.compile(r"(---|\+\+\+) (subject|body|text) of version \d+")
 _PLACE: Final = re.compile(r"@@ -\S+ \+(\d+)\S* @@$")
 _STARTER_BODY: Final = """# Hello {{ name }}
 
@@ -187,7 +186,7 @@ async def compare(
     values: dict[str, Any] = {
         "older": older,
         "newer": newer,
-        "lines": list(_diff_lines(diff_versions(older, newer))),
+        "lines": list(_diff_lines(older, newer)),
         "versions": await engine.templates.versions(visitor.tenant_id, template_id),
     }
     return await page(request, visitor, "templates/diff.html", **values)
@@ -398,13 +397,12 @@ def _sentence(error: MailwrightError) -> str:
     return sentence(error.text)
 
 
-def _diff_lines(text: str) -> Iterator[tuple[str, str]]:
+def _diff_lines(before: StoredTemplate, after: StoredTemplate) -> Iterator[tuple[str, str]]:
     """Yield the kind and text of each line of a unified diff, with readable headers."""
-    for line in text.splitlines():
-        if part := _PART.fullmatch(line):
-            if part[1] == "---":
-                yield "head", part[2].capitalize()
-        elif place := _PLACE.match(line):
-            yield "place", gettext("line {place}", place=place[1])
-        else:
-            yield {"+": "new", "-": "old"}.get(line[:1], "same"), line
+    for part, lines in diff_parts(before, after):
+        yield "head", part.capitalize()
+        for line in lines[2:]:
+            if place := _PLACE.match(line):
+                yield "place", gettext("line {place}", place=place[1])
+            else:
+                yield {"+": "new", "-": "old"}.get(line[:1], "same"), line
