@@ -1,6 +1,5 @@
 """Deferrals: temporary rejections and outages are retried by a long schedule until the message's lifetime ends."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,8 +75,8 @@ def retry_all(claimed: Claimed, result: SendResult) -> tuple[list[Instant], Sett
         now = outcome.due_at
         times.append(now - NOW)
         since = claimed.deferred_since or outcome.deferred_at
-        claimed = replace(
-            claimed, deferrals=claimed.deferrals + 1, deferred_since=since, retry_until=outcome.retry_until
+        claimed = claimed._replace(
+            deferrals=claimed.deferrals + 1, deferred_since=since, retry_until=outcome.retry_until
         )
     return times, outcome
 
@@ -147,7 +146,7 @@ def test_errors_of_a_working_provider_use_up_attempts() -> None:
 def test_article_through_sendgrid_keeps_its_four_attempts() -> None:
     down = SENDGRID_DOWN.result("down")
     article = a_claim(source="article", retry_policy="articles", is_bulk=True)
-    outcomes = [settle(replace(article, attempts=attempts), down) for attempts in range(4)]
+    outcomes = [settle(article._replace(attempts=attempts), down) for attempts in range(4)]
     assert [outcome.error_code for outcome in outcomes] == ["SENDGRID_SERVER_ERROR"] * 3 + ["MAX_ATTEMPTS_EXCEEDED"]
     assert not settle(article, GREYLISTED).completes_attempt
 

@@ -194,7 +194,7 @@ async def test_crash_between_making_and_starting_loses_nothing(
     async def die(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dying, "_start", die)
+    monkeypatch.setattr(dying, "start", die)
     with pytest.raises(KeyboardInterrupt):
         await dying.tick()
     assert [status for _, status in await repeating.names()] == ["DRAFT"]
