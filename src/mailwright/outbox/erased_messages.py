@@ -135,7 +135,7 @@ async def erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[i
 
 
 async def find_copies(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:
-    """Return the keys of messages to others that copy this address, forward a reply of it or are about it."""
+    """Return the keys of messages to others that have this address in Cc, forward its reply, or are about it."""
     matching = (
         messages.c.id > after,
         messages.c.tenant_id == tenant_id,

@@ -232,10 +232,10 @@ async def _leave_account(tx: Transaction, name: str) -> None:
     if not (total := row.sending + row.in_doubt + row.waiting):
         return
     raise ProviderHasMessages(
-        "The server of {name} may have {total} unfinished messages, which no other server may get: {in_doubt} in "
-        "doubt, {sending} being sent and {waiting} waiting to be sent again by this provider. Resolve those in doubt "
-        "and wait for the others, or create a provider with another name and route to it. A password or token of the "
-        "same account can be changed now.",
+        "The server of {name} may have {total} unfinished messages, which must not go to another server: {in_doubt} "
+        "in doubt, {sending} being sent and {waiting} waiting for another attempt. Resolve those in doubt and wait for "
+        "the others, or create a provider with another name and route to it. You can change a password or token of the "
+        "same account now.",
         name=name,
         total=total,
         in_doubt=row.in_doubt,

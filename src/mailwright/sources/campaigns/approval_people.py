@@ -52,8 +52,8 @@ async def find_missing_owner(tx: Transaction, tenant_id: int, actor: str, at: In
     if not rows:
         return None
     return lazy_gettext(
-        "The API key {key} (id {id}) has no owner, so nobody can tell whether its holder also approves. Set its owner, "
-        "or request the approval as a signed-in user.",
+        "The API key {key} (id {id}) has no owner, so Mailwright cannot check that somebody else approves. Set its "
+        "owner, or request the approval as a signed-in user.",
         key=key_name or rows[0].id,
         id=rows[0].id,
     )

@@ -181,7 +181,7 @@ class RepeatWorker:
         return await create_draft(tx, self._clock, actor, base.tenant_id, definition, copy_of=base, is_repeat=True)
 
     async def start(self, repeat_key: int) -> None:
-        """Start the campaign that was made. After a crash, this happens again."""
+        """Start the campaign that was created. After a crash, the start is repeated."""
         columns = (campaigns.c.campaign_id, campaigns.c.status, _R.tenant_id, _R.last_at, _R.starting_digest)
         starting = select(*columns).where(_R.id == repeat_key, campaigns.c.id == _R.starting_key)
         async with self._database.read() as tx:
