@@ -352,7 +352,7 @@ async def open_runs(tx: Transaction) -> list[ArticleRun]:
 
 
 async def stop_open_runs(database: Database, clock: Clock) -> None:
-    """Stop runs of a restored database that still add recipients, because these may have received the article already."""
+    """Stop runs of a restored database that still add recipients: these may have received the article already."""
     failure = "The database was restored while this run was adding recipients. Start another run for the rest."
     async with database.write() as tx:
         is_open = campaign_runs.c.enqueue_ended_at.is_(None)
