@@ -111,8 +111,7 @@ def import_command(
     if as_json:
         print_json(extend(ImportReportResponse, import_response(done), report=str(report_file)).to_dict())
         return
-    counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused."
-    out.print(f"{counts} Report: {report_file}", markup=False, soft_wrap=True)
+    out.print(f"{_counts(done)} Report: {report_file}", markup=False, soft_wrap=True)
 
 
 def export_command(
@@ -187,6 +186,11 @@ async def _is_known(at: Installation, tenant_id: int, list_key: str) -> bool:
         return list_key in await lists.existing_keys(tx, tenant_id, [list_key])
 
 
+def _counts(done: Import) -> str:
+    counts = f"{done.added} added, {done.changed} changed, {done.unchanged} unchanged, {done.refused} refused"
+    return f"{counts}, {done.repeated} repeated." if done.repeated else f"{counts}."
+
+
 def _chosen(columns: list[str]) -> dict[str, str]:
     chosen = {}
     for text in columns:
@@ -217,6 +221,12 @@ def _show_preview(seen: ImportPreview, *, as_json: bool) -> None:
     )
     if seen.plan.rows > len(seen.rows):
         aside.print(f"These are the first {len(seen.rows)} of {seen.plan.rows} rows.")
+    if seen.refused:
+        of = f"{seen.checked}" if seen.checked == seen.plan.rows else f"the first {seen.checked}"
+        out.print(f"{seen.refused} of {of} rows will be refused:", markup=False)
+        for line, refused in seen.first_refused:
+            text = " ".join(filter(None, (refused.email, refused.reason)))
+            out.print(f"  line {line}: {text}", markup=False, soft_wrap=True)
 
 
 def _imported_as(column: ImportColumn) -> str:

@@ -19,6 +19,7 @@ _PLAIN = re.compile(r"([a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*)@([a-z0-9-]+(?:\.[a-z0-9-
 # A whole quoted-string of RFC 5322, also in linear time.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+_SEPARATOR = re.compile(r"[,;\s]")
 # Only ASCII letters become lower case, because `str.lower` also turns the Kelvin sign into k, a different mailbox.
 _LOWER_ASCII = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # Unicode spaces, soft hyphens, zero-width characters, direction marks and byte order marks.
@@ -48,6 +49,10 @@ def parse(text: str) -> tuple[str, str]:
     local, at, domain = text.rpartition("@")
     if not at or not local or not domain:
         raise InvalidAddress("must look like name@example.com")
+    if "@" in local:
+        raise InvalidAddress(
+            "it contains more than one address" if _SEPARATOR.search(local) else "it contains more than one @ sign"
+        )
     _check_local(local)
     return local, _ascii_domain(domain)
 

@@ -74,6 +74,9 @@ class ImportResponse(ResponseModel):
     changed: int
     unchanged: int
     refused: int
+    repeated: Annotated[
+        int, Field(description="Rows whose address is on an earlier row. Their contact is counted once.")
+    ]
     created_at: Time
     finished_at: Time | None
 
@@ -97,6 +100,9 @@ class ImportPreviewResponse(ResponseModel):
     columns: list[ImportColumnResponse]
     total_rows: Annotated[int, Field(description="Number of rows in the file, without the header.")]
     rows: list[dict[str, Any]]
+    checked: Annotated[int, Field(description="Rows that the preview read: all, or the first 100,000.")]
+    refused: Annotated[int, Field(description="Number of the checked rows that the import will refuse.")]
+    first_refused: Annotated[list[dict[str, Any]], Field(description="The first of them, with the reasons.")]
 
 
 class ImportPersonResponse(ResponseModel):
@@ -125,6 +131,7 @@ def import_response(import_: Import) -> ImportResponse:
         changed=import_.changed,
         unchanged=import_.unchanged,
         refused=import_.refused,
+        repeated=import_.repeated,
         created_at=import_.created_at,
         finished_at=import_.finished_at,
     )
@@ -139,6 +146,9 @@ def import_preview_response(preview: ImportPreview) -> ImportPreviewResponse:
         columns=preview.plan.columns,
         total_rows=preview.plan.rows,
         rows=[_preview_row(line, row) for line, row in preview.rows],
+        checked=preview.checked,
+        refused=preview.refused,
+        first_refused=[_preview_row(line, row) for line, row in preview.first_refused],
     )
 
 

@@ -94,12 +94,12 @@ async def test_every_row_is_stored_or_refused_and_reported(
     )
     report = tmp_path / "report.csv"
     done = await import_(imports, path, report, tags=("Imported",))
-    assert counts(done) == (4, 1, 0, 2)
+    assert (counts(done), done.repeated) == ((4, 0, 0, 2), 1)
     assert [(line[0], line[1], line[2]) for line in lines_of(report)] == [
         ("2", "ada@example.com", "added"),
         ("3", "no address", "refused"),
         ("4", "grace@example.com", "added"),
-        ("5", "ada@example.com", "changed"),
+        ("5", "ada@example.com", "repeated"),
         ("6", "lisp@example.com", "added"),
         ("7", "many@example.com", "refused"),
         ("9", "few@example.com", "added"),
@@ -148,6 +148,53 @@ async def test_repeated_addresses_are_named_before_the_import(
     seen = await imports.preview(1, path, ImportOptions(NEWS))
     assert seen.plan.warnings == ((note,) if note else ())
     assert (seen.plan.rows, len(seen.rows)) == (len(addresses), min(len(addresses), 5))
+
+
+async def test_repeated_rows_count_each_contact_once(
+    imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "BATCH_SIZE", 3)
+    rows = ("ada@example.com,1", "ADA@example.com,2", "grace@example.com,1", "hedy@example.com,1", "hedy@example.com,1")
+    path = a_file(tmp_path, "email,plan", *rows)
+    report = tmp_path / "report.csv"
+    done = await import_(imports, path, report)
+    assert (counts(done), done.repeated) == ((3, 0, 0, 0), 2)
+    again = await import_(imports, path, report)
+    assert (counts(again), again.repeated) == ((0, 0, 3, 0), 2)
+    # A row of a later batch repeats the address too, also after an interruption.
+    path = a_file(tmp_path, "email,plan", *rows, "ada@example.com,2", name="more.csv")
+    started = await imports.begin(1, path, ImportOptions(NEWS))
+    batches = imports.run(started, path, report)
+    cut = await anext(batches)
+    await batches.aclose()
+    done = [each async for each in imports.run(await imports.find(1, cut.import_id), path, report)][-1]
+    assert (counts(done), done.repeated) == ((0, 0, 3, 0), 3)
+    assert lines_of(report)[-1] == ["7", "ada@example.com", "repeated", "the same address as on an earlier line"]
+
+
+async def test_preview_counts_refused_rows_with_reasons(imports: Imports, tmp_path: Path) -> None:
+    path = a_file(
+        tmp_path,
+        "email;name",
+        *(f"reader{number}@example.com;x" for number in range(10)),
+        "bob@@example.com;Bob",
+        ";Nobody",
+        "kim@example.com, lea@example.com;Kim",
+        '"hans@example.com;Hans',
+    )
+    seen = await imports.preview(1, path, ImportOptions(NEWS))
+    assert (seen.plan.rows, seen.checked, seen.refused, len(seen.rows)) == (14, 14, 4, 5)
+    assert [(line, row.email, row.reason) for line, row in seen.first_refused] == [
+        (12, "bob@@example.com", "This is not an email address: it contains more than one @ sign."),
+        (13, "", "The row has no address."),
+        (
+            14,
+            "kim@example.com, lea@example.com",
+            "This is not an email address: it contains more than one address.",
+        ),
+        (15, "", "a quote is not closed; the line begins with '\"hans@example.com;Hans'"),
+    ]
+    assert counts(await import_(imports, path)) == (10, 0, 0, 4)
 
 
 @pytest.mark.promise("import-never-revives")
@@ -334,7 +381,8 @@ async def test_endless_row_costs_one_row_and_no_memory(database: Database, impor
     assert counts(done) == (1_502, 0, 0, 3)
     refused = {line[0]: line[3] for line in lines_of(report) if line[2] == "refused"}
     assert list(refused) == ["3", "1504", "1506"]
-    assert "a quote is not closed" in refused["3"]
+    assert refused["3"] == "a quote is not closed; the line begins with 'b@example.com,\"a quote that is not closed'"
+    assert refused["1504"] == "longer than 64 KB; the line begins with 'long@example.com,…'"
 
 
 async def test_unclosed_quote_costs_only_its_own_row(database: Database, imports: Imports, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from mailwright.audience.importing.plan import (
     make_preview,
 )
 from mailwright.audience.importing.records import Record, RecordReader
+from mailwright.audience.importing.repeats import MAX_COMPARED
 from mailwright.audience.importing.report import ImportReport, ReportLine, format_report_lines
 from mailwright.audience.importing.rows import ContactRow, RowReader
 from mailwright.audience.importing.store import (
@@ -57,6 +58,8 @@ RECORD_PROGRESS = statement("mailwright.audience", "record_progress")
 
 # Large enough that the commit takes little of the time, small enough that other writers do not wait long.
 BATCH_SIZE: Final = 10_000
+# The outcomes whose counts are stored. All other rows repeat an address.
+_COUNTED: Final = (RowOutcome.ADDED, RowOutcome.CHANGED, RowOutcome.UNCHANGED, RowOutcome.REFUSED)
 
 
 class ImportRunsElsewhere(NotPossibleNow):
@@ -86,6 +89,11 @@ class Import:
     created_at: Instant
     updated_at: Instant
     finished_at: Instant | None
+
+    @property
+    def repeated(self) -> int:
+        """Return the number of rows whose address is on an earlier row, so that their contact is already counted."""
+        return self.records - self.added - self.changed - self.unchanged - self.refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +148,7 @@ class Imports:
             "fingerprint": print_,
             "size_bytes": size,
             "plan": stored,
-            **dict.fromkeys(("records", "read_bytes", "report_bytes", *RowOutcome), 0),
+            **dict.fromkeys(("records", "read_bytes", "report_bytes", *_COUNTED), 0),
             "created_at": now,
             "updated_at": now,
         }
@@ -248,16 +256,23 @@ def _less_garbage_collection() -> Iterator[None]:
 def _batches(records: RecordReader, started: Import) -> Iterator[_ImportBatch]:
     """Yield the batches that are not stored yet.
 
-    Skip the processed records by reading them again, which is fast and needs no stored file position.
+    Skip the processed records by reading them again, which needs no stored file position and finds the addresses that
+    later rows repeat.
     """
-    rows = islice(data_records(records, started.plan), started.records, None)
-    reader, number = RowReader(started.plan.columns, started.plan.tags), started.records
-    while records_read := list(islice(rows, BATCH_SIZE)):
+    rows, seen, number = data_records(records, started.plan), set[int](), 0
+    reader = RowReader(started.plan.columns, started.plan.tags)
+    while records_read := list(islice(rows, min(BATCH_SIZE, max(0, started.records - number)) or BATCH_SIZE)):
+        is_stored = number < started.records
         number += len(records_read)
-        yield _make_batch(records_read, reader, number, records.read_bytes)
+        batch = _make_batch(records_read, reader, seen, number, records.read_bytes)
+        if not is_stored:
+            yield batch
 
 
-def _make_batch(records_read: list[Record], reader: RowReader, records: int, read_bytes: int) -> _ImportBatch:
+def _make_batch(
+    records_read: list[Record], reader: RowReader, seen: set[int], records: int, read_bytes: int
+) -> _ImportBatch:
+    """Prepare a batch. `seen` has the hashes of earlier addresses, and gets those of this batch."""
     contacts: dict[str, ContactRow] = {}
     lines: list[ReportLine] = []
     for line, cells, problem in records_read:
@@ -271,12 +286,17 @@ def _make_batch(records_read: list[Record], reader: RowReader, records: int, rea
             continue
         email = contact.email
         if email in contacts:
-            is_new = contacts[email].merge(contact)
-            outcome = RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED
-            lines.append((line, email, outcome, _join(REPEATED, contact.remark)))
-        else:
-            contacts[email] = contact
-            lines.append((line, email, RowOutcome.ADDED, contact.remark))
+            contacts[email].merge(contact)
+            lines.append((line, email, RowOutcome.REPEATED, _join(REPEATED, contact.remark)))
+            continue
+        contacts[email] = contact
+        key = hash(email)
+        if key in seen:
+            lines.append((line, email, RowOutcome.REPEATED, _join(REPEATED, contact.remark)))
+            continue
+        if len(seen) < MAX_COMPARED:
+            seen.add(key)
+        lines.append((line, email, RowOutcome.ADDED, contact.remark))
     return _ImportBatch(
         contacts, contact_values(contacts.values()), lines, format_report_lines(lines), records, read_bytes
     )
@@ -297,9 +317,9 @@ async def _store(tx: Runner, current: Import, batch: _ImportBatch, report: Impor
         read_bytes=batch.read_bytes,
         report_bytes=report.write(current.report_bytes, content),
         updated_at=now,
-        **{outcome.value: getattr(current, outcome.value) + counts[outcome] for outcome in RowOutcome},
+        **{outcome.value: getattr(current, outcome.value) + counts[outcome] for outcome in _COUNTED},
     )
-    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in RowOutcome))
+    names = ("records", "read_bytes", "report_bytes", *(outcome.value for outcome in _COUNTED))
     values = {name: getattr(progress, name) for name in names}
     await tx.count(RECORD_PROGRESS, **values, id=current.id, now=now)
     return progress

@@ -27,6 +27,8 @@ from mailwright.audience.importing.value_formats import LABELS, ColumnFormat, Od
 from mailwright.audience.legal_basis import LegalBasis, LegalBasisRecord
 
 PREVIEW_ROWS: Final = 5
+# A preview reads this many rows to count those that will be refused, which takes about a second.
+MAX_PREVIEW_CHECKED: Final = 100_000
 MAX_FILE_BYTES: Final = 1024**3
 
 
@@ -90,10 +92,13 @@ class ImportPlan:
 
 @dataclass(frozen=True, slots=True)
 class ImportPreview:
-    """The first rows, each as a contact or with the reason why it would be refused."""
+    """The first rows, each as a contact or with the reason why it would be refused, and the first refused rows."""
 
     plan: ImportPlan
     rows: tuple[tuple[int, ContactRow | RefusedRow], ...]
+    checked: int  # rows that were read: all of them, or the first ones of a large file
+    refused: int  # of the checked rows
+    first_refused: tuple[tuple[int, RefusedRow], ...]
 
 
 def make_plan(path: Path, options: ImportOptions, *, largest: int = MAX_FILE_BYTES) -> ImportPlan:
@@ -184,8 +189,20 @@ def read_column_titles(path: Path, encoding: str | None = None) -> tuple[str, ..
 
 def make_preview(path: Path, plan: ImportPlan, count: int = PREVIEW_ROWS) -> ImportPreview:
     with path.open("rb") as file, RecordReader(file, plan.file_format) as records:
-        rows = islice(data_records(records, plan), count)
-        return ImportPreview(plan, tuple((line, _preview_row(cells, problem, plan)) for line, cells, problem in rows))
+        reader = RowReader(plan.columns)
+        shown: list[tuple[int, ContactRow | RefusedRow]] = []
+        first_refused: list[tuple[int, RefusedRow]] = []
+        checked = refused = 0
+        for line, cells, problem in islice(data_records(records, plan), MAX_PREVIEW_CHECKED):
+            row = _preview_row(cells, problem, reader)
+            checked += 1
+            if checked <= count:
+                shown.append((line, row))
+            if isinstance(row, RefusedRow):
+                refused += 1
+                if len(first_refused) < count:
+                    first_refused.append((line, row))
+        return ImportPreview(plan, tuple(shown), checked, refused, tuple(first_refused))
 
 
 def data_records(records: RecordReader, plan: ImportPlan) -> Iterator[Record]:
@@ -239,8 +256,7 @@ def _columns(first: Sequence[str], format_: FileFormat, options: ImportOptions) 
     return columns.columns_without_header(first, email_at)
 
 
-def _preview_row(cells: list[str], problem: str | None, plan: ImportPlan) -> ContactRow | RefusedRow:
-    reader = RowReader(plan.columns)
+def _preview_row(cells: list[str], problem: str | None, reader: RowReader) -> ContactRow | RefusedRow:
     if problem:
         return RefusedRow(reader.address(cells), problem)
     try:

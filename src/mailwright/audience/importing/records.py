@@ -8,13 +8,14 @@ from functools import partial
 from itertools import islice, repeat
 from typing import BinaryIO, Final
 
-from mailwright.audience.importing.file_format import MAX_RECORD_LENGTH, FileFormat, FileUnreadable
+from mailwright.audience.importing.file_format import DELIMITERS, MAX_RECORD_LENGTH, FileFormat, FileUnreadable
 
 # A quote that is not closed includes the following lines in its cell. A few such rows are mistakes; more of them mean
 # that the file has another format.
 MAX_OPEN_QUOTES: Final = 100
 # Number of lines that are parsed together. Nearly always each line is a row, so the C parser can read them all at once.
 _LINES_AT_ONCE: Final = 1_000
+_SHOWN: Final = 60  # characters of a line in a reason
 
 # The number of the first line (from 1), the cells, and the problem if the record cannot be read (then without cells).
 Record = tuple[int, list[str], str | None]
@@ -87,8 +88,9 @@ class RecordReader:
                 cells = next(reader)
             except (_RecordTooLong, csv.Error):
                 reader = self._reader(lines)
-                self._count_open_quote(lines.take_back_all_but_first(), line)
-                yield line, [], f"longer than {MAX_RECORD_LENGTH // 1024} KB, or a quote is not closed"
+                start, is_open = lines.take_back_all_but_first()
+                self._count_open_quote(is_open, line)
+                yield line, [], _problem(start)
                 continue
             lines.forget()
             if cells:
@@ -161,16 +163,19 @@ class _LineSource:
         self._current.clear()
         self._size = 0
 
-    def take_back_all_but_first(self) -> bool:
-        """Put back all lines of the record except the first. Return whether there were any, so that a quote is open."""
+    def take_back_all_but_first(self) -> tuple[str, bool]:
+        """Put back all lines of the record except the first. Return that one, and whether a quote is open in it.
+
+        If the record has only one line, the quote is counted as closed.
+        """
         first, *others = self._current
-        is_open = bool(others)
+        start, is_open = first, bool(others)
         while first and not first.endswith(("\n", "\r")) and not others:
             first = self._next_piece()  # Skip the rest of a line that is too long.
         self.put_back(others)
         self.number -= len(others)
         self.forget()
-        return is_open
+        return start, is_open
 
     def _next_piece(self) -> str:
         if self._returned:
@@ -178,3 +183,15 @@ class _LineSource:
         if self._problem is not None:
             raise self._problem
         return next(self._unread, "")
+
+
+def _problem(line: str) -> str:
+    """Return the reason why a record cannot be read, with the beginning of its first line."""
+    text = line.rstrip("\r\n")
+    shown = text[:_SHOWN]
+    if len(text) > _SHOWN:
+        # Show only whole cells, because an erasure finds whole addresses in the report.
+        shown = shown[: max(map(shown.rfind, f"{DELIMITERS} ")) + 1] + "…"
+    is_long = len(text) > MAX_RECORD_LENGTH
+    why = f"longer than {MAX_RECORD_LENGTH // 1024} KB" if is_long else "a quote is not closed"
+    return f"{why}; the line begins with {shown!r}"

@@ -29,16 +29,14 @@ class ContactRow:
     remark: str = ""  # for the report
     tracking_consent: str | None = None  # the wording that the contact agreed to, or `no`
 
-    def merge(self, later: "ContactRow") -> bool:
-        """Merge another row of the same address, and return whether it changes anything."""
-        before = (self.name, self.locale, self.timezone, self.tags, self.attributes, self.tracking_consent)
+    def merge(self, later: "ContactRow") -> None:
+        """Merge another row of the same address."""
         self.name = later.name or self.name
         self.locale = later.locale or self.locale
         self.timezone = later.timezone or self.timezone
         self.tags = tuple(sorted({*self.tags, *later.tags}))
         self.attributes = {**self.attributes, **later.attributes}
         self.tracking_consent = later.tracking_consent or self.tracking_consent
-        return before != (self.name, self.locale, self.timezone, self.tags, self.attributes, self.tracking_consent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,8 @@ class RowReader:
         if len(whole) > contact_fields.MAX_ATTRIBUTE_LENGTH or not whole.isprintable():
             _check(cells, attributes)
         name, email = self._name(cells, attributes), self.address(cells)
+        if not email:
+            raise InvalidContact("The row has no address.", field="email")
         if email.endswith(">"):
             written_name, email = address.split_mailbox(email)
             name = name or written_name

@@ -45,6 +45,7 @@ class RowOutcome(StrEnum):
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     REFUSED = "refused"
+    REPEATED = "repeated"  # the contact is counted with the first row of its address
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +187,15 @@ async def _update_known(
             settled.add(row.email)
             continue
         change = _change(row, contact)
-        list_state, _, subscribed_by = (row.listed or "").partition(" ")
-        is_subscribed = target.list_key is not None and not list_state
+        is_subscribed = target.list_key is not None and not row.listed
         is_new = change is not None or is_subscribed or not tags.get(row.id, set()).issuperset(contact.tags)
         is_new = is_new or (target.legal_basis is not None and row.legal_basis != target.legal_basis.basis)
         if change is not None:
             changes.append(change)
-        if list_state in (SUBSCRIBED, UNSUBSCRIBED):
+        if row.listed in (SUBSCRIBED, UNSUBSCRIBED):
             settled.add(row.email)
-        why = _remark(row.status, list_state, is_again=subscribed_by == target.source)
-        results[row.email] = (RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED, why)
+        outcome = RowOutcome.CHANGED if is_new else RowOutcome.UNCHANGED
+        results[row.email] = (outcome, _remark(row.status, row.listed))
     if changes:
         await tx.count(CHANGE_IMPORTED, contacts=changes)
     return results, settled
@@ -213,7 +213,7 @@ async def _remark_suppressed(
     )
     for row in suppressed:
         outcome, why = results.get(row.email, (RowOutcome.ADDED, ""))
-        if why and why != REPEATED:
+        if why:
             continue  # The result already has a remark.
         kind = "email" if row.list_key == "*" else "bulk email"
         results[row.email] = (outcome, f"suppressed ({row.reason.replace('_', ' ')}); receives no {kind}")
@@ -237,10 +237,10 @@ def _change(row: Any, contact: ContactRow) -> tuple[Any, ...] | None:
     return (row.id, *after, orjson.dumps(attributes).decode())
 
 
-def _remark(status: str, list_state: str, *, is_again: bool) -> str:
+def _remark(status: str, list_state: str | None) -> str:
     """Return the remark for the report, or an empty string."""
     if status != "active":
         return f"stays {status}"
     if list_state == UNSUBSCRIBED:
         return "unsubscribed from the list; stays unsubscribed"
-    return REPEATED if is_again else ""
+    return ""

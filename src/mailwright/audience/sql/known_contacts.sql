@@ -1,8 +1,7 @@
 -- Finds the contacts that existed before this batch. New contacts have the ID that the import has just generated.
 SELECT c.id, c.email, c.name, c.locale, c.timezone, c.attributes, c.status, c.deleted_at, c.legal_basis,
-  -- The state on the list and its source in one text, because two columns would need two lookups.
   (
-    SELECT CASE WHEN s.unsubscribed_at IS NOT NULL THEN 'left ' WHEN s.is_pending THEN 'pending ' ELSE 'on ' END || s.source
+    SELECT CASE WHEN s.unsubscribed_at IS NOT NULL THEN 'left' WHEN s.is_pending THEN 'pending' ELSE 'on' END
     FROM subscriptions AS s
     WHERE s.contact_key = c.id AND s.list_key = CAST(:list_key AS text)
   ) AS listed
