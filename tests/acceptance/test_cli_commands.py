@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 from sqlalchemy import text as sql
 
 from mailwright.cli.exit_codes import report_error
@@ -201,6 +201,12 @@ async def test_messages_are_listed_cancelled_and_retried(here: Commands, its_dat
     listed = (await here.ok("message", "list")).out
     assert waiting in listed
     assert other in listed
+    async with its_database.write() as tx:
+        held = {"claimable_at": CLOCK.now() + DAY, "defer_reason": "hourly_limit"}
+        await tx.execute(update(deliveries).where(deliveries.c.status == Status.PENDING).values(**held))
+    assert "Hourly limit" in (await here.ok("message", "list", "--status", "queued")).out
+    async with its_database.write() as tx:
+        await tx.execute(update(deliveries).values(claimable_at=CLOCK.now(), defer_reason=None))
     refused = await here.run("message", "retry", other)
     assert refused.code == 1
     assert "Only a failed message can be retried" in refused.err

@@ -162,6 +162,11 @@ def test_attachments_are_limited_together() -> None:
         parse_send(a_request(attachments=[an_attachment(content=half), an_attachment(content=half), an_attachment()]))
 
 
+def test_list_of_recipients_names_the_fields_for_several() -> None:
+    with pytest.raises(RequestInvalid, match=r"one address, not a list; name others in cc or bcc.*/v1/email/batch"):
+        parse_send(a_request(to=["a@example.com", "b@example.com"]))
+
+
 def test_all_errors_are_returned_together() -> None:
     with pytest.raises(RequestInvalid) as refused:
         parse_send({"to": "nobody", "cc": ["a@example.com", "b"], "extra": 1})

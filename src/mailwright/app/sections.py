@@ -6,12 +6,11 @@ from sqlalchemy import exists, select
 
 from mailwright.app.wiring import Engine
 from mailwright.outbox.tenants import change
-from mailwright.storage.tables import mailouts, sequences, slices, tenants
+from mailwright.storage.tables import mailouts, slices, tenants
 
 
 class Section(StrEnum):
     ARTICLES = "articles"
-    SEQUENCES = "sequences"
     MAILOUTS = "mailouts"
     NOTIFICATIONS = "notifications"
 
@@ -24,7 +23,6 @@ async def load_sections(engine: Engine, tenant_id: int) -> dict[Section, bool]:
     settings = engine.settings
     used = (
         exists().where(slices.c.tenant_id == tenant_id).label(Section.ARTICLES),
-        exists().where(sequences.c.tenant_id == tenant_id).label(Section.SEQUENCES),
         exists().where(mailouts.c.tenant_id == tenant_id).label(Section.MAILOUTS),
     )
     async with engine.database.read() as tx:
@@ -34,7 +32,6 @@ async def load_sections(engine: Engine, tenant_id: int) -> dict[Section, bool]:
     [row] = rows
     is_used = {
         Section.ARTICLES: bool(row.articles),
-        Section.SEQUENCES: bool(row.sequences),
         Section.MAILOUTS: bool(row.mailouts) or (bool(settings.notion_token) and settings.mailout_tenant == row.name),
         Section.NOTIFICATIONS: engine.open_notifications is not None and settings.notify_tenant == row.name,
     }

@@ -10,6 +10,8 @@ from sqlalchemy import select
 
 from mailwright.app.providers import providers_of
 from mailwright.app.sender_dns import LOCAL
+from mailwright.content.brand import DEFAULT_BRAND, MAX_NAME_LENGTH, Brand
+from mailwright.content.brand_store import Brands
 from mailwright.domain import address
 from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.settings import Settings
@@ -80,6 +82,14 @@ async def record_step(database: Database, step: SetupStep, state: StepState) -> 
         return _progress_text(replace(progress, steps={**progress.steps, step: state}))
 
     await change_setup_progress(database, change)
+
+
+async def begin_brand(brands: Brands, tenant_id: int, sender: str | None, *, actor: str) -> None:
+    """Name the brand kit after the sender, unless the tenant has one already."""
+    name = parse_mailbox(sender).name if sender else None
+    if not name or await brands.load(tenant_id) != DEFAULT_BRAND:
+        return
+    await brands.save(tenant_id, Brand(name=name[:MAX_NAME_LENGTH]), actor=actor)
 
 
 async def reopen_step(database: Database, step: SetupStep) -> None:

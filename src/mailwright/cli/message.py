@@ -25,7 +25,8 @@ from mailwright.outbox import message_records, tenants
 from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
-from mailwright.schemas.explanation_text import message_text
+from mailwright.outbox.search import find_deferrals
+from mailwright.schemas.explanation_text import deferral_text, message_text
 from mailwright.schemas.explanations import message_explanation
 from mailwright.schemas.messages import message_response, message_summary_response
 
@@ -132,19 +133,25 @@ def list_command(
     """List a tenant's messages, newest first."""
     recipient = _normal(to)
 
-    async def work(at: Installation) -> list[MessageSummary]:
+    async def work(at: Installation) -> tuple[list[MessageSummary], dict[int, str]]:
         owner = await find_tenant(at, tenant)
         first, last = _instant(since), _instant(until)
         wanted = MessageSearch(to_email=recipient, source=source, since=first, until=last)
         wanted = wanted.with_shown_status(None if status is None else status.value)
         found = await message_records.search(at.database, owner.id, wanted, limit=limit)
-        return found if as_json else await with_rendered_subjects(at, owner.id, found)
+        if as_json:
+            return found, {}
+        now = at.clock.now()
+        waits = await find_deferrals(at.database, found, now)
+        reasons = {key: deferral_text(wait.reason, wait.until, now, display.zone) for key, wait in waits.items()}
+        return await with_rendered_subjects(at, owner.id, found), reasons
 
-    found = run(work)
+    found, waits = run(work)
     if as_json:
         print_json([message_summary_response(message).to_dict() for message in found])
         return
-    print_rows(("Message and time ({zone})!", "Status and recipient"), map(_row, found), nothing="No messages.")
+    rows = (_row(message, waits.get(message.message_key)) for message in found)
+    print_rows(("Message and time ({zone})!", "Status and recipient"), rows, nothing="No messages.")
 
 
 @app.command()
@@ -217,10 +224,10 @@ def _print_new_status(outbox_id: str, status: Status) -> None:
     out.print(Text.assemble(f"{outbox_id} is now ", status_text(status)), soft_wrap=True)
 
 
-def _row(message: MessageSummary) -> tuple[Text, Text]:
+def _row(message: MessageSummary, deferral: str | None) -> tuple[Text, Text]:
     about = Text.assemble(status_text(message.shown_status), f"  {message.to_email}\n{message.subject}")
-    if why(message):
-        about.append(f"\n{why(message)}", style="bright_black")
+    if reason := deferral or why(message):
+        about.append(f"\n{reason}", style="bright_black")
     return two_lines(message.outbox_id, clock_time(message.created_at)), about
 
 

@@ -14,7 +14,7 @@ from mailwright.access.roles import Role, Scope, parse_role
 from mailwright.app.provider_test import advice_for, check_providers
 from mailwright.app.sender_dns import check_sender
 from mailwright.app.setting_rules import parse_changes
-from mailwright.app.setup import SetupStep, StepState, has_provider, has_sender, record_step
+from mailwright.app.setup import SetupStep, StepState, begin_brand, has_provider, has_sender, record_step
 from mailwright.app.stored_settings import change_settings, load_effective
 from mailwright.cli.check import print_findings
 from mailwright.cli.exit_codes import NEGATIVE
@@ -22,6 +22,7 @@ from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, ask_password, command
 from mailwright.cli.output import aside, out, print_json
 from mailwright.cli.user import account_links_of, users_of
+from mailwright.content.brand_store import Brands
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.findings import Finding
 from mailwright.domain.states import Status
@@ -266,6 +267,8 @@ async def _apply(at: Installation, changes: Mapping[str, str]) -> SetupResult:
     checks, findings = await asyncio.gather(check_providers(used, at.clock), _dns(used))
     if has_sender(used):
         await record_step(at.database, SetupStep.SENDER, StepState.DONE)
+        owner = await tenants.find(at.database, tenants.DEFAULT)
+        await begin_brand(Brands(at.database, at.clock), owner.id, used.sender, actor=CONSOLE)
     if has_provider(used) and all(each.is_ok for each in checks):
         await record_step(at.database, SetupStep.PROVIDER, StepState.DONE)
     return SetupResult(used, checks, findings)

@@ -65,6 +65,7 @@ class Network(StrEnum):
     WEB = "web"
 
 
+MAX_NAME_LENGTH: Final = 100
 MAX_FOOTER = 5_000
 _MAX_URL = 2_000
 _FOOTER_ELEMENTS: Final = {"p", "br", "strong", "b", "em", "i", "u", "s", "a"}
@@ -127,7 +128,7 @@ class Brand(BaseModel):
         extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
     )
 
-    name: Annotated[str, Field(max_length=100), AfterValidator(_one_line)] = ""
+    name: Annotated[str, Field(max_length=MAX_NAME_LENGTH), AfterValidator(_one_line)] = ""
     logo_url: WebUrl | None = None
     # Outlook ignores CSS and shows an image as wide as its attribute says.
     logo_width: Annotated[int, Field(ge=16, le=600)] = 160

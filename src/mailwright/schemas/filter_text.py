@@ -77,7 +77,7 @@ _UNSUBSCRIBED: Final = _ActivityTexts(
 
 
 def describe(filter_: Mapping[str, Any] | FilterCondition) -> str:
-    """Return, for example, `Contacts who are on the list news and whose plan is “pro”.`"""
+    """Return, for example, `Contacts who are on the list news and whose attribute plan is “pro”.`"""
     condition = filter_ if isinstance(filter_, FilterCondition) else filters.parse(filter_)
     return gettext("Contacts {condition}.", condition=_describe(condition, yes=True, inner=False))
 
@@ -96,7 +96,8 @@ def _describe(condition: FilterCondition, *, yes: bool, inner: bool) -> str:  # 
         case filters.Not(not_=part):
             return _describe(part, yes=not yes, inner=inner)
         case AttributeCondition():
-            return gettext("whose {comparison}", comparison=_comparison(condition.attribute, condition, yes=yes))
+            about = _comparison(condition.attribute, condition, yes=yes)
+            return gettext("whose attribute {comparison}", comparison=about)
         case filters.HasTag(tag=tag):
             return gettext("who are tagged {tag}", tag=tag) if yes else gettext("who are not tagged {tag}", tag=tag)
         case filters.OnList(list=list_key):

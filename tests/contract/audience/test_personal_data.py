@@ -200,7 +200,10 @@ async def test_contacts_and_segments_work_over_http(database: Database, clock: M
         created = await api.client.post(
             "/v1/segments", json={"segmentKey": "adults", "filter": {"attribute": "age", "atLeast": 18}}
         )
-        assert (created.status_code, created.json()["sentence"]) == (201, "Contacts whose age is at least 18.")
+        assert (created.status_code, created.json()["sentence"]) == (
+            201,
+            "Contacts whose attribute age is at least 18.",
+        )
         assert (await api.client.get("/v1/segments/adults")).json()["count"] == 1
         assert (await api.client.get("/v1/segments/adults/contacts")).json()["contacts"][0]["email"] == ADA
         assert (await api.client.post("/v1/segments/count", json={"filter": {"tag": "x"}})).json()["count"] == 0

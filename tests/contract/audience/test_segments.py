@@ -498,7 +498,7 @@ def test_filter_is_described_in_a_sentence() -> None:
         ]
     }
     assert describe(filter_json) == (
-        "Contacts who are on the list news and (whose plan is “pro” or who are tagged vip) and (who did not open an "
-        "email within the last 30 days and who clicked in fewer than 2 emails) and whose spent is at least 100 and who "
-        "have the event “order.placed” fewer than 2 times (total is at least 50 and to is “PT”)."
+        "Contacts who are on the list news and (whose attribute plan is “pro” or who are tagged vip) and (who did not "
+        "open an email within the last 30 days and who clicked in fewer than 2 emails) and whose attribute spent is at "
+        "least 100 and who have the event “order.placed” fewer than 2 times (total is at least 50 and to is “PT”)."
     )

@@ -107,6 +107,18 @@ async def test_publishing_ends_the_draft_for_everyone(api: Api) -> None:
         assert again.status_code == 409  # The version is older than the published one.
 
 
+async def test_unchanged_email_is_not_published_again(api: Api) -> None:
+    body = {**EMAIL, "baseRevision": 0, "baseVersion": 1}
+    async with an_editor(api, "ada") as ada:
+        assert (await ada.send("POST", "/templates/news/publish", body)).json() == {"version": 2, "revision": 1}
+        again = await ada.send("POST", "/templates/news/publish", {**body, "baseRevision": 1, "baseVersion": 2})
+        assert again.json() == {"version": 2, "revision": 2, "isUnchanged": True}
+        # Another brand kit changes the email.
+        await api.engine.brands.save(DEFAULT_TENANT, Brand(name="Acme"), actor="test")
+        made = await ada.send("POST", "/templates/news/publish", {**body, "baseRevision": 2, "baseVersion": 2})
+        assert made.json()["version"] == 3
+
+
 async def test_one_of_four_parallel_publications_succeeds(api: Api) -> None:
     body = {**EMAIL, "baseRevision": 0, "baseVersion": 1}
     async with an_editor(api, "ada") as ada:

@@ -326,6 +326,19 @@ def test_stored_password_goes_only_to_the_same_server(changed: dict[str, str]) -
     assert refused.value.field == "smtp_password"
 
 
+async def test_set_up_names_the_brand_after_the_sender(bench: Bench, clock: ManualClock, ada: Visit) -> None:
+    url = bench.database.url.render_as_string(hide_password=False)
+    engine = build_engine(load(database_url=url, base_url=HOME, secret_key=SECRET_KEY), clock, bench.database)
+    app = create_app(engine)
+    async with a_visit(app) as visit:
+        for name in ("Corner Bakery", "Another name"):
+            await visit.open("/set-up/sender")
+            await visit.press("Save and continue", sender_name=name, sender_address="news@bakery.example.com")
+            # The first name stays, because the brand kit has its own page.
+            assert (await engine.brands.load(DEFAULT_TENANT)).name == "Corner Bakery"
+    await app.state.finish()
+
+
 async def test_set_up_with_the_local_mailbox_is_complete(ada: Visit, bench: Bench) -> None:
     await ada.open("/set-up/sender")
     assert "data-browser-zone" in ada.text

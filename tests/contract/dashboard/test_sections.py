@@ -37,6 +37,8 @@ async def shown(visit: Visit) -> set[str]:
 
 async def test_unused_sections_appear_when_switched_on(ada: Visit, web_engine: Engine, clock: ManualClock) -> None:
     assert await shown(ada) == set()
+    # Sequences need nothing else, so every tenant sees them, and their page is marked as the current one.
+    assert '<a href="/sequences" aria-current="page"' in (await ada.open("/sequences")).text
     for path in PATHS:
         await ada.open(path)  # direct addresses keep working
     await ada.open("/settings/sections")

@@ -15,7 +15,7 @@ from mailwright.domain.clock import DAY, ManualClock
 from mailwright.sources.sequences.ready import READY_NAMES
 from mailwright.web.app import create_app
 from tests.api import an_engine
-from tests.builders import DEFAULT_TENANT, Bench
+from tests.builders import DEFAULT_TENANT, Bench, a_subscriber
 from tests.campaigns import a_list
 from tests.pages import HOME, PASSWORD, Visit, a_visit, actions_on
 from tests.sequences import SequenceBench, a_document, a_wait, an_email
@@ -349,6 +349,15 @@ async def test_simulation_and_contact_show_what_comes_next(
     await sequences.run()
     await ada.open(f"/sequences/{sequence_id}/simulation")
     assert "Emails in 30 days 1" in ada.words()
+    # Until somebody chooses, everyone on the list that starts the sequence enters.
+    await a_list(sequences.database, "spring")
+    for email in ("grace@example.com", "hedy@example.com"):
+        await a_subscriber(sequences.database, email, "spring")
+    joining = await sequences.start(an_email(), trigger={"joinsList": "spring"}, list="spring")
+    await ada.open(f"/sequences/{joining}/simulation")
+    assert ("People 2" in ada.words(), '<option value="spring" selected>' in ada.text) == (True, True)
+    await ada.open(f"/sequences/{joining}/simulation?list=&segment=")
+    assert "People 0" in ada.words()
     await ada.open("/contacts/ada@example.com")
     assert "They wait at pause until" in ada.words()
     assert ("Active" in ada.words(), "earlier run" in ada.words()) == (True, False)

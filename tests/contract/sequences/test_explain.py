@@ -161,7 +161,7 @@ async def test_rules_of_other_triggers_are_named(sequences: SequenceBench) -> No
     key = await sequences.start(email, entry=pro)
     await sequences.enrol(key, ANN)
     await sequences.run()
-    assert "entry filter, which is for contacts whose plan is “pro” (theirs is “free”)" in await sentence(
+    assert "entry filter, which is for contacts whose attribute plan is “pro” (theirs is “free”)" in await sentence(
         sequences, key
     )
 

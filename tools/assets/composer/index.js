@@ -170,7 +170,8 @@ async function publish(context) {
     const made = await api.post(`${context.path}/publish`, { ...store.state, locale: context.locale, baseRevision: autosave.revision, baseVersion: autosave.baseVersion });
     autosave.settle(made.revision, made.version, t("Published as version {version}", made));
     context.checks.check();
-    toast(context.sequence ? t("Published as version {version}. The sequence uses it.", made) : context.campaign ? t("Published as version {version}. The campaign uses it.", made) : t("Published as version {version}. Campaigns and API requests use it from now on.", made));
+    if (made.isUnchanged) toast(t("Nothing has changed since version {version}, so no new version was published.", made));
+    else toast(context.sequence ? t("Published as version {version}. The sequence uses it.", made) : context.campaign ? t("Published as version {version}. The campaign uses it.", made) : t("Published as version {version}. Campaigns and API requests use it from now on.", made));
     $("composer-discard").hidden = true;
   } catch (error) {
     if (error.kind === "refused") {

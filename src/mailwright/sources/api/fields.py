@@ -85,6 +85,19 @@ def _address(text: str, info: ValidationInfo) -> str:
         raise invalid("invalid_email", reason) from error
 
 
+def _only_address(value: Any) -> Any:
+    """Refuse a list of addresses with an error that says where they go."""
+    if isinstance(value, list):
+        raise invalid(
+            "wrong_type",
+            lazy_gettext(
+                "takes one address, not a list; name others in cc or bcc, "
+                "or send each their own message with POST /v1/email/batch"
+            ),
+        )
+    return value
+
+
 def _deliverable(text: str) -> str:
     """Return the address as it is written to the envelope.
 
@@ -218,6 +231,8 @@ Address = Annotated[
     Field(min_length=3, max_length=address.MAX_LENGTH, json_schema_extra={"format": "email"}),
     AfterValidator(_address),
 ]
+# The address of the only recipient.
+RecipientAddress = Annotated[Address, BeforeValidator(_only_address)]
 Mailbox = Annotated[str, Field(min_length=3, max_length=460), AfterValidator(_mailbox)]
 Identifier = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_line)]

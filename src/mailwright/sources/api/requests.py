@@ -31,6 +31,7 @@ from mailwright.sources.api.fields import (
     MessageId,
     Metadata,
     Name,
+    RecipientAddress,
     RequestModel,
     RequestTime,
     Subject,
@@ -91,7 +92,7 @@ class SendRequest(RequestModel):
     With a `listKey` it is a bulk message of that list: it carries unsubscribe links and is sent in working hours only.
     """
 
-    to: Address
+    to: RecipientAddress
     subject: Subject | None = None
     html: Content | None = None
     text: Content | None = None

@@ -309,6 +309,7 @@ async def _page(
                 "lists": await lists.list_all(engine.database, tenant_id),
                 "segments": await segments.list_all(engine.database, tenant_id),
                 "default_sender": engine.settings.sender,
+                "reply_address": engine.settings.reply_address,
             }
     status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
     return await page(request, visitor, f"campaigns/{step}_step.html", status=status, **values)

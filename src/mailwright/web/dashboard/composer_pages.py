@@ -117,11 +117,14 @@ async def autosave(request: Request, engine: EngineDep, visitor: EditorDep, temp
 
 @router.post("/{template_id}/publish")
 async def publish(request: Request, engine: EngineDep, visitor: EditorDep, template_id: str) -> Response:
-    """Save the draft as a new version of the template."""
+    """Save the draft as a new version of the template, unless the published version is the same."""
     asked = parse(SavedEmail, await read_json(request))
     key = DraftKey(visitor.tenant_id, template_id, asked.locale)
     if (conflict := await _find_conflict(engine, visitor, key, asked)) is not None:
         return conflict
+    published = await _published(engine, key)
+    if await _is_unchanged(engine, key, asked, published):
+        return await _end(engine, visitor, key, asked, published, {"isUnchanged": True})
     try:
         stored = await _write(engine, visitor, key, asked)
     except VersionChanged:
@@ -145,7 +148,7 @@ async def switch_to_source(request: Request, engine: EngineDep, visitor: EditorD
         await engine.templates.check_locked(key.tenant_id, template_id, source, key.locale)
     base = asked.base_version
     try:
-        if (published.subject, published.body) != (asked.subject.strip(), orjson.dumps(asked.document).decode()):
+        if not _is_same(asked, published):
             base = (await _write(engine, visitor, key, asked)).version
         stored = await engine.templates.write(
             key.tenant_id, template_id, source, actor=visitor.actor, base_version=base
@@ -273,6 +276,16 @@ def _required_subject(subject: str) -> str:
     return subject.strip()
 
 
+def _is_same(asked: SavedEmail, published: StoredTemplate) -> bool:
+    return (published.subject, published.body) == (asked.subject.strip(), orjson.dumps(asked.document).decode())
+
+
+async def _is_unchanged(engine: Engine, key: DraftKey, asked: SavedEmail, published: StoredTemplate) -> bool:
+    """Return whether publishing would store the same version again. A changed brand kit changes the email, too."""
+    brand = (await brand_of(engine, key.tenant_id)).model_dump_json(by_alias=True)
+    return published.locale == key.locale and published.brand == brand and _is_same(asked, published)
+
+
 async def _find_conflict(engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEmail) -> Response | None:
     """Return the answer 409 if someone saved or published since this browser read the draft."""
     published = await _published(engine, key)
@@ -353,7 +366,7 @@ async def _write(engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEm
 
 
 async def _end(
-    engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEmail, stored: StoredTemplate, more: dict[str, str]
+    engine: Engine, visitor: Visitor, key: DraftKey, asked: SavedEmail, stored: StoredTemplate, more: dict[str, Any]
 ) -> Response:
     """End a published draft.
 

@@ -28,7 +28,7 @@ NAVIGATION: Final = (
     NavItem(lazy_gettext("Overview"), "/", "overview", ""),
     NavItem(lazy_gettext("Campaigns"), "/campaigns", "campaigns", lazy_gettext("Sending")),
     NavItem(APPROVALS, "/approvals", "check", lazy_gettext("Sending")),
-    NavItem(lazy_gettext("Sequences"), "/sequences", "sequences", lazy_gettext("Sending"), section=Section.SEQUENCES),
+    NavItem(lazy_gettext("Sequences"), "/sequences", "sequences", lazy_gettext("Sending")),
     NavItem(lazy_gettext("Reports"), "/reports", "chart", lazy_gettext("Sending")),
     NavItem(lazy_gettext("Articles"), "/articles", "articles", lazy_gettext("Sending"), section=Section.ARTICLES),
     NavItem(lazy_gettext("Mailouts"), "/mailouts", "mailouts", lazy_gettext("Sending"), section=Section.MAILOUTS),

@@ -17,7 +17,6 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 DESCRIPTIONS: Final = {
     Section.ARTICLES: lazy_gettext("One article in many variants, assembled from slices for each recipient."),
-    Section.SEQUENCES: lazy_gettext("Series of emails that each person receives in their own time."),
     Section.MAILOUTS: lazy_gettext("Pages of Notion, sent as emails to the subscribers in Supabase."),
     Section.NOTIFICATIONS: lazy_gettext("Emails for the rows of a notification queue in another database."),
 }

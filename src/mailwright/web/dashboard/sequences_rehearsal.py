@@ -13,6 +13,7 @@ from mailwright.schemas.sequence_document_text import describe_steps, walk_steps
 from mailwright.schemas.sequence_text import deferred_text, end_reason_text, left_out_texts, unsent_texts
 from mailwright.schemas.time_text import MONTHS
 from mailwright.sources.api.validation import RequestInvalid
+from mailwright.sources.sequences.definition import TriggerKind
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.rehearsal import Rehearsal
 from mailwright.web.dashboard.axis import round_number
@@ -63,11 +64,18 @@ async def show(
     visitor: ViewerDep,
     sequence_id: str,
     *,
-    list_key: Annotated[str, Query(alias="list", max_length=63)] = "",
+    list_key: Annotated[str | None, Query(alias="list", max_length=63)] = None,
     segment: Key = "",
 ) -> Response:
-    """Run the draft for the people in it, and for a list or a segment as if they entered now."""
+    """Run the draft for the people in it, and for a list or a segment as if they entered now.
+
+    Until the visitor chooses, it is the list or the segment that starts the sequence.
+    """
     sequence = await engine.sequences.find(visitor.tenant_id, sequence_id)
+    lists, segments = await list_options(engine, visitor), await segment_options(engine, visitor)
+    if list_key is None:
+        list_key = _known(sequence.draft["trigger"].get(TriggerKind.JOINS_LIST.value), lists)
+        segment = segment or _known(sequence.draft["trigger"].get(TriggerKind.ENTERS_SEGMENT.value), segments)
     people = People((), list_key or None, segment or None) if list_key or segment else None
     result: Rehearsal | None = None
     problems: list[str] = []
@@ -90,8 +98,8 @@ async def show(
         "ended": {end_reason_text(reason): people for reason, people in result.ended.items()} if result else {},
         "list_key": list_key,
         "segment": segment,
-        "lists": await list_options(engine, visitor),
-        "segments": await segment_options(engine, visitor),
+        "lists": lists,
+        "segments": segments,
         "days": DAYS,
         "size": (WIDTH, HEIGHT),
         "day_text": _day_text,
@@ -120,6 +128,10 @@ def draw(result: Rehearsal, steps: list[str]) -> RehearsalChart:
             labels.append(DayLabel(round(number * slot + slot / 2, 2), _day_text(day.day)))
     limit_y = HEIGHT - HEIGHT * result.daily_limit / most if is_limit_near and result.daily_limit else None
     return RehearsalChart(bars, labels, most, limit_y)
+
+
+def _known(key: Any, options: list[tuple[str, str]]) -> str:
+    return key if isinstance(key, str) and key in dict(options) else ""
 
 
 def _day_text(day: date) -> str:

@@ -13,6 +13,7 @@ from mailwright.app.setup import (
     SetupProgress,
     SetupStep,
     StepState,
+    begin_brand,
     dismiss_checklist,
     has_provider,
     has_sender,
@@ -84,6 +85,8 @@ async def save_sender(request: Request, engine: EngineDep, visitor: AdminDep) ->
         await save_changes(engine, visitor, sender_changes(form))
     except (InvalidInput, ConfigurationInvalid) as error:
         return await _step_page(request, engine, visitor, SetupStep.SENDER, form, error)
+    used = (await load_effective(engine.settings, engine.database)).settings
+    await begin_brand(engine.brands, visitor.tenant_id, used.sender if has_sender(used) else None, actor=visitor.actor)
     return await _complete(request, engine, SetupStep.SENDER)
 
 
