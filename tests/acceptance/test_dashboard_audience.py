@@ -242,8 +242,9 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     ada.get_by_label("Contact").select_option("email")
     ada.get_by_label("Plan").select_option("-")
     ada.get_by_role("button", name="Update preview").click()
-    expect(ada.locator("tbody")).to_contain_text("is not an email address")
-    expect(ada.locator("tbody")).not_to_contain_text("pro")
+    expect(ada.get_by_text("1 of 3 rows will be refused.")).to_be_visible()
+    expect(ada.get_by_role("region", name="Refused rows")).to_contain_text("is not an email address")
+    expect(ada.get_by_role("region", name="First rows")).not_to_contain_text("pro")
     expect(ada.get_by_text("3 rows, 3 columns.")).to_be_visible()
     expect(ada.get_by_text("line 4 repeats an earlier address")).to_be_visible()
     ada.get_by_role("button", name="Start import").click()
@@ -257,6 +258,7 @@ def test_file_is_previewed_imported_and_reported(dashboard: Dashboard, ada: Page
     expect(next_step).to_have_attribute("href", "/campaigns/new?list=news")
     report = ada.request.get(f"{ada.url}/report.csv").text()
     assert "karen.s@example.com,added" in report
+    assert "karen.s@example.com,repeated" in report
     assert "nobody,refused" in report
     assert actions_on(dashboard, ada.url.rpartition("/")[2]) == [("ada", "import.begin")]
 
