@@ -277,7 +277,9 @@ def _required_subject(subject: str) -> str:
 
 
 def _is_same(asked: SavedEmail, published: StoredTemplate) -> bool:
-    return (published.subject, published.body) == (asked.subject.strip(), orjson.dumps(asked.document).decode())
+    if published.format is not TemplateFormat.BLOCKS:
+        return False
+    return (published.subject, orjson.loads(published.body)) == (asked.subject.strip(), asked.document)
 
 
 async def _is_unchanged(engine: Engine, key: DraftKey, asked: SavedEmail, published: StoredTemplate) -> bool:
