@@ -88,7 +88,7 @@ def _parse_notice(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
 
 
 def _parse_plain_text(identity: str, parts: Sequence[EmailPart]) -> BounceMail | None:
-    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take 60 ms to compile
+    from mailwright.events.bounces import plain_text  # noqa: PLC0415 - its expressions take long to compile
 
     headers, text = parts[0].headers, _own_body(parts)
     if is_auto_responder(headers) or not plain_text.is_bounce(headers, text):
