@@ -40,14 +40,15 @@ async def here(prepared: Path, tmp_path: Path) -> Commands:
         commands = Commands(prepared)
         (prepared / "people.csv").write_text(PEOPLE)
         await commands.ok("db", "upgrade")
-        await commands.ok("list", "create", "news")
-        await commands.ok("contact", "import", "people.csv", "--list", "news")
+        imported = await commands.ok("contact", "import", "people.csv", "--list", "news")
+        assert "Created the list news: single opt-in, shown on public pages." in imported.err
         (prepared / "news.md").write_text(MARKDOWN)
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     return Commands(tmp_path, {"MAILWRIGHT_POSTAL_ADDRESS": "Street 1, 1000 Town"})
 
 
 async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) -> None:
+    await here.ok("backup", "before.mwbackup")
     campaign_id = (await here.ok(*CREATE, "--list", "news", "--var", "season=spring", "--daily-limit", "2")).out.strip()
     await here.ok("campaign", "start", campaign_id)
     await here.ok("worker", "--drain")
@@ -61,6 +62,9 @@ async def test_restored_campaign_is_listed_by_name_and_released(here: Commands) 
     assert (campaign_id in listed, "News" in listed, "mailwright quarantine release" in listed) == (True,) * 3
     released = (await here.ok("quarantine", "release", "--yes")).out
     assert "Messages that will be sent: 1." in released
+    assert f"  mailwright campaign resume {campaign_id}\n" in released
+    await here.ok("restore", "before.mwbackup", "--yes")
+    assert "Resume sending with `mailwright quarantine release`." in (await here.ok("quarantine", "list")).out
 
 
 async def test_exported_sequence_is_taken_back_unchanged(tmp_path: Path) -> None:

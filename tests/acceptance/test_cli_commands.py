@@ -190,6 +190,30 @@ async def test_message_explain_prints_text_and_json(commands: Commands, database
     assert (told["state"], told["outboxId"]) == ("no_worker", outbox_id)
 
 
+async def test_message_is_sent_with_the_rules_of_the_api(commands: Commands) -> None:
+    await commands.ok("db", "upgrade")
+    (commands.folder / "hello.txt").write_text("It works.")
+    (commands.folder / "hello.md").write_text("Hello {{ name }}, order {{ order }}")
+    (commands.folder / "data.json").write_text('{"name": "Ada", "order": 1}')
+    email = ("message", "send", "--to", "ada@example.com", "--subject", "Hello", "--text", "hello.txt")
+    first = (await commands.ok(*email, "--idempotency-key", "one", "--json")).json
+    assert first.keys() == {"outboxId", "jobId", "requestId", "status"}
+    again = await commands.ok(*email, "--idempotency-key", "one")
+    assert (again.out.strip(), "not sent again" in again.err) == (first["outboxId"], True)
+    other = await commands.run(*email, "--from", "bob@example.com", "--idempotency-key", "one")
+    assert (other.code, "idempotency key" in other.err.lower()) == (1, True)
+    await commands.ok("template", "create", "order", "--subject", "Order {{ order }}", "--markdown", "hello.md")
+    template = ("message", "send", "--to", "ada@example.com", "--template", "order", "--data", "data.json")
+    written = (await commands.ok(*template, "--var", "order=2")).out.strip()
+    await commands.ok("worker", "--drain")
+    assert "Subject: Order 2" in (commands.folder / f"var/mailbox/new/{written}.mailwright").read_text()
+    refused = await commands.run("message", "send", "--to", "nobody", "--idempotency-key", "ä")
+    assert (refused.code, "--idempotency-key: must have" in refused.err) == (2, True)
+    refused = await commands.run("message", "send", "--to", "nobody", "--from", "also nobody")
+    assert (refused.code, "--to: " in refused.err, "--from: " in refused.err) == (2, True, True)
+    assert len((await commands.ok("message", "list", "--json")).json) == 2
+
+
 async def test_messages_are_listed_cancelled_and_retried(here: Commands, its_database: Database) -> None:
     waiting = await accepted(its_database, to="ada@example.com", scheduled_at=CLOCK.now() + DAY)
     other = await accepted(its_database, to="grace@example.com")

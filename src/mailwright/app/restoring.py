@@ -1,5 +1,6 @@
 """Restore a backup. Afterwards sending is held until an operator decides about the messages that were due."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.ops.settings import Settings
 from mailwright.ops.temporary_folder import open_temporary_folder
 from mailwright.outbox.audit import Audit, audit
+from mailwright.outbox.recorded_facts import RecordedBackup, record_backup
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, replace_hold
 from mailwright.outbox.valkey import valkey_client
 from mailwright.outbox.workers import list_present
@@ -77,6 +79,9 @@ async def restore(settings: Settings, clock: Clock, file: Path, *, key: Path | N
     images = _restore_images(settings.images, file, key)
     async with _opened(settings) as database:
         await _acknowledge(settings, database, clock)
+        # A backup is recorded after it was written, so the restored content knows only the one before.
+        size_bytes = (await asyncio.to_thread(file.stat)).st_size
+        await record_backup(database, RecordedBackup(header.created_at, str(file), size_bytes))
         await suppressions.apply(database, clock)
         erasures = await erase_again(record, database, clock, since, imports_folder=settings.imports)
         # With PostgreSQL, each machine has its own record.

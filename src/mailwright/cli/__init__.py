@@ -47,7 +47,7 @@ COMMANDS: Final = (
     ("Set up", "template", "Email templates."),
     ("Set up", "image", "Images for emails."),
     ("Set up", "brand", "The brand kit: name, logo, colours, fonts, footer and links."),
-    ("Operate", "message", "Find, explain, retry, cancel and resolve messages."),
+    ("Operate", "message", "Send, find, explain, retry, cancel and resolve messages."),
     ("Operate", "dead-letter", "Messages that failed permanently."),
     ("Operate", "contact", "Contacts: import, export, status, history, erasure."),
     ("Operate", "event", "Contact events: what contacts did in your own systems."),

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -31,10 +31,17 @@ from mailwright.schemas.imports import ImportReportResponse, import_preview_resp
 
 INTERRUPTED = 130  # The exit code that shells use after Ctrl-C.
 
+# The settings of a list that an import creates.
+_NEW_LIST: Final = "single opt-in, shown on public pages"
+
 File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, show_default=False)]
 ListKey = Annotated[
     str | None,
-    typer.Option("--list", help="Subscribe the contacts to this list; it is created if missing.", show_default=False),
+    typer.Option(
+        "--list",
+        help=f"Subscribe the contacts to this list. A missing list is created: {_NEW_LIST}.",
+        show_default=False,
+    ),
 ]
 
 ColumnMap = Annotated[
@@ -147,7 +154,7 @@ def export_command(
 async def _preview(at: Installation, tenant: str, file: Path, purpose: ImportOptions) -> ImportPreview:
     owner = await find_tenant(at, tenant)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
-        aside.print(f"The list {purpose.list_key} would be created.")
+        aside.print(f"The list {purpose.list_key} would be created: {_NEW_LIST}.")
         purpose = replace(purpose, list_key=None)
     largest = at.settings.import_bytes
     with as_csv(file, largest=largest) as readable:
@@ -159,8 +166,10 @@ async def _import(at: Installation, tenant: str, file: Path, purpose: ImportOpti
     owner = await find_tenant(at, tenant)
     imports = Imports(at.database, at.clock, largest=at.settings.import_bytes)
     if purpose.list_key is not None and not await _is_known(at, owner.id, purpose.list_key):
-        await lists.create(at.database, at.clock, owner.id, purpose.list_key)
-        aside.print(f"Created the list {purpose.list_key}.")
+        await lists.create(
+            at.database, at.clock, owner.id, purpose.list_key, is_public=True, requires_confirmation=False
+        )
+        aside.print(f"Created the list {purpose.list_key}: {_NEW_LIST}. Change it with `mailwright list edit`.")
     with as_csv(file, largest=at.settings.import_bytes) as readable:
         purpose = replace(purpose, other_sheets=readable.other_sheets)
         begun = await imports.begin(owner.id, readable.path, purpose, file_name=file.name, actor=CONSOLE)

@@ -5,10 +5,12 @@ from typing import Annotated
 import typer
 
 from mailwright.app.restore_checks import forget_missing_file
-from mailwright.app.sending import release_sending
+from mailwright.app.sending import PausedSends, release_sending
 from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
-from mailwright.cli.output import out, print_json, zone_time
+from mailwright.cli.output import out, print_json
+from mailwright.cli.quarantine import print_paused
+from mailwright.domain.clock import utc_text
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.sending_hold import DueMessages, SendingHold, find_hold
 from mailwright.schemas.sending_hold import SchemaStatusResponse, hold_response
@@ -47,14 +49,13 @@ def release(
 ) -> None:
     """Resume sending after a hold because the database was restored or replaced. `db status` shows the reason.
 
-    `--due in-doubt` also pauses running campaigns. Resume each one after you have checked its report.
+    Running and scheduled campaigns, and sequences, are paused. Resume each after you have checked its report.
     """
     doubted, paused = run(lambda at: _release(at, due))
     out.print("Sending resumed.")
     if doubted:
         out.print(f"Messages in doubt: {doubted:,}. List them with `mailwright message list --status IN_DOUBT`.")
-    if paused:
-        out.print(f"Campaigns paused: {paused:,}. List them with `mailwright campaign list`.")
+    print_paused(paused)
 
 
 @app.command()
@@ -74,7 +75,7 @@ def status(as_json: Json = False) -> None:
         out.print(f"✗ The schema is {current or 'empty'}, this version needs {newest}. Run `mailwright db upgrade`.")
     if hold is not None and not as_json:
         out.print(
-            f"✗ Sending has been on hold since {zone_time(hold.since)}: {hold.detail} "
+            f"✗ Sending has been on hold since {utc_text(hold.since)}: {hold.detail} "
             "See what may have been sent with `mailwright quarantine list`, then resume with `mailwright quarantine "
             "release`, `mailwright quarantine drop` or `mailwright db release`."
         )
@@ -96,5 +97,5 @@ async def _hold(at: Installation) -> SendingHold | None:
     return await find_hold(at.database)
 
 
-async def _release(at: Installation, due: DueMessages) -> tuple[int, int]:
+async def _release(at: Installation, due: DueMessages) -> tuple[int, PausedSends]:
     return await release_sending(at.database, at.clock, actor=CONSOLE, due=due)

@@ -1,4 +1,4 @@
-"""`mailwright message`: find, explain, retry, cancel and resolve messages."""
+"""`mailwright message`: send, find, explain, retry, cancel and resolve messages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mailwright.cli.actions import commands, print_explanation
+from mailwright.cli.message_send import send_command
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, MessageId, Tenant, group
 from mailwright.cli.output import clock_time, display, out, print_json, print_rows, status_text, two_lines, zone_time
@@ -30,7 +31,8 @@ from mailwright.schemas.explanation_text import deferral_text, message_text
 from mailwright.schemas.explanations import message_explanation
 from mailwright.schemas.messages import message_response, message_summary_response
 
-app = group("Find, explain, retry, cancel and resolve messages.")
+app = group("Send, find, explain, retry, cancel and resolve messages.")
+app.command("send")(send_command)
 
 Moment = Annotated[
     datetime | None,

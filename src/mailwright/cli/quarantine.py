@@ -1,13 +1,16 @@
 """`mailwright quarantine`: messages that may have been sent between a backup and its restore."""
 
+import shlex
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from mailwright.app.sending import decide_quarantine
+from mailwright.app.sending import PausedSends, decide_quarantine
 from mailwright.cli.opening import Installation, run
 from mailwright.cli.options import Json, Yes, confirm, group
-from mailwright.cli.output import out, print_json, table, two_lines, zone_time
+from mailwright.cli.output import out, print_json, table, two_lines
+from mailwright.domain.clock import utc_text
 from mailwright.domain.states import Resolution
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.outbox.quarantine import Quarantine, QuarantineFilter, find_quarantine
@@ -36,17 +39,21 @@ def list_command(as_json: Json = False) -> None:
         names = ", ".join(campaigns)
         out.print(f"These campaigns are running or scheduled, and will be paused when sending resumes: {names}.")
     if found.hold is not None:
-        out.print(f"Sending has been on hold since {zone_time(found.hold.since)}: {found.hold.detail}")
+        out.print(f"Sending has been on hold since {utc_text(found.hold.since)}: {found.hold.detail}")
     if not found.messages:
         out.print("No waiting message can have been sent since the backup.")
+        if found.hold is not None:
+            out.print("Resume sending with `mailwright quarantine release`.")
         return
     shown = table("Source", "Campaign", "Possibly sent#", "Reported#")
     for each in found.messages:
         campaign = two_lines(each.campaign_name or "–", each.campaign_id or "")
         shown.add_row(two_lines(each.source, each.tenant), campaign, f"{each.messages:,}", f"{each.reported:,}")
     out.print(shown)
-    out.print("Send the messages that may have been sent with `mailwright quarantine release`, or close them with")
-    out.print("`mailwright quarantine drop`. Messages that are reported as sent are never sent again.")
+    out.print(
+        "Send the messages that may have been sent with `mailwright quarantine release`, or close them with "
+        "`mailwright quarantine drop`. Messages that are reported as sent are never sent again."
+    )
 
 
 @app.command()
@@ -55,34 +62,46 @@ def release(
 ) -> None:
     """Resume sending, and send the messages that may have been sent. Some recipients may get an email twice.
 
-    Messages that a provider has reported as sent are not sent again. Running and scheduled campaigns are paused. Resume
-    each after you have checked its report.
+    Messages that a provider has reported as sent are not sent again. Running and scheduled campaigns, and sequences,
+    are paused. Resume each after you have checked its report.
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
     confirm(f"Send the messages that may have been sent before ({found.count_undecided(only):,})?", yes=yes)
     resent, paused = run(lambda at: _decide(at, found, Resolution.RESEND, only))
     out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
-    _print_paused(paused)
+    print_paused(paused)
 
 
 @app.command()
 def drop(tenant: OnlyTenant = None, source: OnlySource = None, campaign: OnlyCampaign = None, yes: Yes = False) -> None:
     """Resume sending without the messages that may have been sent. Some recipients may get no email.
 
-    These messages are closed as unknown. Running and scheduled campaigns are paused. Resume each after you have checked
-    its report.
+    These messages are closed as unknown. Running and scheduled campaigns, and sequences, are paused. Resume each after
+    you have checked its report.
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
     count = found.count_undecided(only)
     confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
     dropped, paused = run(lambda at: _decide(at, found, Resolution.CLOSE, only))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
-    _print_paused(paused)
+    print_paused(paused)
 
 
-def _print_paused(campaigns: int) -> None:
-    if campaigns:
-        out.print(f"Campaigns paused: {campaigns:,}. List them with `mailwright campaign list`.")
+def print_paused(paused: PausedSends) -> None:
+    """Print the commands that resume what the release of a hold has paused."""
+    _print_commands("Campaigns", (f"campaign resume {each}" for each in paused.campaigns))
+    _print_commands(
+        "Sequences",
+        (f"sequence resume {each} --tenant {shlex.quote(tenant)}" for tenant, each in paused.sequences),
+    )
+
+
+def _print_commands(kind: str, commands: Iterable[str]) -> None:
+    found = list(commands)
+    if found:
+        out.print(f"{kind} paused: {len(found):,}. Check the report of each, then resume it:")
+    for each in found:
+        out.print(f"  mailwright {each}", markup=False, soft_wrap=True)
 
 
 async def _find_all(at: Installation) -> tuple[Quarantine, list[str]]:
@@ -95,7 +114,7 @@ async def _find(at: Installation) -> Quarantine:
 
 async def _decide(
     at: Installation, found: Quarantine, resolution: Resolution, only: QuarantineFilter
-) -> tuple[int, int]:
+) -> tuple[int, PausedSends]:
     return await decide_quarantine(
         at.database, at.clock, resolution, was_held=found.hold is not None, actor=CONSOLE, only=only
     )

@@ -49,31 +49,42 @@ def restore(
         out.print(f"✓ Restored the backup of {zone_time(restored.created_at)}.")
         print_identity(restored.audit)
         if restored.kept is not None:
-            out.print(f"  The previous database is {restored.kept}.", soft_wrap=True)
+            _print_line(f"The previous database is {restored.kept}.")
         _print_suppressions(restored.suppressions)
         _print_erasures(restored.erasures)
-        out.print("  Sending is on hold. `mailwright quarantine list` shows what may have been sent since the backup.")
+        _print_line("Sending is on hold. `mailwright quarantine list` shows what may have been sent since the backup.")
     if not restored.audit.ok:
         raise typer.Exit(NEGATIVE)
 
 
+def _print_line(text: str) -> None:
+    """Print an indented line without breaks, so that only the terminal wraps it."""
+    out.print(f"  {text}", markup=False, soft_wrap=True)
+
+
 def _print_suppressions(found: RestoredSuppressions) -> None:
     if not found.is_known:
-        out.print("  Nothing here says who unsubscribed, bounced or complained after the backup. Before you send, add")
-        out.print("  these addresses with `mailwright suppression create EMAIL`, for example from your provider.")
+        _print_line(
+            "This database does not know who unsubscribed, bounced or complained after the backup. Before you send, "
+            "add these addresses with `mailwright suppression create EMAIL`, for example from your provider."
+        )
     if found.kept:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(found.kept.items()))
-        out.print(f"  Suppressions that are newer than the backup, and are kept: {reasons}.")
+        _print_line(f"Suppressions that are newer than the backup, and are kept: {reasons}.")
 
 
 def _print_erasures(found: RestoredErasures) -> None:
     if not found.is_known:
-        out.print("  Nothing here says who was erased after the backup. Erase these people again with")
-        out.print("  `mailwright contact erase EMAIL`.")
+        _print_line(
+            "This database does not know who was erased after the backup. Erase these people again with `mailwright "
+            "contact erase EMAIL`."
+        )
     if found.erased:
-        out.print(f"  Contacts that were erased after the backup, and are erased again: {found.erased:,}.")
+        _print_line(f"Contacts that were erased after the backup, and are erased again: {found.erased:,}.")
     if found.refused:
-        out.print("  These contacts were erased after the backup, but have a message without a result. Decide about it")
-        out.print("  with `mailwright quarantine`, then run `mailwright contact erase EMAIL`:")
+        _print_line(
+            "These contacts were erased after the backup, but have a message without a result. Decide about it with "
+            "`mailwright quarantine`, then run `mailwright contact erase EMAIL`:"
+        )
         for email in found.refused:
-            out.print(f"    {email}", soft_wrap=True)
+            _print_line(f"  {email}")

@@ -273,9 +273,10 @@ def publish(
         print_json(result.to_dict())
         return
     out.print(f"Published version {result.version}." if result.is_published else "Nothing was published.")
-    out.print(
-        f"Stay: {result.stays}. Move: {result.moves}. End: {result.ends}. Overdue: {result.overdue}.", markup=False
-    )
+    if result.stays or result.moves or result.ends:
+        out.print(f"Stay: {result.stays}. Move: {result.moves}. End: {result.ends}. Overdue: {result.overdue}.")
+    else:
+        out.print("Nobody is in it yet.")
     then = "is sent again" if received is Received.SEND else "is left out"
     for step, people in result.received.items():
         out.print(f"Already received {step}, which lies ahead again and {then}: {people}.", markup=False)

@@ -344,9 +344,9 @@ def left_out_texts(rehearsal: Rehearsal) -> list[str]:
         found.append(
             gettext("{people} would not enter: already in it, or left out by the re-entry rule.", people=people)
         )
-    if rehearsal.not_eligible:
-        people = count_text(rehearsal.not_eligible, "person", "people")
-        found.append(gettext("{people} would not enter: they may not receive its emails.", people=people))
+    for reason, count in sorted(rehearsal.excluded.items()):
+        people = count_text(count, "person", "people")
+        found.append(gettext("{people} would not enter: {why}.", people=people, why=_EXCLUSIONS[reason]))
     if rehearsal.unknown:
         addresses = count_text(rehearsal.unknown, "address", "addresses")
         found.append(gettext("{addresses} would not enter: not among the contacts.", addresses=addresses))

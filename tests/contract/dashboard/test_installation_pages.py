@@ -109,7 +109,7 @@ async def test_all_quarantined_emails_are_decided_at_once(
     await ada.open("/")
     assert "/settings/health#quarantine" in ada.text
     await ada.open("/settings/health")
-    assert "sent: 2." in ada.text
+    assert "sent before the restore: 2</h2>" in ada.text
     form = next(form for form in ada.forms() if button in dict(form.buttons))
     await ada.press(button)
     assert await bench.statuses() == {status: 2}
@@ -123,6 +123,14 @@ async def test_all_quarantined_emails_are_decided_at_once(
         await eve.open("/")
         [own, *_] = [dict(form.fields) for form in eve.forms() if form.method == "post"]
         assert (await eve.client.post(str(form.action), data=own)).status_code == 403
+
+
+async def test_hold_without_waiting_emails_has_one_button(ada: Visit, bench: Bench) -> None:
+    await hold_sending(bench.database, SendingHold(HoldReason.RESTORED, bench.clock.now(), "Restored."))
+    await ada.open("/settings/health")
+    assert "Send all" not in ada.text
+    await ada.press("Resume sending")
+    assert await find_hold(bench.database) is None
 
 
 async def test_quarantined_emails_of_one_source_are_dropped(ada: Visit, bench: Bench) -> None:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 from sqlalchemy import insert, select, update
 
-from mailwright.app.sending import decide_quarantine, release_sending
+from mailwright.app.sending import PausedSends, decide_quarantine, release_sending
 from mailwright.domain.clock import DAY, MINUTE
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import OnDoubt, Resolution, Status
@@ -141,7 +141,7 @@ async def test_decision_about_one_source_leaves_the_others(bench: Bench) -> None
     decided = await decide_quarantine(
         bench.database, bench.clock, Resolution.CLOSE, was_held=False, actor="ada", only=only
     )
-    assert decided == (1, 0)
+    assert decided == (1, PausedSends())
     statuses = [(await bench.record(each)).summary.status for each in (single, newsletter)]
     assert statuses == [Status.IN_DOUBT, Status.CLOSED_UNKNOWN]
     async with bench.database.read() as tx:
@@ -172,7 +172,7 @@ async def test_campaign_without_messages_yet_is_paused(bench: Bench, due: DueMes
     provider = ScriptedProvider()
     await harness.run_scheduler()  # Adds the recipients after the restore.
     assert len(await list_running_campaigns(bench.database)) == 1
-    assert (await release_sending(bench.database, bench.clock, actor="ada", due=due))[1] == 1
+    assert (await release_sending(bench.database, bench.clock, actor="ada", due=due))[1].campaigns == (campaign_id,)
     await bench.drain(provider)
     assert provider.messages == []
     assert await harness.status(campaign_id) == "PAUSED"

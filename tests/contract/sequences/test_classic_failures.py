@@ -134,7 +134,8 @@ async def test_restored_backup_sends_nothing_silently(sequences: SequenceBench) 
     assert await hold_sending(sequences.database, hold)
     await sequences.run_for(2 * DAY, DAY)
     assert await sequences.recipients() == []
-    await release_sending(sequences.database, sequences.clock, actor=ACTOR, due=DueMessages.IN_DOUBT)
+    _, paused = await release_sending(sequences.database, sequences.clock, actor=ACTOR, due=DueMessages.IN_DOUBT)
+    assert paused.sequences == (("default", key),)
     found = await sequences.engine.sequences.find(DEFAULT_TENANT, key)
     assert found.status is SequenceStatus.PAUSED
     await sequences.run()

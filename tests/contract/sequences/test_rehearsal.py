@@ -17,6 +17,7 @@ from mailwright.audience.snooze import snooze
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, HOUR, Instant
 from mailwright.domain.states import CLAIMABLE, Status
+from mailwright.schemas.sequence_text import left_out_texts
 from mailwright.sources.sequences.enrol import People
 from mailwright.sources.sequences.program import Node
 from mailwright.sources.sequences.rehearsal import DeferredEmails
@@ -36,7 +37,7 @@ from mailwright.storage.tables import (
     subscriptions,
     suppressions,
 )
-from tests.builders import DEFAULT_TENANT, change_tenant
+from tests.builders import DEFAULT_TENANT, a_contact, change_tenant
 from tests.examples import examples
 from tests.sequences import ACTOR, SequenceBench, a_document, a_wait, an_email, lists
 
@@ -345,6 +346,12 @@ async def test_rehearsal_leaves_out_people_who_may_not_reenter(prepared: Sequenc
     rehearse, people = prepared.engine.sequences.rehearsals.rehearse, People(emails=["ann@example.com"])
     result = await rehearse(DEFAULT_TENANT, key, people=people)
     assert (result.people, result.already_in) == (0, 1)
+    await a_contact(prepared.database, "stranger@example.com")
+    strangers = await rehearse(DEFAULT_TENANT, key, people=People(emails=["stranger@example.com"]))
+    assert (strangers.people, strangers.not_eligible) == (0, 1)
+    assert left_out_texts(strangers) == [
+        "1 person would not enter: they are not subscribed to its list, or to any list if it has none."
+    ]
     await prepared.publish(key, an_email(), list=NEWS, reentry={"afterDays": 7})
     prepared.clock.advance(6 * DAY)
     assert (await rehearse(DEFAULT_TENANT, key, people=people)).people == 0

@@ -29,6 +29,7 @@ from mailwright.domain.retention import RetentionKind
 from mailwright.ops.settings import Settings
 from mailwright.outbox.audit import audit
 from mailwright.outbox.installation import get_or_create_secret
+from mailwright.outbox.recorded_facts import find_backup
 from mailwright.outbox.restore_guard import DATABASE_ID
 from mailwright.outbox.retention_rules import list_rules, set_rule
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold, release_hold
@@ -391,6 +392,9 @@ async def test_released_restore_is_not_held_again(engine: DatabaseAddress, clock
     await release_sending(database, clock, actor="ada", due=DueMessages.IN_DOUBT)
     assert await make_guard(settings, database, clock, None).check() is None
     assert await find_hold(database) is None
+    found = await find_backup(database)
+    assert found is not None
+    assert (found.at, found.file) == (clock.now(), str(tmp_path / "a.mwbackup"))
     await database.close()
 
 

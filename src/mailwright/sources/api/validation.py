@@ -1,6 +1,7 @@
 """Parse requests, and report every invalid field with Mailwright's own error messages."""
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -33,6 +34,16 @@ class RequestInvalid(InvalidInput):
             field=errors[0].field,
         )
         self.errors = tuple(errors)
+
+
+# Of the header Idempotency-Key and the option --idempotency-key.
+IDEMPOTENCY_KEY_PATTERN: Final = r"^[ -~]{1,255}$"
+_IDEMPOTENCY_KEY: Final = re.compile(IDEMPOTENCY_KEY_PATTERN)
+
+
+def require_idempotency_key(key: str, field: str) -> None:
+    if not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise RequestInvalid([FieldError(field, "INVALID", "must have 1 to 255 printable ASCII characters")])
 
 
 UNKNOWN_FIELD: Final = "UNKNOWN_FIELD"

@@ -19,12 +19,13 @@ async def list_running_campaigns(database: Database) -> list[str]:
         return [row.name for row in await tx.execute(running)]
 
 
-async def pause_running_campaigns(database: Database, clock: Clock) -> int:
-    """Pause running and scheduled campaigns, and return how many there were."""
+async def pause_running_campaigns(database: Database, clock: Clock) -> tuple[str, ...]:
+    """Pause running and scheduled campaigns, and return their ids."""
     running = (
-        select(campaigns.c.id, queue_entries.c.lane)
+        select(campaigns.c.id, campaigns.c.campaign_id, queue_entries.c.lane)
         .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
         .where(campaigns.c.status.in_(_RUNNING))
+        .order_by(campaigns.c.id)
     )
     async with database.write() as tx:
         rows = await tx.execute(running)
@@ -33,7 +34,7 @@ async def pause_running_campaigns(database: Database, clock: Clock) -> int:
         keys = [row.id for row in rows]
         values = {"status": CampaignStatus.PAUSED.value, "updated_at": clock.now()}
         await tx.execute(update(campaigns).where(campaigns.c.id.in_(keys)).values(**values))
-    return len(rows)
+    return tuple(row.campaign_id for row in rows)
 
 
 async def pause_repeats(tx: Transaction, now: Instant, *, actor: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
@@ -73,8 +73,12 @@ class Rehearsal:
     failed_steps: tuple[FailedPeople, ...] = ()
     # The requested people who do not enter, for the same reasons as when they are enrolled.
     already_in: int = 0
-    not_eligible: int = 0
     unknown: int = 0
+    excluded: Mapping[str, int] = field(default_factory=dict)  # They may not receive its emails, by reason.
+
+    @property
+    def not_eligible(self) -> int:
+        return sum(self.excluded.values())
 
     @property
     def deferred(self) -> dict[str, int]:
@@ -192,6 +196,6 @@ def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None, le
         daily_limit=daily_limit,
         failed_steps=tuple(FailedPeople(*failure, number) for failure, number in stopped.items()),
         already_in=left_out.already_in,
-        not_eligible=left_out.not_eligible,
         unknown=left_out.unknown,
+        excluded=left_out.excluded,
     )

@@ -1,11 +1,13 @@
 """The people of a rehearsal: those in the sequence, those who enter now, and those whom its trigger enters later."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import ColumnElement, and_, case, func, literal, null, or_, select
 
-from mailwright.audience.eligibility import bases_of_bulk_email, is_known, may_receive, opt_out
+from mailwright.audience.eligibility import bases_of_bulk_email, exclusion, is_known, may_receive, opt_out
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.content.template_store import latest_by_locale
 from mailwright.content.template_syntax import InvalidTemplate
@@ -36,8 +38,8 @@ class LeftOut(NamedTuple):
     """How many of the requested people do not enter, and why."""
 
     already_in: int = 0  # They are in the sequence now, or its re-entry rule leaves them out.
-    not_eligible: int = 0  # They may not receive its emails.
     unknown: int = 0  # There is no contact with the address.
+    excluded: Mapping[str, int] = MappingProxyType({})  # They may not receive its emails, by reason.
 
 
 class StartingPoint(NamedTuple):
@@ -116,13 +118,16 @@ class PeopleLoader:
             return [], LeftOut()
         tenant_id = self._sequence.tenant_id
         wanted, unknown = await wanted_people(self._tx, tenant_id, people, self._now)
-        matching = and_(wanted, _may_receive(tenant_id, self._draft.program))
-        total, allowed = await count_contacts(self._tx, wanted), await count_contacts(self._tx, matching)
+        lists = _lists_of(self._draft.program)
+        may_get = may_receive(tenant_id, lists)
+        matching, allowed = and_(wanted, may_get), await count_contacts(self._tx, and_(wanted, may_get))
+        reasons = select(exclusion(lists).label("reason")).where(wanted, ~may_get).subquery()
+        excluded = await self._tx.execute(select(reasons.c.reason, func.count().label("people")).group_by(reasons.c.reason))
         may_enter = _C.id.not_in(kept_out(self._sequence.id, self._draft.definition.reentry, self._now))
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
         point = StartingPoint(START, None, self._now)
         found = [self._simulated(row, point, self._start) for row in rows]
-        return found, LeftOut(allowed - len(found), total - allowed, unknown)
+        return found, LeftOut(allowed - len(found), unknown, {row.reason: int(row.people) for row in excluded})
 
     async def expected(self, until: Instant) -> list[Entrant]:
         """Return the people who enter because of a schedule or a date until a time.
@@ -214,4 +219,8 @@ def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -
 
 
 def _may_receive(tenant_id: int, program: Program) -> ColumnElement[bool]:
-    return may_receive(tenant_id, [] if program.list_key is None else [program.list_key])
+    return may_receive(tenant_id, _lists_of(program))
+
+
+def _lists_of(program: Program) -> list[str]:
+    return [] if program.list_key is None else [program.list_key]

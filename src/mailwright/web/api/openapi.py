@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from mailwright.sources.api.requests import BatchRequest, SendRequest
+from mailwright.sources.api.validation import IDEMPOTENCY_KEY_PATTERN
 from mailwright.web import request_ids
 from mailwright.web.api import administrator, caller
 from mailwright.web.errors import MEDIA_TYPE, Problem
@@ -33,7 +34,7 @@ _IDEMPOTENCY_KEY = {
     "name": caller.KEY_NAME,
     "in": "header",
     "description": "A request with the same key and body is accepted once; repeated requests get the first response.",
-    "schema": {"type": "string", "pattern": caller.KEY_PATTERN},
+    "schema": {"type": "string", "pattern": IDEMPOTENCY_KEY_PATTERN},
 }
 
 # Models of routes that handle JSON without the framework, collected when the routes are defined.

@@ -55,11 +55,12 @@ async def decide(request: Request, engine: EngineDep, visitor: AdminDep, decisio
     resolution = Resolution.RESEND if decision == "send" else Resolution.CLOSE
     try:
         (await find_quarantine(engine.database)).count_undecided(only)
-        count, paused = await decide_quarantine(
+        count, stopped = await decide_quarantine(
             engine.database, engine.clock, resolution, was_held=bool(form["held"]), actor=visitor.actor, only=only
         )
     except NotPossibleNow as error:
         return redirect(request, HEALTH, error.text, tone="bad")
+    paused = len(stopped.campaigns)
     text = (
         gettext("Emails that will be sent: {count}. Paused campaigns: {paused}.", count=count, paused=paused)
         if decision == "send"

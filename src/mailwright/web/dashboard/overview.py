@@ -176,7 +176,7 @@ async def release(request: Request, engine: EngineDep, visitor: AdminDep) -> Res
         gettext(
             "Sending resumed. Unconfirmed emails: {doubted}. Paused campaigns: {paused}.",
             doubted=doubted,
-            paused=paused,
+            paused=len(paused.campaigns),
         ),
     )
 
