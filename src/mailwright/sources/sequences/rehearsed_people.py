@@ -122,7 +122,9 @@ class PeopleLoader:
         may_get = may_receive(tenant_id, lists)
         matching, allowed = and_(wanted, may_get), await count_contacts(self._tx, and_(wanted, may_get))
         reasons = select(exclusion(lists).label("reason")).where(wanted, ~may_get).subquery()
-        excluded = await self._tx.execute(select(reasons.c.reason, func.count().label("people")).group_by(reasons.c.reason))
+        excluded = await self._tx.execute(
+            select(reasons.c.reason, func.count().label("people")).group_by(reasons.c.reason)
+        )
         may_enter = _C.id.not_in(kept_out(self._sequence.id, self._draft.definition.reentry, self._now))
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
         point = StartingPoint(START, None, self._now)
