@@ -175,6 +175,7 @@ class CampaignExplanation(Explanation):
     tenant: str
     recipients: int = 0  # messages created so far
     unsent: int = 0
+    sending: int = 0  # unsent messages that a worker has claimed
     failed: int = 0
     in_doubt: int = 0
     is_message_deferral: bool = False  # the campaign may send, but each of its messages is deferred

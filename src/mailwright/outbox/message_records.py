@@ -14,7 +14,7 @@ from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import WARNINGS, Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Status
 from mailwright.domain.timeline import order_events
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import deliveries, messages
@@ -36,8 +36,9 @@ _GROUPS: Final = {
 }
 # For some messages in these states, a group is shown instead of the state.
 _SHOWN_AS: Final = {Status.SENT: MessageGroup.BOUNCED, Status.FAILED: MessageGroup.SUPPRESSED}
-# This must equal the condition of the partial index, otherwise SQLite does not use it.
+# These must equal the conditions of the partial indexes, otherwise SQLite does not use them.
 _IS_RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
+_IS_FAILED = text("status = 'FAILED'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class MessageSearch:
     source: Source | None = None
     since: Instant | None = None
     until: Instant | None = None
+    sent_since: Instant | None = None  # Only sent messages, including those that bounced later.
+    failed_since: Instant | None = None  # Only failed messages.
     before_key: int = NEWEST
     words: str | None = None  # Part of the subject or the address.
     campaign_key: int | None = None
@@ -176,6 +179,13 @@ async def search(database: Database, tenant_id: int, wanted: MessageSearch, *, l
     return [MessageSummary(**row._mapping) for row in rows]
 
 
+async def count(tx: Transaction, tenant_id: int, wanted: MessageSearch, *, most: int) -> int:
+    """Count the messages that a search finds, up to `most`."""
+    found = _search(tenant_id, wanted).with_only_columns(messages.c.id).order_by(None).limit(most).subquery()
+    [row] = await tx.execute(select(func.count().label("messages")).select_from(found))
+    return int(row.messages)
+
+
 async def dead_letters(
     database: Database, tenant_id: int, *, limit: int, before: tuple[Instant, int] = (NEWEST, NEWEST)
 ) -> list[DeadLetter]:
@@ -209,11 +219,14 @@ def _bounds(wanted: MessageSearch) -> Iterator[ColumnElement[bool]]:
 
 
 def _is_rare(wanted: MessageSearch) -> bool:
-    return wanted.status in _RARE or wanted.group in (MessageGroup.SUPPRESSED, MessageGroup.BOUNCED)
+    is_of_group = wanted.group in (MessageGroup.SUPPRESSED, MessageGroup.BOUNCED)
+    return wanted.status in _RARE or is_of_group or wanted.failed_since is not None
 
 
 def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextClause]:
-    if wanted.status in _RARE or wanted.group is MessageGroup.SUPPRESSED:
+    if wanted.failed_since is not None:
+        yield and_(_IS_FAILED, _D.failed_at >= wanted.failed_since)
+    elif wanted.status in _RARE or wanted.group is MessageGroup.SUPPRESSED:
         yield _IS_RARE
     if wanted.group is not None:
         yield _GROUPS[wanted.group]
@@ -229,6 +242,8 @@ def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextCla
         yield messages.c.created_at >= wanted.since
     if wanted.until is not None:
         yield messages.c.created_at < wanted.until
+    if wanted.sent_since is not None:
+        yield and_(_D.status == Status.SENT, _D.sent_at >= wanted.sent_since)
     if wanted.words is not None:
         words = lower_ascii(literal(wanted.words))
         yield or_(position(lower_ascii(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)

@@ -127,8 +127,9 @@ def _page(found: tuple[MessageSummary, ...], limit: int) -> MessagePage:
 
 
 def _needs_scan(wanted: MessageSearch) -> bool:
-    if wanted.words is not None or wanted.source is not None:
+    if wanted.words is not None or wanted.source is not None or wanted.sent_since is not None:
         return True
     if wanted.group is not None:
         return wanted.group is MessageGroup.QUEUED
-    return wanted.status in _COMMON or (wanted.status is None and wanted.campaign_key is not None)
+    is_common = wanted.status is None and wanted.campaign_key is not None and wanted.failed_since is None
+    return wanted.status in _COMMON or is_common

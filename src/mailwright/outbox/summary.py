@@ -10,14 +10,13 @@ from typing import Final
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.lanes import is_of_campaign, lane_number
 from mailwright.domain.lifetimes import DELAYED_AFTER
-from mailwright.domain.states import Priority
-from mailwright.outbox.search import key_before
+from mailwright.domain.states import Priority, Status
+from mailwright.outbox.message_records import MessageSearch, count
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 
 WAITING_LANES = statement(__package__, "waiting_lanes")
 FIRST_WAITING = statement(__package__, "first_waiting")
-COUNT_FAILED_SINCE = statement(__package__, "count_failed_since")
 COUNT_NEEDING_OPERATOR = statement(__package__, "count_needing_operator")
 
 # Maximum count. Larger numbers are shown as "more than 1,000".
@@ -46,7 +45,7 @@ class QueueSummary:
     in_doubt: int
     dead_letters: int
     delayed: int = 0  # Messages that the receiving server or an outage has deferred for hours.
-    failed_in_a_day: int = 0  # Failed messages among those accepted in the last 24 hours.
+    failed_in_a_day: int = 0  # Messages that failed in the last 24 hours.
 
     @property
     def waiting(self) -> int:
@@ -59,10 +58,13 @@ async def summarize_queue(database: Database, now: Instant, tenant_id: int) -> Q
         [row] = await tx.run(
             COUNT_NEEDING_OPERATOR, tenant_id=tenant_id, most=MAX_COUNTED + 1, delayed_since=now - DELAYED_AFTER
         )
-        since = now - DAY
-        day = {"after": await key_before(tx, since), "since": since}
-        [failed] = await tx.run(COUNT_FAILED_SINCE, tenant_id=tenant_id, most=MAX_COUNTED + 1, **day)
-    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters, row.delayed, failed.messages)
+        failed = await count(tx, tenant_id, failed_since(now - DAY), most=MAX_COUNTED + 1)
+    return QueueSummary(tuple(lanes), row.sending, row.in_doubt, row.dead_letters, row.delayed, failed)
+
+
+def failed_since(since: Instant) -> MessageSearch:
+    """Return the search for the messages that the summary counts as failed."""
+    return MessageSearch(failed_since=since).with_shown_status(Status.FAILED)
 
 
 _PRIORITIES: Final = (Priority.TRANSACTIONAL, Priority.BULK)

@@ -204,6 +204,15 @@ async def load_buckets(
     return [TallyBucket(begin, counts.get(begin, {})) for begin in range(begins, until, length)]
 
 
+async def count_events(database: Database, type_: EventType, *, tenant_id: int, since: Instant) -> int:
+    """Count a tenant's events of a type from the minute of `since` until now."""
+    t = tallies.c
+    wanted = (t.tenant_id == tenant_id, t.type == type_, t.minute >= since - since % MINUTE)
+    async with database.read() as tx:
+        [row] = await tx.execute(select(func.coalesce(func.sum(t.events), 0).label("events")).where(*wanted))
+    return int(row.events)
+
+
 @dataclass(frozen=True, slots=True)
 class CampaignTally:
     """A campaign's events of one type in one minute or hour.

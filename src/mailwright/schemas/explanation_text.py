@@ -711,7 +711,8 @@ def _message_deferral(times: _Times, campaign: CampaignExplanation) -> str:
 
 def _start_or_resume(campaign: CampaignExplanation) -> str:
     """Return `Sending resumes`, or `Sending starts` if no message of the campaign has been sent yet."""
-    return gettext("Sending resumes") if campaign.recipients > campaign.unsent else gettext("Sending starts")
+    has_begun = campaign.recipients > campaign.unsent - campaign.sending
+    return gettext("Sending resumes") if has_begun else gettext("Sending starts")
 
 
 def _paused_campaign(times: _Times, campaign: CampaignExplanation) -> str:

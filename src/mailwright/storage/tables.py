@@ -697,6 +697,7 @@ _WAITING = text("locked_by IS NULL AND status IN ('PENDING', 'RETRY_SCHEDULED')"
 _LOCKED = text("locked_by IS NOT NULL")
 _RARE = text("status IN ('FAILED', 'IN_DOUBT', 'CLOSED_UNKNOWN', 'CANCELLED')")
 _IN_DOUBT = text("status = 'IN_DOUBT'")
+_FAILED = text("status = 'FAILED'")
 _BOUNCED = text("bounced_at IS NOT NULL")
 _DEFERRED = text("deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED'")
 _REPORTED = text("provider NOT IN ('mailbox', 'smtp', 'smtpbz')")
@@ -751,6 +752,7 @@ deliveries = Table(
     partial_index("ix_deliveries_in_doubt", "claimable_at", where=_IN_DOUBT),
     # States that people search for and few messages reach: successful messages never touch this index.
     partial_index("ix_deliveries_rare", "tenant_id", "status", "message_key", where=_RARE),
+    partial_index("ix_deliveries_failed", "tenant_id", "failed_at", where=_FAILED),
     # The same states by campaign. Every other finished message of a lane was sent and needs no index.
     partial_index("ix_deliveries_rare_of_lane", "lane", "status", where=_RARE),
     # Messages that were sent and bounced later, by campaign and by tenant.

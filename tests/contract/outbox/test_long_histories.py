@@ -36,7 +36,6 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (summary.WAITING_LANES, {"now": 1, "first": 1, "beyond": 2}),
     (summary.FIRST_WAITING, {"lane": 1}),
     (summary.COUNT_NEEDING_OPERATOR, {"tenant_id": 1, "most": 9, "delayed_since": 1}),
-    (summary.COUNT_FAILED_SINCE, {"tenant_id": 1, "most": 9, "after": 1, "since": 1}),
     (message_records.LIST_EVENTS, {"message_key": 1}),
     (message_records.LIST_DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
@@ -95,6 +94,17 @@ async def test_lists_are_read_from_an_index_without_sorting(database: Database) 
         # On an empty table, PostgreSQL may choose any index.
         assert way in plan or database.dialect == "postgresql", plan
         assert not re.search(r"TEMP B-TREE|Sort", plan), plan
+
+
+async def test_failures_are_counted_by_the_time_they_failed(database: Database) -> None:
+    async def count() -> None:
+        async with database.read() as tx:
+            await message_records.count(tx, 1, summary.failed_since(1), most=9)
+
+    [(words, values)] = await _asked(database, count)
+    plan = await _explained(database, words, values)
+    # On an empty table, PostgreSQL may choose any index.
+    assert "ix_deliveries_failed" in plan or database.dialect == "postgresql", plan
 
 
 async def test_audience_is_counted_from_the_list_index(database: Database) -> None:

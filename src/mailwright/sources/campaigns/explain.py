@@ -383,8 +383,9 @@ def _explain(
     campaign, counts, guard = facts.campaign, facts.counts, GuardState.read(facts.campaign.guard)
     code, detail = split_defer_reason(reason)
     if counts is not None:
-        unsent = int(counts.waiting + counts.sending)
-        details |= {"unsent": unsent, "failed": int(counts.failed), "in_doubt": int(counts.in_doubt)}
+        unsent, sending = int(counts.waiting + counts.sending), int(counts.sending)
+        failed, in_doubt = int(counts.failed), int(counts.in_doubt)
+        details |= {"unsent": unsent, "sending": sending, "failed": failed, "in_doubt": in_doubt}
     if facts.forecast is not None:
         details |= {
             "forecast_start": facts.forecast.starts_at,

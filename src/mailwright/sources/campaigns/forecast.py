@@ -259,7 +259,7 @@ async def _load_queue(
     tx: Transaction, rules: LimitRules, domains: DomainLimits, lanes: LaneProviders, now: Instant
 ) -> list[QueuedCampaign]:
     """Return the queued campaigns in the order in which they are sent."""
-    unsent = {row.lane: row.waiting + row.sending for row in await tx.run(COUNT_UNSENT)}
+    unsent = {row.lane: row for row in await tx.run(COUNT_UNSENT)}
     is_deferred = (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now)
     rows = await tx.execute(
         select(
@@ -280,13 +280,18 @@ async def _load_queue(
     deferrals = await load_lane_deferrals(tx, now)
     queue = []
     for row in rows:
-        queued = _queued(row, rules, unsent.get(row.lane, 0), deferrals.get(row.lane))
+        counts = unsent[row.lane]
+        lost = await find_lost_leases(tx, now, row.lane) if counts.sending else None
+        in_flight = counts.sending - (0 if lost is None else lost.messages)  # Lost messages are claimed again.
+        queued = _queued(row, rules, counts.waiting + counts.sending, in_flight, deferrals.get(row.lane))
         groups = await load_groups(tx, row, queued, domains, now)
         queue.append(replace(queued, groups=groups, provider=lanes.provider_of(row.lane)))
     return queue
 
 
-def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral | None) -> QueuedCampaign:
+def _queued(
+    row: Any, rules: LimitRules, unsent: int, in_flight: int, message_deferral: Deferral | None
+) -> QueuedCampaign:
     not_enqueued, pauses = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is held
@@ -302,7 +307,8 @@ def _queued(row: Any, rules: LimitRules, unsent: int, message_deferral: Deferral
         deferral=_without_detail(Deferral(row.deferred_until, row.defer_reason) if is_deferred else message_deferral),
         pauses=pauses,
         max_in_flight=row.max_in_flight,
-        has_begun=row.recipients > unsent,
+        has_begun=row.recipients > unsent - in_flight,
+        in_flight=in_flight,
         follows_zones=any(level.limits.in_recipient_zone for level in (tenant, *own)),
     )
 

@@ -75,10 +75,16 @@ class QueuedCampaign:
     max_in_flight: int | None = None
     follows_zones: bool = False  # working hours apply in each recipient's time zone
     has_begun: bool = False  # some messages are no longer waiting
+    in_flight: int = 0  # remaining messages that a worker is sending
     provider: str | None = None  # the tenant's own provider; None: the provider of the installation
     groups: "tuple[ForecastGroup, ...]" = ()  # only if some recipients have their own hours or limits
     shared: LimitLevel | None = None  # the limits of the tenant's own provider
     kind: ForecastKind = ForecastKind.CAMPAIGN
+
+    @property
+    def to_send(self) -> int:
+        """The messages that still need permits. A message in flight has its permits already."""
+        return self.remaining - self.in_flight
 
     @property
     def levels(self) -> tuple[LimitLevel, ...]:

@@ -34,17 +34,17 @@ async def load_groups(
 ) -> tuple[ForecastGroup, ...]:
     """Return the groups of a queue entry; none if the same hours and limits apply to all recipients."""
     follows_zones = queued.follows_zones
-    if not queued.remaining:
+    if not queued.to_send:
         return ()
     if not (follows_zones or domains):
         deferred = await _deferred_groups(tx, row, now)
-        others = queued.remaining - sum(group.recipients for group in deferred)
+        others = queued.to_send - sum(group.recipients for group in deferred)
         return (*deferred, ForecastGroup(others)) if deferred else ()
     counted: Counter[_Group] = Counter()
     for address, zone in await _recipients(tx, row, now):
         domain = domain_of(address) if domains.of(domain_of(address)) is not None else None
         counted[zone if follows_zones and zone and is_zone(zone) else None, domain] += 1
-    return tuple(_groups(counted, queued.levels if follows_zones else (), domains, queued.remaining))
+    return tuple(_groups(counted, queued.levels if follows_zones else (), domains, queued.to_send))
 
 
 async def _deferred_groups(tx: Transaction, row: Any, now: Instant) -> list[ForecastGroup]:

@@ -93,12 +93,12 @@ class CampaignRun:
     def __init__(self, number: int, queued: QueuedCampaign, now: Instant) -> None:
         self.number = number
         self.queued = queued
-        self.remaining = float(queued.remaining)
+        self.remaining = float(queued.to_send)
         self.pauses = _pauses(queued)
         self.groups = [SimulatedGroup(group) for group in queued.groups]
         self.deferred_until: Instant = 0
         self.sent = 0.0
-        self.starts_at: Instant | None = None
+        self.starts_at: Instant | None = now if queued.in_flight and not queued.to_send else None
         self.finished_at: Instant | None = None
         self._reason: str | None = IN_LINE
         self._since = now

@@ -557,6 +557,7 @@ CREATE INDEX ix_deliveries_bounced ON deliveries (tenant_id, message_key) WHERE 
 CREATE INDEX ix_deliveries_bounced_of_lane ON deliveries (lane) WHERE bounced_at IS NOT NULL;
 CREATE INDEX ix_deliveries_delayed ON deliveries (tenant_id, deferred_since)
   WHERE deferred_since IS NOT NULL AND status = 'RETRY_SCHEDULED';
+CREATE INDEX ix_deliveries_failed ON deliveries (tenant_id, failed_at) WHERE status = 'FAILED';
 CREATE INDEX ix_deliveries_in_doubt ON deliveries (claimable_at) WHERE status = 'IN_DOUBT';
 CREATE INDEX ix_deliveries_leased ON deliveries (claimable_at) WHERE locked_by IS NOT NULL;
 CREATE INDEX ix_deliveries_provider_message_id ON deliveries (provider_message_id)

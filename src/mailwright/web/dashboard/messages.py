@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final, Literal
 
@@ -11,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mailwright.app.wiring import Engine
 from mailwright.domain import address
-from mailwright.domain.clock import DAY, Instant
+from mailwright.domain.clock import DAY, MINUTE, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import Event, Source
@@ -166,6 +167,13 @@ class TimelineEntry:
     raw: tuple[tuple[str, str], ...]
 
 
+class ResultPeriod(StrEnum):
+    """The messages that a figure of the overview counts: those with this result in the last 24 hours."""
+
+    SENT = "sent"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
     """The filters of the message list."""
@@ -174,11 +182,11 @@ class MessageFilter:
     status: Status | MessageGroup | None = None
     source: Source | None = None
     campaign: str = ""
-    is_of_last_day: bool = False
+    period: ResultPeriod | None = None
 
     @property
     def is_active(self) -> bool:
-        return bool(self.q or self.status or self.source or self.campaign or self.is_of_last_day)
+        return bool(self.q or self.status or self.source or self.campaign or self.period)
 
 
 @router.get("/messages")
@@ -199,7 +207,7 @@ async def list_messages(
         _one_of(Status, status) or _one_of(MessageGroup, status),
         _one_of(Source, source),
         campaign.strip()[:36],
-        is_of_last_day=period == "day",
+        _one_of(ResultPeriod, period),
     )
     if is_uuid(criteria.q):
         return RedirectResponse(f"/messages/{criteria.q}", HTTPStatus.SEE_OTHER)
@@ -447,8 +455,11 @@ async def _search_for(engine: Engine, visitor: Visitor, criteria: MessageFilter,
     if criteria.campaign:
         campaign = await engine.campaigns.find(criteria.campaign, tenant_id=visitor.tenant_id)
         key = campaign.key
+    a_day_ago = engine.clock.now() - DAY
     search = MessageSearch(
-        since=engine.clock.now() - DAY if criteria.is_of_last_day else None,
+        # The overview counts sent messages by minute.
+        sent_since=a_day_ago - a_day_ago % MINUTE if criteria.period is ResultPeriod.SENT else None,
+        failed_since=a_day_ago if criteria.period is ResultPeriod.FAILED else None,
         to_email=to_email,
         source=criteria.source,
         before_key=before,

@@ -25,6 +25,7 @@ from mailwright.domain.campaign import (
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Instant
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.findings import Finding, Verdict
+from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.outbox import quotas, tallies
 from mailwright.outbox.sending_hold import DueMessages, find_hold
@@ -91,7 +92,7 @@ class CampaignQueueRow:
 
     @property
     def waiting(self) -> int:
-        return self.counts.remaining
+        return self.counts.waiting + self.unwritten
 
     @property
     def needs_action(self) -> bool:
@@ -198,12 +199,12 @@ async def _start_values(engine: Engine, visitor: Visitor) -> dict[str, Any]:
 async def _current_values(request: Request, engine: Engine, visitor: Visitor, span: str) -> dict[str, Any]:
     now, tenant_id = engine.clock.now(), visitor.tenant_id
     seen = await summarize_queue(engine.database, now, tenant_id)
-    today = await tallies.load_buckets(engine.database, tenant_id=tenant_id, since=now - DAY, until=now, length=DAY)
+    past_day = {"tenant_id": tenant_id, "since": now - DAY}
     return {
         "summary": seen,
         "most": MAX_COUNTED,
         "rate": await _rate(engine, tenant_id, now),
-        "past_day": {name: sum(each.counts.get(name, 0) for each in today) for name in ("SENT",)},
+        "sent_in_a_day": await tallies.count_events(engine.database, EventType.SENT, **past_day),
         **await _chart(engine, visitor, now, RANGES[span]),
         "range": RANGES[span],
         "in_line": await _queued_campaigns(engine, tenant_id, now),
