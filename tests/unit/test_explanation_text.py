@@ -80,8 +80,7 @@ def test_every_message_state_and_reason_has_a_sentence(state: ExplanationState) 
 @pytest.mark.parametrize("state", CampaignState)
 def test_every_campaign_state_and_reason_has_a_sentence(state: CampaignState) -> None:
     reasons = [*REASONS, RETRY_SCHEDULED]
-    scopes = [scope for scope in LimitScope if scope is not LimitScope.TENANT_OR_CAMPAIGN]
-    for reason, scope, is_message_deferral in product(reasons, [None, *scopes], (True, False)):
+    for reason, scope, is_message_deferral in product(reasons, [None, *LimitScope], (True, False)):
         limit = ReachedLimit(reason or "daily_limit", scope, "shop", 500, 500) if scope else None
         campaign = a_campaign(state, reason, limit=limit, is_message_deferral=is_message_deferral, in_doubt=2)
         assert_is_sentence(campaign_text(campaign).sentence)
@@ -107,13 +106,14 @@ def test_every_assumption_has_a_sentence(assumption: ForecastAssumption) -> None
 
 
 def test_limit_is_named_with_usage_and_local_time() -> None:
-    limit = ReachedLimit("daily_limit", LimitScope.TENANT, "shop", used=500, allowed=500)
+    limit = ReachedLimit("daily_limit", LimitScope.TENANT, "shop", used=500, allowed=500, timezone="Europe/Moscow")
     held = {"limit": limit, "remedy": Remedy.CHANGE_LIMIT, "until": NOW + 13 * HOUR}
     text = campaign_text(a_campaign(CampaignState.HELD, "daily_limit", **held), ZoneInfo("Europe/Moscow"))
     assert text.sentence == (
         "Daily limit of tenant shop reached (500 of 500). "
         "Sending resumes at 16 Jan 2027, 00:00 Europe/Moscow (in 13 hours). "
-        "A new day begins when the working hours open, or at 09:00 without working hours."
+        "The limit counts calendar days in the time zone Europe/Moscow. "
+        "On the next day, sending begins when the working hours open, or at 09:00 without working hours."
     )
     assert text.what_would_change == "Raise the daily limit of tenant shop."
 

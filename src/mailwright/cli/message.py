@@ -23,7 +23,6 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.permits import split_defer_reason
 from mailwright.domain.states import MessageGroup, Resolution, Status
 from mailwright.outbox import message_records, tenants
-from mailwright.outbox.explain import explain as explain_message
 from mailwright.outbox.message_records import MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.search import find_deferrals
@@ -92,7 +91,7 @@ def show(outbox_id: MessageId, as_json: Json = False) -> None:
             owner = await tenants.find(at.database, record.tenant)
             [summary] = await with_rendered_subjects(at, owner.id, [record.summary])
             record = replace(record, summary=summary)
-        return record, await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
+        return record, await _explained(at, outbox_id)
 
     record, explanation = run(work)
     if as_json:
@@ -111,13 +110,23 @@ def explain(outbox_id: MessageId, as_json: Json = False) -> None:
 
     async def work(at: Installation) -> MessageExplanation:
         await _found(at, outbox_id)
-        return await explain_message(at.database, at.clock, outbox_id, tenant_id=None)
+        return await _explained(at, outbox_id)
 
     explanation = run(work)
     if as_json:
         print_json(message_explanation(explanation))
     else:
         _print_explanation(explanation)
+
+
+async def _explained(at: Installation, outbox_id: str) -> MessageExplanation:
+    # Limits and policies take long to import, and other commands do not need them.
+    from mailwright.app.limits import defaults_of  # noqa: PLC0415
+    from mailwright.app.providers import providers_of  # noqa: PLC0415
+    from mailwright.sources.message_limits import explain_message  # noqa: PLC0415
+
+    defaults = defaults_of(at.settings, providers_of(at.settings))
+    return await explain_message(at.database, at.clock, defaults, outbox_id, tenant_id=None)
 
 
 @app.command("list")

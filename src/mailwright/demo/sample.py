@@ -24,11 +24,11 @@ from mailwright.domain.explanation import ExplanationState, MessageExplanation
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Source
 from mailwright.outbox import tenants
-from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
 from mailwright.outbox.operations import Operations
 from mailwright.outbox.tenants import TenantExists
 from mailwright.sources.api.messages import ApiMessages, RequestContext
+from mailwright.sources.message_limits import explain_message
 
 BAKERY = "bakery"
 # A limit below the number of the bakery's messages, so that some of them show a deferral.
@@ -145,7 +145,10 @@ async def settle(engine: Engine, sample: Sample) -> list[MessageExplanation]:
 
 
 async def _explain_all(engine: Engine, outbox_ids: Sequence[str]) -> list[MessageExplanation]:
-    return [await explain(engine.database, engine.clock, outbox_id, tenant_id=None) for outbox_id in outbox_ids]
+    return [
+        await explain_message(engine.database, engine.clock, engine.defaults, outbox_id, tenant_id=None)
+        for outbox_id in outbox_ids
+    ]
 
 
 async def _known_messages(engine: Engine) -> list[str]:

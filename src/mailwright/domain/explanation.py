@@ -7,6 +7,8 @@ from mailwright.domain.actions import Action
 from mailwright.domain.clock import Instant
 from mailwright.domain.guard_rails import GuardState
 
+# Limits that count calendar days.
+DAILY_LIMITS = ("daily_limit", "warmup")
 # The position of a message in its lane is counted up to this number.
 MAX_POSITION = 1_000
 
@@ -107,7 +109,6 @@ class LimitScope(StrEnum):
     INSTALLATION = "installation"  # the default limit for tenants without their own
     TENANT = "tenant"
     CAMPAIGN = "campaign"
-    TENANT_OR_CAMPAIGN = "tenant_or_campaign"  # for messages only; the campaign's explanation states which of the two
     PROVIDER = "provider"
     DOMAIN = "domain"
 
@@ -122,6 +123,7 @@ class ReachedLimit:
     used: int | None = None
     allowed: int | None = None
     reserved: int = 0  # the part of the limit that only transactional messages may use
+    timezone: str | None = None  # of the days that a daily limit counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

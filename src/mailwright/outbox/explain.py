@@ -3,7 +3,7 @@
 The result is data without any English text. It contains only actions that would be accepted now.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,7 @@ class MessageFacts:
     routes: ProviderRoutes = NO_ROUTES
     recent_sends: tuple[Instant, ...] = ()  # the bulk messages that a frequency cap counts
     named: frozenset[str] = frozenset()  # the names of all named providers
+    limit: ReachedLimit | None = None  # the limit that defers its lane, if it still exists
 
     @property
     def is_expired(self) -> bool:
@@ -114,8 +115,18 @@ class MessageFacts:
         return not self.is_expired and self.message.campaign_status != CampaignStatus.CANCELLED
 
 
-async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None) -> MessageExplanation:
-    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants."""
+# Finds the limit that defers the lane of a message, from the message's row.
+FindLimit = Callable[[Any, Instant], Awaitable[ReachedLimit | None]]
+
+
+async def explain(
+    database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None, find_limit: FindLimit | None = None
+) -> MessageExplanation:
+    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants.
+
+    Limits belong to a higher layer: without `find_limit`, the explanation does not state how much of a limit is used,
+    or whether it is the campaign's. `sources/message_limits.py` adds it.
+    """
     if not is_uuid(outbox_id):
         raise NotFound
     now = clock.now()
@@ -126,8 +137,9 @@ async def explain(database: Database, clock: Clock, outbox_id: str, *, tenant_id
         ahead, hold = await _ahead(tx, rows[0], now), await load_hold(tx)
         sends, routes = await _recent_sends(tx, rows[0], now), await load_routes(tx)
         named = await load_names(tx)
+    limit = await find_limit(rows[0], now) if find_limit is not None and rows[0].held_until is not None else None
     present = await list_present(database, now)
-    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named))
+    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named, limit))
 
 
 async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
@@ -438,8 +450,11 @@ def _limited(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
     remedy = _remedy(facts, Remedy.CHANGE_LIMIT)
     if message.campaign is not None:
-        limit = ReachedLimit(message.hold_reason, LimitScope.TENANT_OR_CAMPAIGN, message.tenant)
-        return _lane_deferred(facts, remedy=remedy, limit=limit, actions=_explain_campaign(message))
+        if facts.limit is None:  # It was removed, and the deferral that it caused is still in force.
+            remedy = _remedy(facts, Remedy.PAUSE_AND_RESUME)
+        return _lane_deferred(facts, remedy=remedy, limit=facts.limit, actions=_explain_campaign(message))
+    if facts.limit is not None:
+        return _lane_deferred(facts, remedy=remedy, limit=facts.limit)
     column = LIMIT_COLUMNS.get(message.hold_reason)
     own = getattr(message, column) if column else None
     scope = LimitScope.INSTALLATION if own is None else LimitScope.TENANT
@@ -455,7 +470,7 @@ def _quota_exhausted(facts: MessageFacts) -> MessageExplanation:
 
 def _provider_limit(facts: MessageFacts) -> MessageExplanation:
     _, name = split_defer_reason(facts.message.hold_reason)
-    limit = ReachedLimit(name or PROVIDER_LIMIT, LimitScope.PROVIDER, facts.routed_to or "")
+    limit = facts.limit or ReachedLimit(name or PROVIDER_LIMIT, LimitScope.PROVIDER, facts.routed_to or "")
     return _lane_deferred(facts, remedy=_remedy(facts, Remedy.CHANGE_LIMIT), limit=limit)
 
 
@@ -605,7 +620,7 @@ def _cancel(message: Any) -> tuple[Action, ...]:
 
 
 def _explain_campaign(message: Any) -> tuple[Action, ...]:
-    """Point to the campaign's own explanation, which names the limit's owner and the variants."""
+    """Point to the campaign's own explanation, which has its forecast and variants."""
     return (Action(ActionKind.EXPLAIN_CAMPAIGN, message.campaign_id), *_cancel(message))
 
 

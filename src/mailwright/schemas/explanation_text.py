@@ -20,6 +20,7 @@ from mailwright.domain.campaign import (
 )
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import (
+    DAILY_LIMITS,
     MAX_POSITION,
     CampaignExplanation,
     CampaignState,
@@ -163,9 +164,8 @@ def _limit_owner(limit: ReachedLimit, campaign: str | None = None) -> str:
         case LimitScope.TENANT:
             return " " + gettext("of tenant {owner}", owner=limit.owner)
         case LimitScope.CAMPAIGN:
-            return " " + gettext("of the campaign")
-        case LimitScope.TENANT_OR_CAMPAIGN:
-            return " " + gettext("of campaign {campaign} or tenant {owner}", campaign=campaign, owner=limit.owner)
+            named = gettext("of campaign {campaign}", campaign=campaign)
+            return " " + (gettext("of the campaign") if campaign is None else named)
         case LimitScope.DOMAIN:
             return " " + gettext("for {owner}", owner=limit.owner)
         case LimitScope.PROVIDER:
@@ -347,11 +347,19 @@ def _limited(times: _Times, message: MessageExplanation) -> str:
 
 def _resumes(times: _Times, explanation: Explanation, goes_on: str = lazy_gettext("Sending resumes")) -> str:
     """Return a sentence that says when sending resumes and, for a daily limit, why not at midnight."""
-    why = " " + gettext("A new day begins when the working hours open, or at 09:00 without working hours.")
-    is_daily = explanation.limit is not None and explanation.limit.name in ("daily_limit", "warmup")
-    return gettext(
-        "{goes_on} at {until}.{why}", goes_on=goes_on, until=times.at(explanation.until), why=why if is_daily else ""
+    resumes = gettext("{goes_on} at {until}.", goes_on=goes_on, until=times.at(explanation.until))
+    limit = explanation.limit
+    if limit is None or limit.name not in DAILY_LIMITS:
+        return resumes
+    counts = (
+        gettext("The limit counts calendar days.")
+        if limit.timezone is None
+        else gettext("The limit counts calendar days in the time zone {zone}.", zone=limit.timezone)
     )
+    next_day = gettext(
+        "On the next day, sending begins when the working hours open, or at 09:00 without working hours."
+    )
+    return f"{resumes} {counts} {next_day}"
 
 
 _HOLD_CAUSES: Final[Mapping[str, str]] = {
@@ -969,9 +977,7 @@ def _change_limit(explanation: Explanation) -> str:
     if limit is None:
         return gettext("Change the limit.")
     text = _CHANGE_LIMIT.get(limit.name) or gettext("Raise the {limit}{of}.", limit=limit_name(limit.name), of="{of}")
-    if limit.scope is LimitScope.TENANT_OR_CAMPAIGN:
-        return gettext("{format} The campaign's explanation shows whose limit it is.", format=text.format(of=""))
-    return text.format(of=_limit_owner(limit))
+    return text.format(of=_limit_owner(limit, getattr(explanation, "campaign", None)))
 
 
 # Deferrals in lists and tables.

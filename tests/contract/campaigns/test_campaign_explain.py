@@ -24,15 +24,17 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
-from mailwright.schemas.explanation_text import campaign_text
+from mailwright.schemas.explanation_text import campaign_text, message_text
 from mailwright.sources.campaigns import progress
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from mailwright.sources.message_limits import explain_message
 from mailwright.storage.database import Database
 from mailwright.storage.tables import campaigns, deliveries, messages, queue_entries
 from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, LOCK_TTL, THROTTLE, Bench, a_tenant, change_tenant, claims_of
+from tests.campaigns import CampaignHarness
 from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
 from tests.standins.provider import ScriptedProvider
 
@@ -218,22 +220,41 @@ async def test_message_names_the_deferral_of_its_campaign(bench: Bench) -> None:
             )
             await tx.execute(update(messages).where(messages.c.id == row.id).values(campaign_key=key.scalar_subquery()))
 
-    async def explain_message(number: int) -> MessageExplanation:
+    async def explain_one(number: int) -> MessageExplanation:
         return await explain(bench.database, bench.clock, rows[number].outbox_id, tenant_id=None)
 
-    assert (await explain_message(1)).campaign_ahead == "To 1"
+    assert (await explain_one(1)).campaign_ahead == "To 1"
     for reason, remedy in (
         (SCHEDULED, Remedy.CANCEL_CAMPAIGN),
-        ("rate_per_hour", Remedy.CHANGE_LIMIT),
-        ("warmup", Remedy.CHANGE_LIMIT),
+        ("rate_per_hour", Remedy.PAUSE_AND_RESUME),  # No such limit is set any more.
         ("quota_exhausted", Remedy.MORE_QUOTA),
         (AWAITING_WINNER, Remedy.CHOOSE_WINNER),
         (PAUSED, Remedy.RESUME_CAMPAIGN),
     ):
         await defer_lane(bench.database, campaign.lane, reason, now + HOUR)
-        found = await explain_message(0)
+        found = await explain_one(0)
         assert (found.campaign, found.reason, found.remedy) == ("To 1", reason, remedy)
-        assert found.limit is None or found.limit.scope in (LimitScope.TENANT_OR_CAMPAIGN, LimitScope.PROVIDER)
+        assert found.limit is None or found.limit.scope is LimitScope.PROVIDER
+
+
+@pytest.mark.promise("explain-campaign")
+@pytest.mark.parametrize("owner", ["campaign Spring news", "tenant default"])
+async def test_message_names_the_limit_that_defers_its_campaign(bench: Bench, owner: str) -> None:
+    is_own = owner.startswith("campaign")
+    if not is_own:
+        await change_tenant(bench.database, daily_limit=2)
+    desk, defaults = CampaignHarness(bench), DefaultLimits(default_limits(bench.engine.settings))
+    campaign_id = await desk.start(3, name="Spring news", limits={"dailyLimit": 2} if is_own else {})
+    await desk.run_scheduler()
+    await bench.drain(ScriptedProvider())
+    await a_worker(bench)
+    [waiting] = [row.message_id for row in await desk.report(campaign_id) if row.sent_at is None]
+    found = await explain_message(bench.database, bench.clock, defaults, waiting, tenant_id=None)
+    whole = await explain_campaign(bench.database, bench.clock, defaults, campaign_id, tenant_id=None)
+    assert found.limit == whole.limit
+    text = message_text(found)
+    assert text.sentence.startswith(f"Daily limit of {owner} reached (2 of 2). Sending resumes at ")
+    assert text.what_would_change == f"Raise the daily limit of {owner}."
 
 
 async def test_api_returns_the_forecast_and_the_explanation(

@@ -1,5 +1,6 @@
 """The forecast compared with real workers under the same limits, on a manual clock and both engines."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -217,6 +218,22 @@ async def test_forecast_names_paused_and_scheduled_campaigns(bench: Bench) -> No
     assert (first.starts_at, first.finishes_at, first.segments[0].reason) == (None, None, "paused")
     assert (second.starts_at, second.segments[0].reason) == (now + 3 * DAY, "scheduled")
     assert second.finishes_at is not None
+
+
+async def test_messages_in_flight_use_their_limit_once(bench: Bench) -> None:
+    await a_queued_campaign(bench, 3, daily_limit=2)
+    provider = ScriptedProvider()
+    provider.hold()
+    draining = asyncio.create_task(bench.drain(provider))
+    await provider.has(2)
+    [in_flight] = (await a_forecast(bench)).campaigns
+    provider.let_go()
+    await draining
+    [sent] = (await a_forecast(bench)).campaigns
+    assert (in_flight.remaining, sent.remaining) == (3, 1)
+    assert in_flight.has_begun
+    assert in_flight.starts_at == sent.starts_at > bench.clock.now()
+    assert in_flight.finishes_at == sent.finishes_at
 
 
 async def test_forecast_renews_a_daily_quota_after_a_day(bench: Bench) -> None:

@@ -8,6 +8,7 @@ SELECT
   t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,
   t.interval_ms, t.one_at_a_time,
   h.defer_reason AS hold_reason, h.deferred_until AS held_until,
+  (SELECT e.limits FROM queue_entries AS e WHERE e.campaign_key = m.campaign_key) AS campaign_limits,
   c.campaign_id, c.name AS campaign, c.status AS campaign_status, q.sequence_id, q.name AS sequence,
   (
     SELECT CASE r.verdict WHEN 'nothing' THEN r.type ELSE r.verdict END FROM reports AS r

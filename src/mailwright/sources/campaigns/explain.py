@@ -55,7 +55,7 @@ from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
-from mailwright.sources.campaigns.reached_limit import find_hours, find_reached_limit
+from mailwright.sources.campaigns.reached_limit import LimitedLane, find_hours, find_reached_limit
 from mailwright.sources.campaigns.records import RepeatSummary
 from mailwright.sources.campaigns.repeat_records import find_summary
 from mailwright.storage.database import Database, Transaction
@@ -439,15 +439,17 @@ async def _find_limit(
 ) -> ReachedLimit | None:
     """Return the limit that defers the campaign: its own, its tenant's or its provider's."""
     levels = rules.levels(row.tenant_id, row.lane or 0)
+    own = frozenset(column for column in LIMIT_COLUMNS.values() if getattr(row, f"tenant_{column}") is not None)
+    lane = LimitedLane(row.tenant, own, row.name, row.limits)
     found = None
     if row.deferred_until is not None:
         async with database.read() as tx:
             sent_by = (await load_lane_providers(tx)).provider_of(row.lane or 0)
         shared = None if sent_by is None else await load_provider_limits(database, sent_by, defaults.limits)
         async with database.read() as tx:
-            found = await find_reached_limit(tx, row, (*levels, shared) if shared else levels, now)
+            found = await find_reached_limit(tx, lane, row.defer_reason, (*levels, shared) if shared else levels, now)
     if found is None and deferral is not None and deferral.reason == DeferReason.RECIPIENT_HOURS:
-        return find_hours(row, levels, now)
+        return find_hours(lane, levels, now)
     return found
 
 

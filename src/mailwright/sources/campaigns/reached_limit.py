@@ -1,12 +1,12 @@
-"""Find the limit that defers a campaign, its owner, and how much of it is used."""
+"""Find the limit that defers a lane, its owner, and how much of it is used."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import orjson
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.explanation import LimitScope, ReachedLimit
+from mailwright.domain.explanation import DAILY_LIMITS, LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitLevel, LimitWindow, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS
@@ -20,35 +20,44 @@ from mailwright.storage.database import Transaction
 OUTSIDE_HOURS = "outside_hours"
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedLane:
+    """A lane that a limit defers. A campaign's lane has its name and its own limits as stored."""
+
+    tenant: str
+    tenant_columns: frozenset[str]  # of the limits that the tenant sets itself
+    campaign: str | None = None
+    campaign_limits: str | None = None
+
+
 async def find_reached_limit(
-    tx: Transaction, campaign: Any, levels: Sequence[LimitLevel], now: Instant
+    tx: Transaction, lane: LimitedLane, reason: str, levels: Sequence[LimitLevel], now: Instant
 ) -> ReachedLimit | None:
-    """Return the limit that defers the campaign, its own before its tenant's; None if that limit no longer exists."""
-    reason: str = campaign.defer_reason
+    """Return the limit that defers the lane, a campaign's before its tenant's; None if that limit no longer exists."""
     if reason == OUTSIDE_HOURS:
-        return find_hours(campaign, levels, now)
+        return find_hours(lane, levels, now)
     for level in reversed(levels):
         if _is_paced(level, reason):
-            return _reached(campaign, level, reason)
+            return _reached(lane, level, reason)
         for window in _windows(level, reason, now):
             used = await _used(tx, window)
             if used >= window.limit:
-                return _reached(campaign, level, reason, used=used, window=window)
+                return _reached(lane, level, reason, used=used, window=window)
     configured = next((level for level in levels if _windows(level, reason, now)), None)
-    return None if configured is None else _reached(campaign, configured, reason)
+    return None if configured is None else _reached(lane, configured, reason)
 
 
-def find_hours(campaign: Any, levels: Sequence[LimitLevel], now: Instant) -> ReachedLimit | None:
-    """Return the working hours that defer the campaign: those that open last, the tenant's before its own."""
+def find_hours(lane: LimitedLane, levels: Sequence[LimitLevel], now: Instant) -> ReachedLimit | None:
+    """Return the working hours that defer the lane: those that open last, the tenant's before its own."""
     tenant, *own = levels
     # A campaign without its own hours inherits the tenant's, so only the tenant's can be changed.
-    candidates = [tenant, *(own if sets_hours(campaign.limits) else ())]
+    candidates = [tenant, *(own if lane.campaign_limits and sets_hours(lane.campaign_limits) else ())]
     limited = [level for level in candidates if not is_always_open(level.limits)]
     if not limited:
         return None
     latest = max(limited, key=lambda level: _opens_at(level, now))
     # If hours apply in the recipients' time zones, all may be open in the sender's time zone.
-    return _reached(campaign, latest if _opens_at(latest, now) else limited[-1], OUTSIDE_HOURS)
+    return _reached(lane, latest if _opens_at(latest, now) else limited[-1], OUTSIDE_HOURS)
 
 
 def sets_hours(limits: str) -> bool:
@@ -78,16 +87,16 @@ async def _used(tx: Transaction, window: LimitWindow) -> int:
 
 
 def _reached(
-    campaign: Any, level: LimitLevel, reason: str, *, used: int | None = None, window: LimitWindow | None = None
+    lane: LimitedLane, level: LimitLevel, reason: str, *, used: int | None = None, window: LimitWindow | None = None
 ) -> ReachedLimit:
     allowed = None if window is None else window.limit + window.reserved
     reserved = 0 if window is None else window.reserved
+    is_daily = (split_defer_reason(reason)[1] or reason) in DAILY_LIMITS
+    usage = (used, allowed, reserved, level.limits.timezone if is_daily else None)
     if level.owner.startswith(OWNER_PREFIX):
         name, provider = split_defer_reason(reason)[1] or reason, level.owner.removeprefix(OWNER_PREFIX)
-        return ReachedLimit(name, LimitScope.PROVIDER, provider, used, allowed, reserved)
+        return ReachedLimit(name, LimitScope.PROVIDER, provider, *usage)
     if level.owner.startswith("campaign-"):
-        return ReachedLimit(reason, LimitScope.CAMPAIGN, campaign.name, used, allowed, reserved)
-    column = LIMIT_COLUMNS.get(reason)
-    is_own = column is not None and getattr(campaign, f"tenant_{column}") is not None
-    scope = LimitScope.TENANT if is_own else LimitScope.INSTALLATION
-    return ReachedLimit(reason, scope, campaign.tenant, used, allowed, reserved)
+        return ReachedLimit(reason, LimitScope.CAMPAIGN, lane.campaign, *usage)
+    is_own = LIMIT_COLUMNS.get(reason) in lane.tenant_columns
+    return ReachedLimit(reason, LimitScope.TENANT if is_own else LimitScope.INSTALLATION, lane.tenant, *usage)

@@ -10,7 +10,6 @@ from mailwright.app.wiring import Engine
 from mailwright.content.raw import InvalidEmail, with_crlf
 from mailwright.domain.states import Status
 from mailwright.outbox import message_records
-from mailwright.outbox.explain import explain
 from mailwright.outbox.search import find_page
 from mailwright.schemas.explanations import message_explanation
 from mailwright.schemas.messages import (
@@ -35,6 +34,7 @@ from mailwright.schemas.messages import (
 from mailwright.schemas.paging import encode_cursor
 from mailwright.sources.api.requests import BatchRequest, SendRequest
 from mailwright.sources.api.validation import parse
+from mailwright.sources.message_limits import explain_message
 from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep, request_context_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_file_body, describe_responses
@@ -138,7 +138,7 @@ async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:
 )
 async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Explain why a message is not sent yet: the reason, until when, what would change it, and what you can do now."""
-    found = await explain(engine.database, engine.clock, outboxId, tenant_id=caller.tenant_id)
+    found = await explain_message(engine.database, engine.clock, engine.defaults, outboxId, tenant_id=caller.tenant_id)
     return json_response({**message_explanation(found), "actions": action_requests(found.actions, caller)})
 
 

@@ -19,12 +19,12 @@ from mailwright.domain.message import Event, Source
 from mailwright.domain.states import CLAIMABLE, EventType, MessageGroup, Resolution, Status
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
 from mailwright.outbox import message_records
-from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import NEWEST, MessageRecord, MessageSearch, MessageSummary
 from mailwright.outbox.search import SCAN_LIMIT, find_deferrals, find_page
 from mailwright.pipeline.rerender import render_message, render_subjects
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.time_text import count_text
+from mailwright.sources.message_limits import explain_message
 from mailwright.web.dashboard.email_parts import ParsedEmail, download, file_response, frame_response, parse_email
 from mailwright.web.dashboard.forms import read_fields, read_values
 from mailwright.web.dashboard.shell import PageRoute, local_path, page, redirect, render_part
@@ -391,7 +391,7 @@ async def _render(engine: Engine, visitor: Visitor, record: MessageRecord) -> Pa
 
 async def _message_values(engine: Engine, visitor: Visitor, record: MessageRecord) -> dict[str, Any]:
     outbox_id = record.summary.outbox_id
-    why = await explain(engine.database, engine.clock, outbox_id, tenant_id=visitor.tenant_id)
+    why = await explain_message(engine.database, engine.clock, engine.defaults, outbox_id, tenant_id=visitor.tenant_id)
     return {
         "record": record,
         "message": record.summary,

@@ -22,13 +22,13 @@ from mailwright.domain import address
 from mailwright.domain.errors import NotFound
 from mailwright.domain.states import MessageGroup, Status
 from mailwright.domain.translation import gettext
-from mailwright.outbox.explain import explain
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, find
 from mailwright.outbox.search import find_deferrals, find_page
 from mailwright.pipeline.rerender import render_subjects
 from mailwright.schemas import explanation_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.search import find_campaigns
+from mailwright.sources.message_limits import explain_message
 from mailwright.web.dashboard.navigation import NAVIGATION, SHORTCUTS
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, fragment, is_htmx, page
@@ -136,7 +136,9 @@ async def _explain_id(engine: Engine, visitor: Visitor, text: str) -> list[Searc
 async def _explain_messages(engine: Engine, visitor: Visitor, messages: Sequence[MessageSummary]) -> list[SearchResult]:
     results = []
     for result, each in zip(await _message_results(engine, visitor, messages), messages, strict=True):
-        why = await explain(engine.database, engine.clock, each.outbox_id, tenant_id=visitor.tenant_id)
+        why = await explain_message(
+            engine.database, engine.clock, engine.defaults, each.outbox_id, tenant_id=visitor.tenant_id
+        )
         answer = explanation_text.message_text(why, visitor.zone).sentence
         results.append(SearchResult(result.title, result.path, "messages", result.detail, result.status, answer))
     return results

@@ -1,0 +1,30 @@
+"""Explain a message with the limit that defers it: whose limit it is, and how much of it is used."""
+
+from typing import Any
+
+from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.explanation import MessageExplanation, ReachedLimit
+from mailwright.outbox.explain import LIMIT_COLUMNS, explain
+from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.provider_configurations import load_routes
+from mailwright.outbox.provider_limits import load_provider_limits
+from mailwright.sources.campaigns.reached_limit import LimitedLane, find_reached_limit
+from mailwright.storage.database import Database
+
+
+async def explain_message(
+    database: Database, clock: Clock, defaults: DefaultLimits, outbox_id: str, *, tenant_id: int | None
+) -> MessageExplanation:
+    """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants."""
+
+    async def find_limit(message: Any, now: Instant) -> ReachedLimit | None:
+        levels = (await load_limit_rules(database, defaults)).levels(message.tenant_id, message.lane)
+        async with database.read() as tx:
+            provider = (await load_routes(tx)).provider_of(message.tenant_id, message.source)
+        shared = None if provider is None else await load_provider_limits(database, provider, defaults.limits)
+        own = frozenset(column for column in LIMIT_COLUMNS.values() if getattr(message, column) is not None)
+        lane = LimitedLane(message.tenant, own, message.campaign, message.campaign_limits)
+        async with database.read() as tx:
+            return await find_reached_limit(tx, lane, message.hold_reason, (*levels, shared) if shared else levels, now)
+
+    return await explain(database, clock, outbox_id, tenant_id=tenant_id, find_limit=find_limit)
