@@ -111,7 +111,7 @@ def test_second_factor_is_set_up_and_required(dashboard: Dashboard, context: Bro
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
-@pytest.mark.promise("passkeys")
+@pytest.mark.promise("second-factor")
 def test_passkey_signs_in_and_is_second_factor(browser: Browser, tmp_path: Path) -> None:
     with a_dashboard(tmp_path, with_sample=False, host="localhost") as dashboard:
         context = browser.new_context(viewport=DESK)

@@ -40,7 +40,7 @@ def _is_own(url: str, dashboard: Dashboard) -> bool:
 
 
 @built
-@pytest.mark.promise("manual-offline")
+@pytest.mark.promise("manual-served")
 @pytest.mark.parametrize(("viewport", "scheme"), LOOKS)
 @pytest.mark.parametrize("path", ["index.html", "configuration.html", "operating.html"])
 def test_manual_fits_every_screen_without_errors(
@@ -70,7 +70,7 @@ def test_search_leads_to_the_page(browser: Browser, dashboard: Dashboard) -> Non
     page.context.close()
 
 
-@pytest.mark.promise("api-reference")
+@pytest.mark.promise("manual-served")
 def test_email_can_be_sent_from_the_reference(browser: Browser, dashboard: Dashboard) -> None:
     key = dashboard.do(lambda: dashboard.engine.keys.create(1))
     page = browser.new_context(viewport=PHONE, color_scheme="dark").new_page()

@@ -180,7 +180,7 @@ async def test_permanent_rejection_is_not_retried(bench: Bench, clock: ManualClo
 # Attempts.
 
 
-@pytest.mark.promise("attempt-rule")
+@pytest.mark.promise("retry-delays")
 @pytest.mark.promise("dead-letter")
 async def test_fifth_failure_leaves_a_dead_letter(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
@@ -235,7 +235,7 @@ async def test_deferred_copy_is_retried_alone(bench: Bench, clock: ManualClock, 
     assert await bench.statuses() == {Status.SENT: 2}
 
 
-@pytest.mark.promise("throttle-free")
+@pytest.mark.promise("deferrals-are-not-failures")
 async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
@@ -256,7 +256,7 @@ async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, si
     assert (record.summary.status, record.summary.attempts, record.summary.defer_reason) == (Status.SENT, 1, None)
 
 
-@pytest.mark.promise("throttle-free")
+@pytest.mark.promise("deferrals-are-not-failures")
 async def test_exhausted_daily_quota_waits_for_hours(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
@@ -271,7 +271,7 @@ async def test_exhausted_daily_quota_waits_for_hours(bench: Bench, clock: Manual
     assert (record.summary.status, record.summary.attempts) == (Status.SENT, 1)
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 async def test_wrong_password_opens_circuit_without_counting_attempts(
     engine: DatabaseAddress, clock: ManualClock
 ) -> None:
@@ -430,7 +430,6 @@ async def test_unsafe_content_fails_validation(bench: Bench, sink: SmtpSink) -> 
     assert [code_and_kind(record) for record in records] == [("INVALID_TEMPLATE", "TEMPLATE")] * len(cases)
 
 
-@pytest.mark.promise("validate-order")
 async def test_first_validation_failure_is_reported(bench: Bench, sink: SmtpSink) -> None:
     """Each message breaks one more rule than the next, and fails with the first rule that it breaks."""
     await suppress(bench.database, "left@example.com")
@@ -447,7 +446,7 @@ async def test_first_validation_failure_is_reported(bench: Bench, sink: SmtpSink
         assert (await outcome(bench, message, sink)).summary.error_code == code
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 @pytest.mark.parametrize(
     ("step", "reply", "code", "status"),
     [

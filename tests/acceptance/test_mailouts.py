@@ -209,7 +209,7 @@ async def _send_again(stage: Stage, email: str) -> None:
     await stage.commands.ok("message", "resolve", found[0]["outboxId"], "--as", "resend")
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 @pytest.mark.timeout(300)
 async def test_kill_while_reading_recipients_loses_nobody(stage: Stage) -> None:
     """Killed at the first request to Supabase, and then at a later page of subscribers."""

@@ -217,7 +217,7 @@ async def test_preferences_are_changed_by_keyboard(post: Post, desk: Desk) -> No
     assert await post.send("weekly") == "FAILED"
 
 
-@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.promise("unsubscribe-one-click")
 @pytest.mark.parametrize("post", [True], indirect=True)
 async def test_unsubscribe_asks_first_if_configured(post: Post, desk: Desk) -> None:
     await post.send("weekly")

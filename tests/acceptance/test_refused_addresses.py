@@ -63,7 +63,7 @@ async def test_rejection_not_about_address_keeps_contact(bench: Bench, sink: Smt
     assert not await suppressions.is_suppressed(bench.database, 1, ADA)
 
 
-@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.promise("bounce-hard-or-soft")
 async def test_repeatedly_full_mailbox_is_suppressed(bench: Bench, sink: SmtpSink) -> None:
     sink.answer(Step.RCPT, "552 5.2.2 mailbox full")
     for number in range(3):

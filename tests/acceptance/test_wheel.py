@@ -37,7 +37,7 @@ NOT_AT_RUN_TIME = {
 
 pytestmark = [
     pytest.mark.skipif(not manual.is_current(), reason="the manual is missing or outdated; run `make manual`"),
-    pytest.mark.promise("wheel-runs-alone"),
+    pytest.mark.promise("image-runs-read-only"),
 ]
 
 

@@ -42,7 +42,7 @@ async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -
 
 @pytest.mark.promise("never-lost")
 @pytest.mark.promise("never-doubled")
-@pytest.mark.promise("settings-in-the-dashboard")
+@pytest.mark.promise("settings-all-errors")
 async def test_workers_killed_during_a_provider_change_lose_nothing(stage: Stage) -> None:
     every_bar_is_reached(await provider_changes.run(stage, kills=2, messages=120))
 
@@ -84,7 +84,7 @@ async def test_response_to_one_message_does_not_affect_others(file_stage: Stage,
     every_bar_is_reached(await http_answers.run(file_stage, carriers=[carrier], **some))
 
 
-@pytest.mark.promise("claim-take-over")
+@pytest.mark.promise("never-lost")
 async def test_claims_of_a_killed_worker_become_free(stage: Stage) -> None:
     every_bar_is_reached(await phases.claimed_only(stage, messages=120))
 
@@ -94,7 +94,7 @@ async def test_stopped_worker_leaves_nothing_behind(stage: Stage) -> None:
     every_bar_is_reached(await drains.run(stage, stops=2))
 
 
-@pytest.mark.promise("claim-fenced")
+@pytest.mark.promise("never-doubled")
 async def test_frozen_worker_past_its_lease_sends_no_duplicates(stage: Stage) -> None:
     every_bar_is_reached(await freezes.run(stage, freezes=1, messages=150))
 

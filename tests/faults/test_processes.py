@@ -71,7 +71,7 @@ async def test_too_few_connections_for_the_processes_are_refused(file_stage: Sta
     assert supervisor.said.count("2 connections are too few for 3 processes") == 1
 
 
-@pytest.mark.promise("metrics-of-all-processes")
+@pytest.mark.promise("processes-supervised")
 async def test_metrics_add_up_over_processes_and_their_restarts(file_stage: Stage) -> None:
     stage, port = file_stage, _free_port()
     await stage.open_sink()

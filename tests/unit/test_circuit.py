@@ -18,7 +18,7 @@ def circuit(clock: ManualClock) -> CircuitBreaker:
     return CircuitBreaker(clock)
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 def test_configuration_error_opens_at_once_with_a_reason(circuit: CircuitBreaker, clock: ManualClock) -> None:
     circuit.record(MISCONFIGURED)
     assert circuit.deferral() == Deferral(clock.now() + 10 * SECOND, "provider_unavailable")
@@ -26,7 +26,7 @@ def test_configuration_error_opens_at_once_with_a_reason(circuit: CircuitBreaker
     assert circuit.deferred_until() == clock.now() + 10 * SECOND
 
 
-@pytest.mark.promise("circuit-failures")
+@pytest.mark.promise("outage-recovery")
 def test_five_provider_failures_open_the_circuit_breaker(circuit: CircuitBreaker) -> None:
     for _ in range(4):
         circuit.record(DOWN)
@@ -35,7 +35,7 @@ def test_five_provider_failures_open_the_circuit_breaker(circuit: CircuitBreaker
     assert circuit.deferral() is not None
 
 
-@pytest.mark.promise("circuit-failures")
+@pytest.mark.promise("outage-recovery")
 @pytest.mark.parametrize("answer", [SENT, REFUSAL, THROTTLE, FAULT], ids=lambda answer: str(answer.code or answer.kind))
 def test_response_about_a_message_resets_failures(circuit: CircuitBreaker, answer: object) -> None:
     for _ in range(20):
@@ -45,7 +45,7 @@ def test_response_about_a_message_resets_failures(circuit: CircuitBreaker, answe
         assert circuit.deferral() is None
 
 
-@pytest.mark.promise("circuit-failures")
+@pytest.mark.promise("outage-recovery")
 def test_failures_of_one_message_do_not_open_circuit_breaker(circuit: CircuitBreaker) -> None:
     circuit.record(DOWN)
     for _ in range(20):
@@ -154,7 +154,7 @@ def test_throttled_probe_doubles_the_pause_until_a_success(circuit: CircuitBreak
     assert circuit.deferred_until() == clock.now() + SECOND
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 def test_wrong_password_while_throttled_extends_the_pause(circuit: CircuitBreaker, clock: ManualClock) -> None:
     for _ in range(3):
         circuit.record(THROTTLE)

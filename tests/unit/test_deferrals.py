@@ -109,7 +109,7 @@ def test_lifetime_ends_with_a_dead_letter(claim: dict[str, Any], lifetime: Insta
     assert outcome.is_dead_letter
 
 
-@pytest.mark.promise("outage-costs-no-attempt")
+@pytest.mark.promise("deferrals-are-not-failures")
 def test_refused_connection_is_retried_within_thirty_seconds() -> None:
     claimed = a_claim(deferrals=20, deferred_since=NOW - HOUR, retry_until=NOW + HOUR)
     outcome = settle(claimed, REFUSED_CONNECTION)
@@ -124,7 +124,7 @@ def test_long_outage_records_one_event_per_attempt() -> None:
     assert events == [4, 1]
 
 
-@pytest.mark.promise("outage-costs-no-attempt")
+@pytest.mark.promise("deferrals-are-not-failures")
 def test_message_of_an_open_circuit_is_due_at_its_probe() -> None:
     assert settle(a_claim(), REFUSED_CONNECTION, probe_at=NOW + 12 * SECOND).due_at == NOW + 12 * SECOND
 

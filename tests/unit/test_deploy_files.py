@@ -176,7 +176,7 @@ def test_every_metric_of_the_dashboard_exists() -> None:
 # Hardening.
 
 
-@pytest.mark.promise("containers-hardened")
+@pytest.mark.promise("image-runs-read-only")
 def test_compose_services_run_without_privileges() -> None:
     for service in _mailwright_services():
         assert service["read_only"] is True
@@ -188,7 +188,7 @@ def test_compose_services_run_without_privileges() -> None:
         assert service["cap_drop"] == ["ALL"]
 
 
-@pytest.mark.promise("containers-hardened")
+@pytest.mark.promise("image-runs-read-only")
 def test_pods_meet_the_restricted_security_standard() -> None:
     pods = _pods()
     assert len(pods) == 3
@@ -205,7 +205,7 @@ def test_pods_meet_the_restricted_security_standard() -> None:
             assert container["securityContext"] == expected
 
 
-@pytest.mark.promise("containers-hardened")
+@pytest.mark.promise("image-runs-read-only")
 def test_image_is_not_root_and_checks_its_health() -> None:
     last = CONTAINERFILE.rpartition("\nFROM ")[2]
     assert f"USER {USER}:{USER}" in last

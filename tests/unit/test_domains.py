@@ -53,7 +53,7 @@ def test_all_problems_are_reported_together() -> None:
     assert len(raised.value.problems) == 2
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 def test_domain_counter_includes_the_previous_half_second() -> None:
     first, same, second, third = (window("gmail.com", 20, NOW + later) for later in (0, 249, 250, 750))
     assert first == same

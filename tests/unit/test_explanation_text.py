@@ -186,7 +186,7 @@ def test_every_action_has_a_command(kind: ActionKind) -> None:
     assert "{" not in command
 
 
-@pytest.mark.promise("explain-as-data")
+@pytest.mark.promise("explain-campaign")
 @pytest.mark.parametrize(
     ("length", "text"),
     [

@@ -53,7 +53,7 @@ def test_tenants_take_turns_with_one_message_per_batch(lanes: list[Lane], rounds
     assert turns == sorted(lane.number for lane in equals) * rounds
 
 
-@pytest.mark.promise("claim-priority")
+@pytest.mark.promise("transactional-first")
 @given(lanes=lanes, limit=st.integers(1, 600))
 def test_highest_priority_is_served_first(lanes: list[Lane], limit: int) -> None:
     priorities = [lane.priority for lane, _ in shares(lanes, limit)]

@@ -35,7 +35,7 @@ def test_navigation_follows_the_sections_of_the_readme() -> None:
     assert titles == ["Manual", "Overview", "Tutorial", "Guides", "Reference", "Explanation", "Changes"]
 
 
-@pytest.mark.promise("manual-links")
+@pytest.mark.promise("manual-served")
 def test_links_lead_to_files_of_repository_and_site() -> None:
     for page in manual.pages():
         for target, file in manual.links(page):
@@ -58,7 +58,7 @@ def test_link_that_leaves_the_manual_ends_the_build() -> None:
 
 
 @built
-@pytest.mark.promise("manual-links")
+@pytest.mark.promise("manual-served")
 def test_every_link_of_the_site_has_a_target(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 50
@@ -74,7 +74,7 @@ def test_every_link_of_the_site_has_a_target(site: Path) -> None:
 
 
 @built
-@pytest.mark.promise("manual-offline")
+@pytest.mark.promise("manual-served")
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     found = {
         f"{page.name}: {address}"

@@ -74,7 +74,7 @@ def test_bulk_message_waits_for_working_hours(zone: str) -> None:
     assert bulk_held(limits, at("2027-01-12T18:00", zone)) == at("2027-01-13T09:00", zone)
 
 
-@pytest.mark.promise("hours-bulk-only")
+@pytest.mark.promise("hours-zone")
 @given(now=moments, zone=st.sampled_from(ZONES), hours=hours)
 def test_transactional_message_never_waits(now: Instant, zone: str, hours: str) -> None:
     assert outside_hours(Limits(working_hours=hours, timezone=zone), is_bulk=False, now=now) is None

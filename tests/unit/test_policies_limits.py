@@ -34,7 +34,7 @@ weekly = st.lists(st.builds("{} {}".format, _weekdays, hours | overnight), min_s
 # The sliding hour.
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 @given(now=moments, earlier=st.integers(0, HOUR))
 def test_sliding_hour_counts_the_last_sixty_minutes(now: Instant, earlier: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now - earlier)
@@ -42,7 +42,7 @@ def test_sliding_hour_counts_the_last_sixty_minutes(now: Instant, earlier: int) 
     assert then.name in {window.name, *(related.name for related in window.related)}
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 @given(now=moments, ahead=st.integers(0, HOUR))
 def test_sliding_hour_counts_after_the_clock_is_set_back(now: Instant, ahead: int) -> None:
     [then] = windows(Limits(rate_per_hour=1, sliding_hour=True), 7, now + ahead)
@@ -50,7 +50,7 @@ def test_sliding_hour_counts_after_the_clock_is_set_back(now: Instant, ahead: in
     assert then.name in {window.name, *(related.name for related in window.related)}
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 @settings(deadline=None, max_examples=15)
 @given(now=moments)
 def test_minute_frees_permits_after_one_hour(now: Instant) -> None:
@@ -66,7 +66,6 @@ def test_minute_frees_permits_after_one_hour(now: Instant) -> None:
 # The warm-up.
 
 
-@pytest.mark.promise("limits-warmup")
 @pytest.mark.parametrize(
     ("day", "limit"), [(-3, 50), (0, 50), (1, 100), (2, 200), (5, 1_600), (17, 6_553_600), (18, None), (9_999, None)]
 )
@@ -74,7 +73,6 @@ def test_warm_up_doubles_every_day(day: int, limit: int | None) -> None:
     assert warmup.limit_after(Limits(), day) == limit
 
 
-@pytest.mark.promise("limits-warmup")
 @given(
     start=st.integers(1, 10_000),
     factor=st.floats(1, 100),
@@ -89,7 +87,6 @@ def test_growing_warm_up_never_shrinks_and_ends(start: int, factor: float, days:
         assert tomorrow is None or tomorrow >= today >= start
 
 
-@pytest.mark.promise("limits-warmup")
 @given(now=moments | changes, zone=st.sampled_from(ZONES))
 def test_warm_up_counts_local_days(now: Instant, zone: str) -> None:
     local = datetime.fromtimestamp(now / 1000, UTC).astimezone(ZoneInfo(zone)).date()
@@ -150,7 +147,7 @@ def test_late_counts_of_the_previous_sync_are_subtracted() -> None:
 # Levels.
 
 
-@pytest.mark.promise("limits-levels")
+@pytest.mark.promise("limits-never-exceeded")
 def test_campaign_and_tenant_have_separate_counters() -> None:
     levels = (
         LimitLevel("7", Limits(rate_per_hour=100)),
@@ -166,7 +163,7 @@ def test_campaign_and_tenant_have_separate_counters() -> None:
     assert len({window.name for window in found}) == 4
 
 
-@pytest.mark.promise("limits-levels")
+@pytest.mark.promise("limits-never-exceeded")
 def test_campaign_limits_use_the_tenants_days() -> None:
     tenant = Limits(rate_per_hour=100, working_hours="08:00-17:00", timezone="Europe/Lisbon", sliding_hour=True)
     own = parse_campaign_limits('{"rate_per_hour": 5, "warmup": true, "working_hours": null}', tenant, NOW)
@@ -186,7 +183,7 @@ def test_smtpbz_has_its_plans_hourly_limit_by_default() -> None:
 # Hours.
 
 
-@pytest.mark.promise("hours-weekdays")
+@pytest.mark.promise("hours-zone")
 @given(now=moments | changes, zone=st.sampled_from(ZONES), open_hours=hours | overnight | weekly)
 def test_hours_do_not_change_before_they_open_or_close(now: Instant, zone: str, open_hours: str) -> None:
     limits = Limits(working_hours=open_hours, timezone=zone)
@@ -201,13 +198,13 @@ def test_hours_do_not_change_before_they_open_or_close(now: Instant, zone: str, 
         assert (outside_hours(limits, is_bulk=True, now=moment) is None) == (deferral is None)
 
 
-@pytest.mark.promise("hours-weekdays")
+@pytest.mark.promise("hours-zone")
 def test_hours_stay_open_when_clocks_skip_midnight() -> None:
     limits = Limits(working_hours="00:05-24:00", timezone="America/Havana")
     assert closes_at(limits, at("2027-03-13T12:00", "America/Havana")) == at("2027-03-15T00:00", "America/Havana")
 
 
-@pytest.mark.promise("hours-weekdays")
+@pytest.mark.promise("hours-zone")
 def test_hours_cross_midnight() -> None:
     limits = Limits(working_hours="22:00-06:00", timezone="Europe/Lisbon")
     for moment in ("2027-01-12T22:00", "2027-01-13T00:00", "2027-01-13T05:59"):
@@ -220,7 +217,7 @@ def test_hours_cross_midnight() -> None:
     assert next_opening(limits, at("2027-01-12T23:00", "Europe/Lisbon")) == at("2027-01-13T00:00", "Europe/Lisbon")
 
 
-@pytest.mark.promise("hours-weekdays")
+@pytest.mark.promise("hours-zone")
 def test_hours_differ_by_weekday() -> None:
     limits = Limits(working_hours="Mon-Thu 09:00-18:00, fri 09:00-13:00, Sun 23:00-01:00", timezone="UTC")
     friday = at("2027-01-15T12:59")
@@ -274,7 +271,7 @@ def test_recipient_hours_are_respected_in_every_zone(now: Instant, zone: str, th
         assert outside_hours(own, is_bulk=True, now=held.until) is None
 
 
-@pytest.mark.promise("limits-levels")
+@pytest.mark.promise("limits-never-exceeded")
 def test_hours_of_tenant_and_campaign_must_both_be_open() -> None:
     levels = (
         LimitLevel("7", Limits(working_hours="09:00-18:00")),

@@ -18,7 +18,7 @@ def values(style: str, name: str) -> list[str]:
     return re.findall(rf"--{name}:\s*(#[0-9a-f]{{6}})", style)
 
 
-@pytest.mark.promise("brand-harmless")
+@pytest.mark.promise("images-clean")
 @given(st.integers(0, 0xFFFFFF).map("#{:06x}".format))
 def test_any_brand_color_is_readable(primary: str) -> None:
     style = theme_style(primary)

@@ -97,7 +97,7 @@ def test_message_fails_over_once_to_an_available_provider(ordered: Route) -> Non
     assert not ordered.fails_over(a_claim(), "ses")
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 def test_possibly_accepted_message_stays_with_its_provider(ordered: Route, clock: ManualClock) -> None:
     assert chosen(ordered, only_provider="smtp") == "smtp"
     assert not ordered.fails_over(a_claim(only_provider="smtp"), "smtp")
@@ -108,7 +108,7 @@ def test_possibly_accepted_message_stays_with_its_provider(ordered: Route, clock
     assert ordered.deferred_until(a_claim(), "smtp") == clock.now()
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 def test_message_of_a_removed_provider_is_deferred(ordered: Route, clock: ManualClock) -> None:
     assert chosen(ordered, only_provider="sendgrid") == Deferral(clock.now() + 5 * MINUTE, "provider_missing")
 
@@ -151,7 +151,7 @@ def test_throttled_provider_is_skipped(ordered: Route, clock: ManualClock) -> No
     assert chosen(ordered) == "ses"
 
 
-@pytest.mark.promise("circuit-failures")
+@pytest.mark.promise("outage-recovery")
 def test_failures_are_counted_per_provider(ordered: Route) -> None:
     for _ in range(4):
         ordered.record(replace(DOWN, provider="ses"))

@@ -147,7 +147,7 @@ def test_every_secret_setting_has_a_file_variable() -> None:
     assert [name for name in secret if f"{name}_FILE" not in known] == []
 
 
-@pytest.mark.promise("secrets-in-files")
+@pytest.mark.promise("secrets-encrypted")
 @pytest.mark.parametrize("variable", SECRETS)
 def test_every_secret_can_come_from_a_file(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     value = "smtp://user:hunter2-hunter2@mail.example.com:587"
@@ -165,7 +165,7 @@ def _each(given: object) -> tuple[object, ...]:
     return given if isinstance(given, tuple) else (given,)
 
 
-@pytest.mark.promise("secrets-in-files")
+@pytest.mark.promise("secrets-encrypted")
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
@@ -187,7 +187,7 @@ def test_unusable_secret_file_is_reported_with_all_errors(
     assert len(problems(port=-1)) == 2
 
 
-@pytest.mark.promise("secrets-in-files")
+@pytest.mark.promise("secrets-encrypted")
 @pytest.mark.parametrize("variable", SECRETS)
 def test_wrong_secret_file_is_named_without_its_content(
     variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

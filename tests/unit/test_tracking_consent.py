@@ -97,7 +97,7 @@ def test_email_without_consent_is_byte_identical(parts: list[str], name: str, ha
     assert content_of(agreed, html, TrackingMode.INDIVIDUAL) != content_of(agreed, html, None)
 
 
-@pytest.mark.promise("tracking-strictest-mode")
+@pytest.mark.promise("tracking-needs-consent")
 @given(st.lists(st.sampled_from([None, *TrackingMode]), min_size=1), st.sampled_from([*TrackingMode]))
 def test_no_level_widens_tracking(levels: list[TrackingMode | None], installation: TrackingMode) -> None:
     order = [*TrackingMode]

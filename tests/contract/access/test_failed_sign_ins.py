@@ -32,7 +32,7 @@ async def sign_in(failures: FailedSignIns, *, is_correct: bool, host: str = "192
     return await failures.check(name, host, verify) is True
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_address_is_blocked_longer_after_each_failure(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     for number in range(ADDRESS_POLICY.free_failures):
@@ -47,7 +47,7 @@ async def test_address_is_blocked_longer_after_each_failure(database: Database, 
     assert waits == [30, 60, 120]
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_failures_at_one_account_count_across_addresses(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     for number in range(ACCOUNT_POLICY.free_failures):
@@ -60,7 +60,7 @@ async def test_failures_at_one_account_count_across_addresses(database: Database
     assert await sign_in(failures, is_correct=True, host="198.51.100.1")
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_known_network_enters_while_others_guess(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     assert await sign_in(failures, is_correct=True, host="198.51.100.1")
@@ -81,7 +81,7 @@ async def test_known_network_enters_while_others_guess(database: Database, clock
         await sign_in(failures, is_correct=False, host="192.0.2.1")
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_guesses_from_a_known_network_are_limited(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     assert await sign_in(failures, is_correct=True)
@@ -106,7 +106,7 @@ async def test_network_is_forgotten_and_their_number_is_limited(database: Databa
         await sign_in(failures, is_correct=True, host="198.51.100.10")
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_block_holds_in_another_process(database: Database, clock: ManualClock) -> None:
     for _ in range(ADDRESS_POLICY.free_failures):
         await sign_in(FailedSignIns(database, clock), is_correct=False)
@@ -114,7 +114,7 @@ async def test_block_holds_in_another_process(database: Database, clock: ManualC
         await sign_in(FailedSignIns(database, clock), is_correct=True)
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_parallel_sign_ins_are_verified_one_by_one(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     wrong = [sign_in(failures, is_correct=False) for _ in range(ADDRESS_POLICY.free_failures + 5)]
@@ -125,7 +125,7 @@ async def test_parallel_sign_ins_are_verified_one_by_one(database: Database, clo
         await sign_in(failures, is_correct=True)
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_success_with_own_account_keeps_address_failures(database: Database, clock: ManualClock) -> None:
     failures = FailedSignIns(database, clock)
     for _ in range(ADDRESS_POLICY.free_failures):
@@ -216,7 +216,7 @@ async def test_api_key_at_an_administrator_route_is_no_guess(database: Database,
         assert (await client.post("/only-administrators")).status_code == 200
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_too_many_wrong_passwords_return_429_with_retry_after(database: Database, clock: ManualClock) -> None:
     async with client_of(an_app(database, clock, RIGHT), "wrong") as client:
         responses = [await client.post("/only-administrators") for _ in range(ADDRESS_POLICY.free_failures + 1)]

@@ -27,7 +27,7 @@ from tests.campaigns import BODY, NEWS, a_list
 from tests.dropin import DropIn, a_drop_in
 from tests.submission import Submission, a_dialogue, a_submission
 
-pytestmark = pytest.mark.promise("key-senders")
+pytestmark = pytest.mark.promise("sender-domains")
 
 SENDERS = ("News@Example.com", "@münchen.example")
 ALLOWED = ("news@example.com", "NEWS@EXAMPLE.COM", "any@xn--mnchen-3ya.example", "Any.One@MÜNCHEN.example")

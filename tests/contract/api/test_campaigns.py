@@ -409,7 +409,7 @@ async def test_campaign_extends_to_new_subscribers_and_winner_is_chosen(api: Api
 # Progress.
 
 
-@pytest.mark.promise("progress-poll")
+@pytest.mark.promise("explain-campaign")
 async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, clock: ManualClock) -> None:
     assert (await api.anonymous.get("/mail/progress/poll/")).status_code == 401
     nothing = {

@@ -42,7 +42,7 @@ async def stored(database: Database) -> list[tuple[str, str, str]]:
     return [(row.outbox_id, row.to_email, row.subject) for row in rows]
 
 
-@pytest.mark.promise("client-frameworks")
+@pytest.mark.promise("django-backend")
 @pytest.mark.usefixtures("environment")
 async def test_flask_example_sends_an_order_once(database: Database) -> None:
     def order() -> list[Any]:
@@ -59,7 +59,7 @@ async def test_flask_example_sends_an_order_once(database: Database) -> None:
     assert (to, subject) == ("ada@example.com", "Order 7")
 
 
-@pytest.mark.promise("client-frameworks")
+@pytest.mark.promise("django-backend")
 @pytest.mark.usefixtures("environment")
 async def test_fastapi_example_sends_an_order_once(database: Database) -> None:
     def order() -> list[Any]:
@@ -72,7 +72,7 @@ async def test_fastapi_example_sends_an_order_once(database: Database) -> None:
     assert subject == "Order 7"
 
 
-@pytest.mark.promise("client-frameworks")
+@pytest.mark.promise("django-backend")
 @pytest.mark.usefixtures("environment")
 async def test_repeated_celery_task_sends_an_order_once(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = pytest.importorskip("celery.contrib.testing.worker", reason="Celery is not installed")
@@ -96,7 +96,7 @@ async def test_repeated_celery_task_sends_an_order_once(database: Database, monk
     assert (to, subject) == ("ada@example.com", "Order 7")
 
 
-@pytest.mark.promise("client-frameworks")
+@pytest.mark.promise("django-backend")
 @pytest.mark.usefixtures("environment")
 async def test_airflow_callback_sends_each_failed_attempt_once(
     database: Database, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +117,7 @@ async def test_airflow_callback_sends_each_failed_attempt_once(
     assert [(to, subject) for _, to, subject in found] == [("ops@example.com", "sales.load failed")] * 2
 
 
-@pytest.mark.promise("client-frameworks")
+@pytest.mark.promise("django-backend")
 async def test_missing_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MAILWRIGHT_URL", raising=False)
     for example in ("flask", "fastapi"):
@@ -125,7 +125,7 @@ async def test_missing_settings_are_named(monkeypatch: pytest.MonkeyPatch) -> No
             runpy.run_path(str(EXAMPLES / example / "app.py"))
 
 
-@pytest.mark.promise("client-logging")
+@pytest.mark.promise("django-backend")
 async def test_job_that_ends_at_once_still_sends_its_error(database: Database, environment: dict[str, str]) -> None:
     command = [sys.executable, str(EXAMPLES / "logging" / "job.py")]
     variables = {**os.environ, **environment}
@@ -170,7 +170,7 @@ def a_logger(client: RecordingClient, http_log: logging.Logger, **options: Any) 
     return logger, handler
 
 
-@pytest.mark.promise("client-logging")
+@pytest.mark.promise("django-backend")
 def test_later_records_share_the_next_email(http_log: logging.Logger) -> None:
     client = RecordingClient()
     logger, handler = a_logger(client, http_log, interval_seconds=3_600, close_seconds=60)
@@ -185,7 +185,7 @@ def test_later_records_share_the_next_email(http_log: logging.Logger) -> None:
     assert "HTTP Request" not in later.text
 
 
-@pytest.mark.promise("client-logging")
+@pytest.mark.promise("django-backend")
 def test_server_that_does_not_answer_never_blocks_the_application(
     http_log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,8 +72,8 @@ async def _read_only(url: str, value: str) -> None:
     await connection.close()
 
 
-@pytest.mark.promise("api-never-accepts-in-vain")
-@pytest.mark.promise("health-ready")
+@pytest.mark.promise("accept-durable")
+@pytest.mark.promise("health-true")
 async def test_unreachable_database_is_503_until_it_recovers(
     api: Api, engine: DatabaseAddress, clock: ManualClock
 ) -> None:
@@ -110,7 +110,7 @@ async def test_liveness_needs_no_database(api: Api, monkeypatch: pytest.MonkeyPa
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-@pytest.mark.promise("health-ready")
+@pytest.mark.promise("health-true")
 async def test_ready_when_database_is_migrated(api: Api) -> None:
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()) == (
@@ -119,7 +119,7 @@ async def test_ready_when_database_is_migrated(api: Api) -> None:
     )
 
 
-@pytest.mark.promise("health-ready")
+@pytest.mark.promise("health-true")
 async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "expected_revision", lambda: "the next one")
     answer = await api.anonymous.get("/readyz")
@@ -129,7 +129,7 @@ async def test_not_ready_before_latest_migration(api: Api, monkeypatch: pytest.M
     )
 
 
-@pytest.mark.promise("health-ready")
+@pytest.mark.promise("health-true")
 async def test_not_ready_without_a_database(clock: ManualClock, engine: DatabaseAddress) -> None:
     nowhere = "sqlite:////nowhere/at/all.db" if engine.name == "sqlite" else "postgresql://localhost:1/none"
     unreachable = an_engine(Database(nowhere), clock)
@@ -143,7 +143,7 @@ async def test_not_ready_without_a_database(clock: ManualClock, engine: Database
     await unreachable.database.close()
 
 
-@pytest.mark.promise("api-never-accepts-in-vain")
+@pytest.mark.promise("accept-durable")
 async def test_read_request_reports_unreachable_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_database: Database, **_options: float) -> NoReturn:
         raise NotDurable("at db.internal")
@@ -154,7 +154,7 @@ async def test_read_request_reports_unreachable_database(api: Api, monkeypatch: 
     assert looked.json()["detail"] == "The database is not reachable. Try again in a few seconds."
 
 
-@pytest.mark.promise("health-ready")
+@pytest.mark.promise("health-true")
 @pytest.mark.parametrize(("is_alive", "status", "word"), [(True, 200, "ok"), (False, 503, "stopped")])
 async def test_readiness_includes_the_worker_of_the_process(
     database: Database, clock: ManualClock, is_alive: bool, status: int, word: str
@@ -235,7 +235,7 @@ async def test_health_checks_share_one_write(api: Api, clock: ManualClock, monke
     assert probes == 2
 
 
-@pytest.mark.promise("api-never-accepts-in-vain")
+@pytest.mark.promise("accept-durable")
 async def test_frozen_server_refuses_every_waiting_accept_soon(
     postgres_server: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

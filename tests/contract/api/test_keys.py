@@ -21,7 +21,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-@pytest.mark.promise("api-key-hashed")
+@pytest.mark.promise("api-key-scopes")
 async def test_key_is_shown_once_and_stored_as_digest(api: Api) -> None:
     key = await api.engine.keys.create(1, "shop")
     assert re.fullmatch(r"mw_[A-Za-z0-9_-]{43}", key)

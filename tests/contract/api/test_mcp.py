@@ -67,7 +67,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> Any:
     return result.structured_content
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_draft_is_created_checked_and_not_sent(agents: Agents, mode: str) -> None:
     async with agents.agent(Scope.PROPOSE, mode=mode) as client:
@@ -83,7 +83,7 @@ async def test_draft_is_created_checked_and_not_sent(agents: Agents, mode: str) 
     assert (await agents.actions())[0] == ("api:drafter", "campaign.edit")
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 async def test_sequence_is_drafted_rehearsed_and_not_published(agents: Agents) -> None:
     document = a_document(an_email(), a_wait(), trigger={"joinsList": NEWS})
     async with agents.agent(Scope.PROPOSE) as client:
@@ -103,7 +103,7 @@ async def test_sequence_is_drafted_rehearsed_and_not_published(agents: Agents) -
     assert (only.sequence_id, only.status) == (draft["sequenceId"], "draft")
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 async def test_proposal_edits_only_its_own_unpublished_sequence(agents: Agents) -> None:
     document = a_document(an_email(), name="First")
     service = agents.api.engine.sequences
@@ -186,7 +186,7 @@ async def test_message_is_sent_found_and_explained(agents: Agents) -> None:
     assert (await agents.actions())[0] == ("api:drafter", "message.send")
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 async def test_existing_template_is_not_changed_by_a_proposal(agents: Agents) -> None:
     template = {"templateId": "welcome", "subject": "Welcome", "html": "<p>Hello</p>"}
     async with agents.agent(Scope.PROPOSE) as client:
@@ -225,7 +225,7 @@ async def rename_table(bench: Bench, before: str, after: str) -> None:
         await tx.execute(text(f"ALTER TABLE {before} RENAME TO {after}"))
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 async def test_proposal_replaces_only_its_own_draft(agents: Agents) -> None:
     foreign = (await agents.api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
     async with agents.agent(Scope.PROPOSE) as client:
@@ -241,7 +241,7 @@ async def test_proposal_replaces_only_its_own_draft(agents: Agents) -> None:
     assert (await agents.api.client.get(f"/v1/campaigns/{own}")).json()["name"] == "Reviewed"
 
 
-@pytest.mark.promise("agent-proposes-only")
+@pytest.mark.promise("api-key-scopes")
 async def test_proposal_cannot_change_a_started_campaign(agents: Agents) -> None:
     campaign = (await agents.api.client.post("/v1/campaigns", json=CAMPAIGN)).json()["campaignId"]
     assert (await agents.api.client.post(f"/v1/campaigns/{campaign}/start")).status_code == 200

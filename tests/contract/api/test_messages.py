@@ -126,7 +126,7 @@ async def test_invalid_search_is_named(api: Api, query: dict[str, Any], field: s
     assert [error["field"] for error in answer.json()["errors"]] == [field]
 
 
-@pytest.mark.promise("operate-requeue")
+@pytest.mark.promise("dead-letter")
 async def test_dead_letter_is_listed_and_retried(api: Api, clock: ManualClock) -> None:
     dead_letters = [await a_failed_message(api.engine.database, clock) for _ in range(3)]
     first = (await api.client.get("/v1/dead-letters", params={"limit": 2})).json()
@@ -141,7 +141,7 @@ async def test_dead_letter_is_listed_and_retried(api: Api, clock: ManualClock) -
     assert [dead_letter["outboxId"] for dead_letter in left] == [dead_letters[2], dead_letters[1]]
 
 
-@pytest.mark.promise("operate-resolve")
+@pytest.mark.promise("doubt-hold")
 @pytest.mark.parametrize(
     ("word", "status"), [("sent", "SENT"), ("resend", "RETRY_SCHEDULED"), ("close", "CLOSED_UNKNOWN")]
 )

@@ -21,7 +21,7 @@ SUBSCRIBERS = (
 )
 LEFT = b"email,status\ncleo@example.com,enabled\n"
 
-pytestmark = pytest.mark.promise("moved-people-stay-unsubscribed")
+pytestmark = pytest.mark.promise("import-never-revives")
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ async def test_options_of_other_services_are_read_and_removed(bench: Bench) -> N
     assert payload["metadata"] == {"order": "7", "id": 1, "v": ["w"], **named}
 
 
-@pytest.mark.promise("raw-envelope")
+@pytest.mark.promise("raw-unchanged")
 async def test_envelope_decides_and_bcc_is_removed(bench: Bench) -> None:
     hidden = b"Bcc: secret@example.com,\r\n spy@example.com\r\n" + EMAIL
     by_headers = await sent_by(bench, hidden)
@@ -149,7 +149,7 @@ RESENT = (
 )
 
 
-@pytest.mark.promise("raw-envelope")
+@pytest.mark.promise("raw-unchanged")
 async def test_resent_email_goes_to_its_last_resending(bench: Bench) -> None:
     older = b"Received: by relay\r\nResent-From: old@example.com\r\nResent-To: old@example.com\r\n"
     hidden = b"Resent-Bcc: secret@example.com\r\n"
@@ -161,7 +161,7 @@ async def test_resent_email_goes_to_its_last_resending(bench: Bench) -> None:
     assert contents(provider) == {RESENT + older + EMAIL}
 
 
-@pytest.mark.promise("raw-envelope")
+@pytest.mark.promise("raw-unchanged")
 async def test_envelope_decides_for_resent_email(bench: Bench) -> None:
     hidden = b"Resent-Bcc: secret@example.com\r\n"
     provider = await sent_by(bench, hidden + RESENT + EMAIL, query={"to": "x@example.com"})
@@ -188,7 +188,7 @@ async def test_missing_date_and_message_id_are_prepended(bench: Bench) -> None:
     assert message.outbox_id not in headers["Message-ID"]
 
 
-@pytest.mark.promise("raw-idempotent")
+@pytest.mark.promise("accept-idempotent")
 async def test_message_id_is_accepted_once_for_each_recipient(api: Api) -> None:
     first = await post(api)
     trace = b"Received: from app by relay; Mon, 16 Nov 2026 10:00:01 +0000\r\n"
@@ -201,7 +201,7 @@ async def test_message_id_is_accepted_once_for_each_recipient(api: Api) -> None:
     assert wider.json()["messages"][0] == first.json()["messages"][0]
 
 
-@pytest.mark.promise("raw-idempotent")
+@pytest.mark.promise("accept-idempotent")
 async def test_different_email_with_the_key_stores_nothing(api: Api) -> None:
     await post(api, query={"to": "ada@example.com"})
     before = await api.stored()
@@ -262,7 +262,7 @@ async def test_large_emails_are_built_one_after_another(bench: Bench) -> None:
     assert contents(provider) == {large}
 
 
-@pytest.mark.promise("from-foreign")
+@pytest.mark.promise("sender-domains")
 async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
     answer = await post(api, EMAIL.replace(b"shop@example.com", b"boss@bank.example"))
     assert [each["code"] for each in answer.json()["warnings"]] == ["FOREIGN_FROM"]
@@ -293,7 +293,7 @@ async def test_provider_that_changes_email_gives_a_warning(engine: DatabaseAddre
     assert found == [["SendGrid"] * 2, [], ["Postmark"] * 2]
 
 
-@pytest.mark.promise("raw-erased")
+@pytest.mark.promise("person-erased")
 async def test_erasing_a_recipient_deletes_the_bytes(bench: Bench) -> None:
     provider = await sent_by(bench, EMAIL)
     await erasure.erase(bench.database, bench.clock, 1, "ada@example.com", actor="console")
@@ -305,7 +305,7 @@ async def test_erasing_a_recipient_deletes_the_bytes(bench: Bench) -> None:
     assert shown == "The message cannot be rendered: The content of this message no longer exists."
 
 
-@pytest.mark.promise("raw-erased")
+@pytest.mark.promise("person-erased")
 async def test_bytes_that_others_wait_for_are_kept(api: Api, clock: ManualClock) -> None:
     messages = (await post(api)).json()["messages"]
     with pytest.raises(MessageInProgress, match=messages[1]["outboxId"]):
@@ -359,7 +359,7 @@ async def test_unknown_list_is_named_by_its_header(api: Api) -> None:
 
 
 @on_sqlite
-@pytest.mark.promise("raw-bad-input")
+@pytest.mark.promise("raw-unchanged")
 @pytest.mark.parametrize("case", BAD)
 async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:
     before = await api.stored()
@@ -369,7 +369,7 @@ async def test_bad_email_is_422_and_stores_nothing(api: Api, case: str) -> None:
     assert await api.stored() + await count_contents(api.engine.database) == before
 
 
-@pytest.mark.promise("raw-bad-input")
+@pytest.mark.promise("raw-unchanged")
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b"", "The email is empty."), (b"\r\n", "The email is empty."), (EMAIL.replace(b"\r\n", b""), "--data-binary")],
@@ -378,7 +378,7 @@ async def test_unusable_body_is_explained(api: Api, content: bytes, message: str
     assert message in (await post(api, content)).json()["errors"][0]["message"]
 
 
-@pytest.mark.promise("raw-bad-input")
+@pytest.mark.promise("raw-unchanged")
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -66,7 +66,7 @@ async def test_accepted_request_can_be_claimed(api: Api, clock: ManualClock) -> 
     assert claimed.external_id is not None
 
 
-@pytest.mark.promise("from-foreign")
+@pytest.mark.promise("sender-domains")
 async def test_foreign_from_is_accepted_with_a_warning(api: Api) -> None:
     foreign, own = ({**a_request(), "from": sender} for sender in ("boss@bank.example", "Shop <a@mail.example.com>"))
     accepted = (await api.client.post(SEND, json=foreign)).json()

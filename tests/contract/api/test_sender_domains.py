@@ -555,7 +555,7 @@ async def test_default_sender_with_a_name_starts_a_campaign(domains: Domains) ->
     assert [problem.field for problem in refused.value.problems] == ["from"]
 
 
-@pytest.mark.promise("from-foreign")
+@pytest.mark.promise("sender-domains")
 async def test_own_verified_domain_gives_no_foreign_warning(domains: Domains) -> None:
     engine = domains.bench.engine
     await domains.verified(domains.acme, ACME)

@@ -255,7 +255,7 @@ async def test_run_records_actor_content_and_time(bench: Bench) -> None:
     await enqueue_all(bench)
 
 
-@pytest.mark.promise("article-resumed")
+@pytest.mark.promise("article-once")
 async def test_interrupted_run_resumes_where_it_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 3)
     await write_slices(bench)
@@ -285,7 +285,7 @@ async def test_interrupted_run_resumes_where_it_stopped(bench: Bench, monkeypatc
     assert (found.recipients, found.skipped, found.enqueue_ended_at is not None) == (10, 0, True)
 
 
-@pytest.mark.promise("article-resumed")
+@pytest.mark.promise("article-once")
 async def test_concurrent_workers_enqueue_each_recipient_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enqueue, "BATCH_SIZE", 2)
     await write_slices(bench)

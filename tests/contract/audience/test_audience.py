@@ -71,7 +71,7 @@ async def test_unsubscribe_from_one_list_keeps_the_others(
     assert not await suppressions.is_suppressed(database, 1, ADA)
 
 
-@pytest.mark.promise("leave-all")
+@pytest.mark.promise("leave-list")
 async def test_unsubscribe_from_all_stops_bulk_email(
     database: Database, clock: ManualClock, statuses: ContactStatusService
 ) -> None:
@@ -178,7 +178,7 @@ async def test_list_is_created_once_and_must_exist(
 # Contact status.
 
 
-@pytest.mark.promise("status-priority")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize("now_is", list(ContactStatus))
 @pytest.mark.parametrize("incoming", [ContactStatus.UNSUBSCRIBED, ContactStatus.BOUNCED])
 async def test_lower_status_never_replaces_a_higher_one(

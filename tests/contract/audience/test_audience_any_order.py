@@ -192,7 +192,7 @@ def check(url: str, number: int) -> None:
         ends_the_same()
 
 
-@pytest.mark.promise("reports-any-order")
+@pytest.mark.promise("report-once")
 @pytest.mark.many
 def test_order_of_reports_does_not_matter_on_sqlite(tmp_path: Path, empty_sqlite: bytes) -> None:
     file = tmp_path / "any.db"
@@ -200,7 +200,7 @@ def test_order_of_reports_does_not_matter_on_sqlite(tmp_path: Path, empty_sqlite
     check(f"sqlite:///{file}", 25)
 
 
-@pytest.mark.promise("reports-any-order")
+@pytest.mark.promise("report-once")
 @pytest.mark.many
 def test_order_of_reports_does_not_matter_on_postgresql(postgres_server: PostgresServer) -> None:
     url = asyncio.run(postgres_server.create())

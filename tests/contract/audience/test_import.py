@@ -232,7 +232,7 @@ async def test_import_never_reactivates_a_contact(
     assert counts(again) == (0, 0, 5, 2)
 
 
-@pytest.mark.promise("import-resumes")
+@pytest.mark.promise("import-report")
 async def test_interrupted_import_continues_where_it_stopped(
     database: Database, imports: Imports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,7 +66,7 @@ def results(report: Path) -> list[tuple[str, ...]]:
         return [tuple(line[2:]) for line in csv.reader(file)][1:]
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_mailchimp_export_keeps_unsubscribed_contacts(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -104,7 +104,7 @@ async def test_mailchimp_export_keeps_unsubscribed_contacts(
     )
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_listmonk_export_keeps_attributes_and_blocklist(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ async def test_listmonk_export_keeps_attributes_and_blocklist(
     assert lines[4][1] == "refused"
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_attribute_named_like_a_field_replaces_nothing(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -148,7 +148,7 @@ async def test_attribute_named_like_a_field_replaces_nothing(
     assert ada.attributes == {**others, "listmonk_status": "x", "vip": "true"}
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_sendgrid_suppressions_are_recognised_by_name(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -231,7 +231,7 @@ async def test_unclear_file_is_refused_and_nothing_stored(
     assert await everyone(database, clock) == {}
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_defect_elsewhere_in_a_row_subscribes_nobody(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -253,7 +253,7 @@ async def test_defect_elsewhere_in_a_row_subscribes_nobody(
     assert found == {f"{name}@example.com": ("unsubscribed", ()) for name in ("ada", "bob", "dan")}
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_lifted_bounce_leaves_the_complaint(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -312,7 +312,7 @@ async def test_list_with_double_opt_in_needs_confirmation(
     assert await everyone(database, clock) == {}
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_contact_who_left_here_stays_unsubscribed(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -331,7 +331,7 @@ async def test_dry_run_counts_and_stores_nothing(
     assert await everyone(database, clock) == {}
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_leaving_one_listmonk_list_keeps_the_others(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -364,7 +364,7 @@ async def test_leaving_one_listmonk_list_keeps_the_others(
         assert await suppressions.is_suppressed(database, 1, f"{name}@example.com", "other")
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_option_does_not_subscribe_blocklisted_rows(
     moving: SwitchOvers, database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:

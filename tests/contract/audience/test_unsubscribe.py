@@ -248,7 +248,7 @@ async def test_unsubscribed_contact_is_not_asked_again(asking_api: Api) -> None:
 # Requests that must not act.
 
 
-@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.promise("unsubscribe-one-click")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -269,7 +269,7 @@ async def test_prefetch_only_shows_a_button(api: Api, client: httpx.AsyncClient,
     assert await scopes(api) == {"general": "unsubscribed"}
 
 
-@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.promise("unsubscribe-one-click")
 @pytest.mark.parametrize("page", ["unsubscribe", "preferences"])
 async def test_head_request_never_unsubscribes(api: Api, client: httpx.AsyncClient, page: str) -> None:
     response = await client.head(unsubscribe_path().replace("unsubscribe", page, 1))
@@ -278,7 +278,7 @@ async def test_head_request_never_unsubscribes(api: Api, client: httpx.AsyncClie
     assert await scopes(api) == {}
 
 
-@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.promise("unsubscribe-one-click")
 async def test_with_ask_first_only_the_button_unsubscribes(asking_api: Api) -> None:
     client = asking_api.anonymous
     filter_ = await client.get(unsubscribe_path("weekly"))
@@ -602,7 +602,7 @@ async def bench(engine: DatabaseAddress, clock: ManualClock, sink: SmtpSink, dki
         yield bench
 
 
-@pytest.mark.promise("unsubscribe-headers")
+@pytest.mark.promise("unsubscribe-one-click")
 async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpSink, dkim_key: Path) -> None:
     other = await a_tenant(bench.database, "acme")
     await bench.accept(
@@ -640,7 +640,7 @@ async def test_bulk_email_has_signed_one_click_headers(bench: Bench, sink: SmtpS
         assert not dkim.verify(changed, dnsfunc=lambda name, timeout=5: record)
 
 
-@pytest.mark.promise("from-foreign")
+@pytest.mark.promise("sender-domains")
 async def test_foreign_from_is_not_signed(bench: Bench, sink: SmtpSink) -> None:
     senders = ["a@bank.example", "b@notexample.com", "c@example.com", "d@news.example.com"]
     await bench.accept(*(a_message_with(**{"from": sender}) for sender in senders))
@@ -650,7 +650,7 @@ async def test_foreign_from_is_not_signed(bench: Bench, sink: SmtpSink) -> None:
     assert signed == dict(zip(senders, [False, False, True, True], strict=True))
 
 
-@pytest.mark.promise("unsubscribe-headers")
+@pytest.mark.promise("unsubscribe-one-click")
 async def test_unsubscribed_contact_still_receives_other_lists(
     bench: Bench, sink: SmtpSink, clock: ManualClock
 ) -> None:
@@ -668,7 +668,7 @@ async def test_unsubscribed_contact_still_receives_other_lists(
         assert len(sink.messages) == 2
 
 
-@pytest.mark.promise("unsubscribe-headers")
+@pytest.mark.promise("unsubscribe-one-click")
 async def test_messages_of_two_lists_name_their_own_list(bench: Bench, sink: SmtpSink) -> None:
     template = await bench.engine.templates.put(
         DEFAULT_TENANT, "news", subject="News", html='<a href="{{ unsubscribe_url }}">Unsubscribe</a>', text=None
@@ -702,7 +702,7 @@ async def test_attribute_cannot_replace_unsubscribe_link_or_address(bench: Bench
     assert "Jo free" in expected
 
 
-@pytest.mark.promise("unsubscribe-headers")
+@pytest.mark.promise("unsubscribe-one-click")
 async def test_transactional_email_has_no_unsubscribe_headers(bench: Bench, sink: SmtpSink) -> None:
     await bench.accept(a_message(to=JANE))
     await bench.drain()

@@ -18,7 +18,7 @@ from tests.campaigns import OPERATOR, CampaignHarness
 from tests.standins.http import HttpStandIn
 from tests.standins.provider import ScriptedProvider
 
-pytestmark = pytest.mark.promise("webhook-campaigns")
+pytestmark = pytest.mark.promise("webhook-once-each")
 
 
 @pytest.fixture

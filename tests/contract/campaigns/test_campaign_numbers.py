@@ -268,7 +268,7 @@ async def test_recipient_who_leaves_before_enqueueing_is_excluded(setup: Setup) 
     assert await assert_views_agree(setup, campaign_id) == {"sent": 2, "excluded": 1}
 
 
-@pytest.mark.promise("campaign-failures")
+@pytest.mark.promise("campaign-to-everyone")
 async def test_retry_leaves_out_bounced_and_suppressed_addresses(setup: Setup) -> None:
     desk = setup.desk
     campaign_id = await setup.start(4)

@@ -38,7 +38,7 @@ async def shown_reasons(bench: Bench, campaign: QueuedTestCampaign) -> set[str |
     return {found.reason, poll.reason, listed.defer_reason, foreseen.campaigns[0].segments[0].reason}
 
 
-@pytest.mark.promise("outage-visible")
+@pytest.mark.promise("outage-recovery")
 @pytest.mark.parametrize(
     ("response", "reason"),
     [(DOWN, "provider_unavailable"), (THROTTLE, "provider_throttled")],
@@ -58,7 +58,7 @@ async def test_running_worker_shows_an_outage_at_once(bench: Bench, response: ob
         await running
 
 
-@pytest.mark.promise("outage-visible")
+@pytest.mark.promise("outage-recovery")
 async def test_silent_provider_is_unavailable_after_seconds(bench: Bench) -> None:
     campaign = await a_queued_campaign(bench, 20)
     provider = ScriptedProvider()

@@ -64,7 +64,7 @@ async def test_draft_preview_uses_a_contact_and_the_preheader(bench: Bench) -> N
     assert html.index("On pro") < html.index("News") < html.index("Unsubscribe")
 
 
-@pytest.mark.promise("campaign-test-sends")
+@pytest.mark.promise("campaign-numbers")
 @pytest.mark.parametrize(
     ("setting", "shown"),
     [("2 Harbour Lane\nPorto", "2 Harbour Lane · Porto"), (None, "[postal address: not set]")],

@@ -449,7 +449,7 @@ async def test_cancelled_campaign_enqueues_nobody_else(desk: CampaignHarness, sm
     assert (await desk.counts(campaign_id)).cancelled == 7
 
 
-@pytest.mark.promise("campaign-failures")
+@pytest.mark.promise("campaign-to-everyone")
 async def test_campaign_with_failures_stays_sending_until_retried(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     provider = ScriptedProvider(REFUSAL, REFUSAL)
@@ -465,7 +465,7 @@ async def test_campaign_with_failures_stays_sending_until_retried(desk: Campaign
     assert await desk.audit_actions(campaign_id) == ["create", "start", "retry_failed"]
 
 
-@pytest.mark.promise("campaign-failures")
+@pytest.mark.promise("campaign-to-everyone")
 async def test_retry_covers_all_batches_and_removes_dead_letters(
     desk: CampaignHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,7 +479,7 @@ async def test_retry_covers_all_batches_and_removes_dead_letters(
         assert await tx.execute(select(dead_letters.c.message_key)) == []
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_retried_message_stays_with_provider_that_may_have_it(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(1)
     await desk.run_scheduler()
@@ -516,7 +516,7 @@ async def test_scheduler_does_not_count_a_moving_campaign(
     assert await desk.status(campaign_id) == "SENT"
 
 
-@pytest.mark.promise("campaign-failures")
+@pytest.mark.promise("campaign-to-everyone")
 async def test_failures_can_be_accepted_after_completion(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(5)
     with pytest.raises(NotPossibleNow):
@@ -531,7 +531,7 @@ async def test_failures_can_be_accepted_after_completion(desk: CampaignHarness) 
     assert [row.error_message for row in failed] == ["never"]
 
 
-@pytest.mark.promise("campaign-failures")
+@pytest.mark.promise("campaign-to-everyone")
 async def test_campaign_is_sent_when_its_last_doubt_is_resolved(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(3)
     await desk.bench.drain(ScriptedProvider(UNKNOWN))
@@ -570,7 +570,7 @@ async def test_started_campaign_can_be_duplicated_but_not_edited(desk: CampaignH
 # Test sends.
 
 
-@pytest.mark.promise("campaign-test-sends")
+@pytest.mark.promise("campaign-numbers")
 async def test_test_send_is_not_counted(desk: CampaignHarness) -> None:
     await join(desk.database, [address_of(1)], name="Ann Lee", attributes={"plan": "gold"})
     campaign_id = await desk.create()

@@ -58,7 +58,7 @@ def codes_of(check: CampaignCheck) -> set[tuple[str, str]]:
     return {(each.field, each.code) for each in check.problems if each.code.startswith("UNKNOWN")}
 
 
-@pytest.mark.promise("missing-references")
+@pytest.mark.promise("campaign-refusals")
 @pytest.mark.parametrize("filter_", WIDENING)
 async def test_filter_with_a_missing_reference_reaches_nobody(bench: Bench, filter_: Any) -> None:
     await join(bench.database, [address_of(number) for number in range(3)])
@@ -86,7 +86,7 @@ async def test_list_of_another_tenant_is_missing(bench: Bench) -> None:
     assert ("filter", "UNKNOWN_LIST") in codes_of(await checked(bench, filter=NOT_STAFF))
 
 
-@pytest.mark.promise("missing-references")
+@pytest.mark.promise("campaign-refusals")
 async def test_list_that_segments_name_is_not_deleted(bench: Bench) -> None:
     removal = ListRemoval(bench.database, bench.clock)
     await a_list(bench.database, STAFF)

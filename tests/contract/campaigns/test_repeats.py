@@ -320,7 +320,7 @@ async def test_stopped_draft_does_not_repeat(repeating: Repeating) -> None:
         await repeating.repeats.set(OPERATOR, repeating.base, MONDAYS)
 
 
-@pytest.mark.promise("campaign-repeats-as-reviewed")
+@pytest.mark.promise("campaign-repeats-once")
 async def test_draft_edited_while_it_is_read_is_not_sent(repeating: Repeating, monkeypatch: pytest.MonkeyPatch) -> None:
     await repeating.begin()
     repeating.clock.advance(4 * DAY)
@@ -340,7 +340,7 @@ async def test_draft_edited_while_it_is_read_is_not_sent(repeating: Repeating, m
     assert "was changed since its schedule was set (content)" in ((await repeating.state()).last_result or "")
 
 
-@pytest.mark.promise("campaign-repeats-as-reviewed")
+@pytest.mark.promise("campaign-repeats-once")
 async def test_template_changed_before_the_start_is_not_sent(
     repeating: Repeating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,7 +359,7 @@ async def test_template_changed_before_the_start_is_not_sent(
     assert "was changed" in ((await repeating.state()).last_result or "")
 
 
-@pytest.mark.promise("campaign-repeats-failures-are-reported")
+@pytest.mark.promise("campaign-repeats-once")
 async def test_email_that_cannot_be_sent_is_skipped_and_reported(repeating: Repeating) -> None:
     await repeating.begin()
     await repeating.give_attributes("{}")
@@ -381,7 +381,7 @@ async def test_email_that_cannot_be_sent_is_skipped_and_reported(repeating: Repe
     assert await repeating.findings() == []
 
 
-@pytest.mark.promise("campaign-repeats-failures-are-reported")
+@pytest.mark.promise("campaign-repeats-once")
 async def test_unexpected_error_is_reported_once_and_retried(
     repeating: Repeating, monkeypatch: pytest.MonkeyPatch
 ) -> None:

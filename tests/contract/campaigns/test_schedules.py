@@ -112,7 +112,7 @@ async def test_message_with_a_past_schedule_is_refused(api: Api, clock: ManualCl
     await api.send(scheduledAt=isoformat(clock.now() - MINUTE))
 
 
-@pytest.mark.promise("time-zone-of-tenant")
+@pytest.mark.promise("hours-zone")
 async def test_time_without_zone_is_in_the_tenants_zone(api: Api, bench: Bench) -> None:
     body = {"name": "News", "content": {"subject": "News", "body": "<p>News</p>"}, "scheduledAt": LOCAL}
     created = (await api.client.post("/v1/campaigns", json=body)).json()
@@ -162,7 +162,7 @@ async def test_draft_cannot_be_moved_into_the_past(desk: CampaignHarness) -> Non
     assert (await desk.campaign(campaign_id)).definition.scheduled_at == desk.clock.now() + HOUR
 
 
-@pytest.mark.promise("schedule-overdue")
+@pytest.mark.promise("schedule-past")
 async def test_campaign_a_day_late_waits_for_a_person(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(2, scheduledAt=desk.clock.now() + HOUR)
     desk.clock.advance(HOUR + 398 * DAY)
@@ -183,7 +183,7 @@ async def test_campaign_a_day_late_waits_for_a_person(desk: CampaignHarness) -> 
     assert len(provider.messages) == 2
 
 
-@pytest.mark.promise("schedule-overdue")
+@pytest.mark.promise("schedule-past")
 async def test_campaign_some_hours_late_is_sent(desk: CampaignHarness) -> None:
     await desk.start(2, scheduledAt=desk.clock.now() + HOUR)
     desk.clock.advance(24 * HOUR)

@@ -105,7 +105,7 @@ async def test_public_pages_show_the_brand(api: Api) -> None:
     assert "img-src" not in other.headers["content-security-policy"]
 
 
-@pytest.mark.promise("public-pages-own")
+@pytest.mark.promise("manual-served")
 async def test_public_pages_load_no_foreign_logo(api: Api) -> None:
     await api.client.post("/v1/lists", json={"listKey": "news", "isPublic": True})
     for url in ("https://tracker.example/logo.png", f"https://tracker.example/images/{'0' * 64}.png"):

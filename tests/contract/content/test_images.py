@@ -126,7 +126,7 @@ async def test_file_is_purged_unless_another_image_has_it(images: ImageStore, cl
         await images.restore(1, "alone.png")
 
 
-@pytest.mark.promise("images-all-or-nothing")
+@pytest.mark.promise("images-clean")
 async def test_unwritable_folder_stores_nothing(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     images = ImageStore(database, clock, ImageFolder(tmp_path / "file"))

@@ -99,7 +99,7 @@ async def test_purged_image_leaves_the_bucket(api: Api, server: S3Server) -> Non
     assert server.names() == [kept.file_name]
 
 
-@pytest.mark.promise("images-all-or-nothing")
+@pytest.mark.promise("images-clean")
 async def test_image_is_purged_later_if_the_bucket_is_down(api: Api, server: S3Server, tmp_path: Path) -> None:
     database, clock = api.engine.database, api.engine.clock
     image = await api.engine.images.put(1, "logo.png", a_png())
@@ -130,7 +130,7 @@ async def expire_deleted(database: Database) -> None:
     ],
     ids=["down", "key", "bucket"],
 )
-@pytest.mark.promise("images-all-or-nothing")
+@pytest.mark.promise("images-clean")
 async def test_unavailable_bucket_refuses_and_stores_nothing(
     database: Database, server: S3Server, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:

@@ -292,7 +292,7 @@ async def test_nobody_reads_a_link_in_the_database_or_dashboard(site: Site, data
         assert SEALED_LINK_MARK.encode() in (await viewer.get(f"/messages/{message.outbox_id}/source.eml")).content
 
 
-@pytest.mark.promise("sign-in-notice")
+@pytest.mark.promise("account-links")
 async def test_sign_in_from_new_network_is_reported(site: Site) -> None:
     async with site.client() as home, site.client("198.51.100.7") as elsewhere:
         for _ in range(2):
@@ -309,7 +309,7 @@ async def test_sign_in_from_new_network_is_reported(site: Site) -> None:
     assert len(await site.emails()) == 2  # An account that was not used for months has a history, too.
 
 
-@pytest.mark.promise("sign-in-notice")
+@pytest.mark.promise("account-links")
 async def test_new_user_is_warned_from_the_first_network_on(site: Site) -> None:
     link = await site.engine.account_links.invite(GRACE, Role.VIEWER, tenant_id=None, actor=ADA)
     async with site.client() as home, site.client("198.51.100.7") as elsewhere:
@@ -351,7 +351,7 @@ async def test_required_second_factor_is_set_up_before_anything_else(site: Site)
     assert not (await tenants.find(site.engine.database, "default")).requires_second_factor
 
 
-@pytest.mark.promise("account-notices")
+@pytest.mark.promise("account-links")
 async def test_new_address_counts_once_its_user_confirms_it(site: Site) -> None:
     users, new = site.engine.users, "countess@example.com"
     await users.create(GRACE, PASSWORD, Role.ADMIN, actor="test")
@@ -383,7 +383,7 @@ async def test_new_address_counts_once_its_user_confirms_it(site: Site) -> None:
     assert (last.startswith(f"{ADA} The email address"), new in last) == (True, True)
 
 
-@pytest.mark.promise("account-notices")
+@pytest.mark.promise("account-links")
 async def test_link_to_confirm_an_address_ends(site: Site) -> None:
     users, links = site.engine.users, site.engine.account_links
 
@@ -408,7 +408,7 @@ async def test_link_to_confirm_an_address_ends(site: Site) -> None:
             assert not await is_open()
 
 
-@pytest.mark.promise("account-notices")
+@pytest.mark.promise("account-links")
 async def test_every_change_of_an_account_is_reported(site: Site) -> None:
     engine = site.engine
     await engine.users.create("boss", PASSWORD, Role.ADMIN, actor="test")

@@ -218,7 +218,7 @@ async def test_pages_forbid_inline_scripts_and_styles(site: Site) -> None:
             assert not re.search(r"<script(?![^>]*\ssrc=)", answer.text), path
 
 
-@pytest.mark.promise("sign-in-link")
+@pytest.mark.promise("account-links")
 async def test_sign_in_link_asks_first_and_works_once(site: Site) -> None:
     ada = await site.engine.users.find("ada")
     token = await site.engine.sessions.open_link(ada, agent="test")
@@ -252,7 +252,7 @@ async def test_sign_in_pages_never_loop_when_signed_in(site: Site, path: str) ->
         assert (await client.post("/sign-in/code", data={"code": "123456"})).headers["location"] == "/"
 
 
-@pytest.mark.promise("own-origin")
+@pytest.mark.promise("content-injection")
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -291,7 +291,7 @@ async def test_session_cookie_is_http_only_and_same_site(site: Site, clock: Manu
     )
 
 
-@pytest.mark.promise("guesses-counted")
+@pytest.mark.promise("session-revoked")
 async def test_too_many_wrong_passwords_block_sign_in_page(site: Site) -> None:
     async with site.client() as client:
         wrong = {"login": "ada", "password": "wrong wrong wrong"}
@@ -414,7 +414,7 @@ async def test_api_key_is_created_shown_once_and_revoked(site: Site) -> None:
     assert made[1] not in str(found)
 
 
-@pytest.mark.promise("key-senders")
+@pytest.mark.promise("sender-domains")
 async def test_key_pair_with_senders_is_created_in_the_dashboard(site: Site) -> None:
     async with site.client() as client:
         form = {"form_token": await site.sign_in(client, "ada"), "name": "shop", "scope": "send", "ses": "yes"}

@@ -29,7 +29,7 @@ async def a_visitor(api: Api) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 async def test_every_route_refuses_a_hostile_template(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock) as api:
         await a_list(database)
@@ -54,7 +54,7 @@ async def test_every_route_refuses_a_hostile_template(database: Database, clock:
                     assert (await visitor.get(page + part)).status_code < 500, part
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 async def test_hostile_template_stored_before_is_reported(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock) as api:
         stored = await api.client.put("/v1/templates/old", json={"subject": "x", "html": "<p>{{ name }}</p>"})

@@ -97,7 +97,7 @@ async def test_overview_needs_attention_while_sending_is_held(app: FastAPI, ada:
     assert "<code>mailwright quarantine list</code>" in ada.text
 
 
-@pytest.mark.promise("quarantine-decided")
+@pytest.mark.promise("restore-held")
 @pytest.mark.parametrize(
     ("button", "status"), [("Send all", Status.RETRY_SCHEDULED), ("Drop all", Status.CLOSED_UNKNOWN)]
 )

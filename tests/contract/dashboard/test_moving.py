@@ -71,7 +71,7 @@ async def upload(visit: Visit, files: Files, status: int = 200, **fields: str) -
     assert visit.answer.status_code == status, visit.words()
 
 
-@pytest.mark.promise("moved-people-stay-unsubscribed")
+@pytest.mark.promise("import-never-revives")
 async def test_numbers_before_and_after_moving_add_up(
     grace: Visit, uploads: SwitchUploads, web_engine: Engine, tmp_path: Path
 ) -> None:

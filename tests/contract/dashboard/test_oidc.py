@@ -263,7 +263,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.promise("oidc-lockout")
+@pytest.mark.promise("oidc-sign-in")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_broken_provider_locks_out_no_administrator(site: Site) -> None:
     assert site.engine.oidc is not None
@@ -289,7 +289,7 @@ async def test_broken_provider_locks_out_no_administrator(site: Site) -> None:
                 await fresh.close()
 
 
-@pytest.mark.promise("oidc-lockout")
+@pytest.mark.promise("oidc-sign-in")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_silent_provider_is_given_up(site: Site) -> None:
     assert site.engine.oidc is not None
@@ -466,7 +466,7 @@ async def test_provider_replaces_second_factor_only_if_trusted(
         assert (await client.get("/contacts")).headers["location"].startswith("/sign-in/code")
 
 
-@pytest.mark.promise("oidc-lockout")
+@pytest.mark.promise("oidc-sign-in")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_passwords_can_be_left_to_administrators(
     database: Database, clock: ManualClock, issuer: IssuerStandIn
@@ -493,7 +493,7 @@ async def test_pages_of_the_provider_need_its_settings(database: Database, clock
         assert "Continue with" not in (await client.get("/sign-in")).text
 
 
-@pytest.mark.promise("oidc-lockout")
+@pytest.mark.promise("oidc-sign-in")
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 async def test_check_names_the_problem_of_the_provider(
     database: Database, clock: ManualClock, issuer: IssuerStandIn

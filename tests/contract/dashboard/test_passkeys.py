@@ -85,7 +85,7 @@ async def is_in(client: httpx.AsyncClient) -> bool:
     return (await client.get("/account")).status_code == 200
 
 
-@pytest.mark.promise("passkeys")
+@pytest.mark.promise("second-factor")
 async def test_passkey_signs_in_without_password_and_code(site: Site) -> None:
     async with site.client() as first, site.client() as other, site.client() as client:
         await site.enter(first)
@@ -134,7 +134,7 @@ async def test_passkey_or_recovery_code_is_required_after_password(site: Site) -
         assert (await site.post(grace, "/sign-in/code/passkey", code_page, credential=answer)).status_code == 403
 
 
-@pytest.mark.promise("passkeys")
+@pytest.mark.promise("second-factor")
 async def test_challenge_works_once_in_time_and_browser(site: Site, clock: ManualClock) -> None:
     async with site.client() as client, site.client() as thief:
         await site.enter(client)
@@ -160,7 +160,7 @@ async def test_challenge_works_once_in_time_and_browser(site: Site, clock: Manua
         assert (await client.post("/sign-in/passkey", data={"credential": answer})).status_code == 403
 
 
-@pytest.mark.promise("passkeys")
+@pytest.mark.promise("second-factor")
 async def test_wrong_answers_of_devices_are_refused(site: Site) -> None:
     async with site.client() as client:
         await site.enter(client)
@@ -195,7 +195,7 @@ async def test_wrong_answers_of_devices_are_refused(site: Site) -> None:
     assert [entry.action for entry in noted].count("user_passkey_copied") == 3
 
 
-@pytest.mark.promise("passkeys")
+@pytest.mark.promise("second-factor")
 async def test_registration_needs_password_and_verified_user(site: Site) -> None:
     async with site.client() as client, site.client() as grace:
         await site.enter(client)

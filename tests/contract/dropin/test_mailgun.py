@@ -17,7 +17,7 @@ from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 from tests.engines import on_sqlite
 
-pytestmark = pytest.mark.promise("drop-in-mailgun")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 Files = list[tuple[str, tuple[str, bytes, str]]]
 

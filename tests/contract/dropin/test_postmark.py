@@ -13,7 +13,7 @@ from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 from tests.engines import on_sqlite
 
-pytestmark = pytest.mark.promise("drop-in-postmark")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 
 def an_email(**changes: Any) -> dict[str, Any]:

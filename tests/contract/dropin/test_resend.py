@@ -17,7 +17,7 @@ from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 from tests.engines import on_sqlite
 
-pytestmark = pytest.mark.promise("drop-in-resend")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from mailwright.domain.clock import MINUTE, ManualClock
 from tests.api import socket_client
 from tests.dropin import DropIn
 
-pytestmark = pytest.mark.promise("drop-in-segment")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 
 async def upload(drop_in: DropIn, *calls: tuple[str, dict[str, Any]], **options: Any) -> None:

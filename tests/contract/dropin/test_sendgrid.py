@@ -43,7 +43,7 @@ from tests.api import socket_client
 from tests.dropin import PNG, DropIn
 from tests.engines import on_sqlite
 
-pytestmark = pytest.mark.promise("drop-in-sendgrid")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 LONG_TAG = "o" * 255
 

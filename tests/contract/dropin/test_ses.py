@@ -30,7 +30,7 @@ from tests.api import socket_client
 from tests.dropin import PNG, DropIn, a_drop_in
 from tests.engines import on_sqlite
 
-pytestmark = pytest.mark.promise("drop-in-ses")
+pytestmark = pytest.mark.promise("drop-in-sdks")
 
 REGION = "eu-west-1"
 SESSION = Session()  # Another one would read the descriptions of all services again.

@@ -449,7 +449,7 @@ def _signed_complaint(name: str, outbox_id: str, now: int) -> tuple[dict[str, st
     return request(complaint(outbox_id, "id-1"), now)
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.parametrize("name", VENDORS)
 async def test_vendor_event_counts_once_and_forged_ones_never(api: Api, clock: ManualClock, name: str) -> None:
     request, complaint = VENDORS[name]
@@ -477,7 +477,7 @@ SIGNED: dict[str, Callable[[str, int], tuple[dict[str, str], bytes]]] = {
 }
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.parametrize("name", SIGNED)
 async def test_request_replayed_at_another_process_has_no_effect(
     api: Api, clock: ManualClock, tmp_path: Path, name: str
@@ -491,7 +491,7 @@ async def test_request_replayed_at_another_process_has_no_effect(
     assert (counted(answer), await traces(database)) == ((200, 0, 1, 0), before)
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 async def test_mailgun_signature_counts_for_one_body_everywhere(api: Api, clock: ManualClock, tmp_path: Path) -> None:
     database, (request, complaint) = api.engine.database, VENDORS["mailgun"]
     outbox_id = await a_sent_mail(api, clock, "mailgun")

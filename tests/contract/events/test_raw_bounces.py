@@ -41,7 +41,7 @@ def a_report(head: str) -> str:
     )
 
 
-@pytest.mark.promise("raw-bounces")
+@pytest.mark.promise("raw-unchanged")
 @pytest.mark.parametrize("bounce", [a_text_bounce, a_report])
 @pytest.mark.parametrize("head", HEADS)
 async def test_bounce_reaches_the_message_of_its_recipient(bench: Bench, head: str, bounce: object) -> None:
@@ -61,7 +61,7 @@ async def test_bounce_reaches_the_message_of_its_recipient(bench: Bench, head: s
     assert (suppressed, reported) == (["b@reader.example"], ["b@reader.example"])
 
 
-@pytest.mark.promise("raw-bounces")
+@pytest.mark.promise("raw-unchanged")
 @pytest.mark.parametrize("bounce", [a_text_bounce, a_report])
 async def test_forged_header_changes_no_other_message(bench: Bench, bounce: object) -> None:
     assert callable(bounce)

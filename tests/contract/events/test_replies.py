@@ -216,7 +216,7 @@ async def test_reply_about_a_missing_delivery_is_forwarded(shop: Bench, subject:
 # Forged replies, and replies that ask to unsubscribe.
 
 
-@pytest.mark.promise("reply-changes-nothing")
+@pytest.mark.promise("reply-recorded")
 @pytest.mark.parametrize("subject", ["unsubscribe", "Re: Hello"])
 async def test_reply_without_our_id_changes_nothing(shop: Bench, subject: str) -> None:
     outbox_id = await a_sent_message(shop, a_newsletter(to=ANN))
@@ -229,7 +229,7 @@ async def test_reply_without_our_id_changes_nothing(shop: Bench, subject: str) -
     assert await suppressed(shop) == []
 
 
-@pytest.mark.promise("reply-changes-nothing")
+@pytest.mark.promise("reply-recorded")
 @pytest.mark.parametrize(
     ("subject", "sender", "extra", "is_bulk", "unsubscribes"),
     [
@@ -315,7 +315,7 @@ async def test_tenant_address_comes_before_the_setting(shop: Bench) -> None:
     assert [row.tenant_id for row in rows] == [acme]
 
 
-@pytest.mark.promise("reply-no-loop")
+@pytest.mark.promise("reply-forwarded")
 async def test_forwarded_reply_is_never_forwarded_again(shop: Bench) -> None:
     outbox_id = await a_sent_message(shop)
     await record(shop, a_reply(outbox_id))
@@ -334,7 +334,7 @@ async def test_forwarded_reply_is_never_forwarded_again(shop: Bench) -> None:
     assert await forwarded(shop) == []
 
 
-@pytest.mark.promise("reply-no-loop")
+@pytest.mark.promise("reply-forwarded")
 async def test_bounce_of_forwarded_reply_is_not_forwarded(shop: Bench) -> None:
     outbox_id = await a_sent_message(shop)
     await record(shop, a_reply(outbox_id))

@@ -389,7 +389,7 @@ async def test_hidden_recipient_means_the_only_recipient(database: Database, clo
     assert await scopes(database, "ada@example.com") == {"*": "complaint"}
 
 
-@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     ("days", "expected"),
     [([0, 1], {}), ([0, 15, 30], {"*": "soft_bounces"}), ([0, 15, 31], {}), ([31, 0, 15, 20], {"*": "soft_bounces"})],
@@ -422,7 +422,7 @@ async def test_bounce_with_a_display_name_suppresses(database: Database, clock: 
     assert await scopes(database, "bea@example.com") == {}
 
 
-@pytest.mark.promise("reports-any-order")
+@pytest.mark.promise("report-once")
 async def test_soft_bounce_order_does_not_matter(database: Database, clock: ManualClock) -> None:
     orders = [(0, 10, 20, 25), (25, 20, 10, 0), (20, 25, 0, 10)]
     ends = []
@@ -437,7 +437,7 @@ async def test_soft_bounce_order_does_not_matter(database: Database, clock: Manu
     assert ends == [("bounced", 25 * DAY, 20 * DAY)] * 3
 
 
-@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.promise("bounce-hard-or-soft")
 async def test_reports_about_one_message_are_one_soft_bounce(database: Database, clock: ManualClock) -> None:
     emails = [await a_sent_message(database, clock, to="ada@example.com") for _ in range(3)]
     recorder = Reports(database, clock)
@@ -544,7 +544,7 @@ async def test_new_reports_are_counted_by_type(database: Database, clock: Manual
     assert REGISTRY.get_sample_value("mailwright_reports_total", labels) == before + 1
 
 
-@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.promise("bounce-hard-or-soft")
 async def test_soft_bounce_limit_is_configurable(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     recorder = Reports(database, clock, SoftBounces(count=1, days=1))

@@ -358,7 +358,7 @@ async def test_concurrent_processes_create_each_delivery_once(setup: WebhookSetu
 # Signatures.
 
 
-@pytest.mark.promise("webhook-signed")
+@pytest.mark.promise("webhook-once-each")
 async def test_request_is_signed_with_the_shown_secret(setup: WebhookSetup) -> None:
     endpoint, secret = await setup.add()
     await setup.deliveries.create_test(endpoint, actor="test")
@@ -408,7 +408,7 @@ async def test_test_and_redelivery_are_in_audit_log(setup: WebhookSetup) -> None
 # Failures.
 
 
-@pytest.mark.promise("webhook-retried")
+@pytest.mark.promise("webhook-once-each")
 @pytest.mark.parametrize(
     "answer", [Answer(500, b"broken"), Answer(302, headers={"Location": "/elsewhere"}), Answer(404)]
 )
@@ -430,7 +430,7 @@ async def test_failed_delivery_is_retried_with_same_id(setup: WebhookSetup, answ
     assert len({each["id"] for each in setup.delivered()}) == 1
 
 
-@pytest.mark.promise("webhook-retried")
+@pytest.mark.promise("webhook-once-each")
 @pytest.mark.parametrize("step", [Step.CONNECTED, Step.HEAD, Step.BODY, Step.ANSWER, Step.MIDDLE])
 async def test_cut_connection_loses_no_delivery(setup: WebhookSetup, step: Step) -> None:
     endpoint, _ = await setup.add()

@@ -154,7 +154,7 @@ async def test_real_figures_outrank_later_figures_of_a_test(bench: MailoutBench)
     assert (cells["Sent Count"], cells["Delivered Count"], cells["Status"]) == (3, 0, "Send")
 
 
-@pytest.mark.promise("mailout-test")
+@pytest.mark.promise("mailout-fail-closed")
 async def test_test_goes_to_test_addresses_and_leaves_page_unsent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Test=True)
@@ -165,7 +165,7 @@ async def test_test_goes_to_test_addresses_and_leaves_page_unsent(bench: Mailout
     assert (cells["Sent Count"], cells["Status"], cells["Sent At"]) == (2, None, None)
 
 
-@pytest.mark.promise("mailout-test")
+@pytest.mark.promise("mailout-fail-closed")
 async def test_page_can_be_tested_repeatedly_and_then_sent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     page = bench.page(Test=True)
@@ -210,7 +210,7 @@ async def test_mailout_is_refused_without_subscribers_or_with_unknown_list(opene
         assert bench.reached == []
 
 
-@pytest.mark.promise("mailout-suppressed")
+@pytest.mark.promise("mailout-consent")
 async def test_suppressed_recipient_is_skipped_despite_active_in_supabase(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "left@example.com")
     await suppress(bench.database, "left@example.com")
@@ -593,7 +593,7 @@ async def test_missing_log_table_is_not_an_error(bench: MailoutBench) -> None:
     assert (run.delay, bench.cells(page)["Status"]) == (None, "Send")
 
 
-@pytest.mark.promise("mailout-told-in-the-end")
+@pytest.mark.promise("mailout-results-written")
 async def test_results_are_written_after_notion_recovers(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com", "bob@example.com")
     page = bench.page()
@@ -676,7 +676,7 @@ async def test_missing_page_is_not_checked_after_the_last_update(bench: MailoutB
     assert (again.error_code, bench.reached) == ("mailout_already_sent", ["ada@example.com"])
 
 
-@pytest.mark.promise("mailout-told-in-the-end")
+@pytest.mark.promise("mailout-results-written")
 async def test_error_row_in_doubt_is_searched_before_rewriting(bench: MailoutBench) -> None:
     page = bench.page(Subject="")
     bench.notion.cut(Step.ANSWERED, path="/v1/pages", nth=1)
@@ -688,7 +688,7 @@ async def test_error_row_in_doubt_is_searched_before_rewriting(bench: MailoutBen
     assert len(bench.notion.created) == 1
 
 
-@pytest.mark.promise("mailout-told-in-the-end")
+@pytest.mark.promise("mailout-results-written")
 async def test_errors_of_same_name_and_time_are_distinguished(bench: MailoutBench) -> None:
     """Of two unsupported blocks, the second is in doubt and does not exist yet."""
     bench.subscribe("ada@example.com")
@@ -748,7 +748,7 @@ async def test_both_notion_api_versions_work(opened: Open, version: str) -> None
         assert {request.headers["Notion-Version"] for request in bench.notion.requests} == {version}
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 @pytest.mark.parametrize("turns", [3, 20, 60, 150])
 async def test_run_cancelled_during_enqueue_is_resumed_by_another_process(bench: MailoutBench, turns: int) -> None:
     """Cancelled during any write: nothing stays locked, and no recipient is lost or duplicated."""
@@ -768,7 +768,7 @@ async def test_run_cancelled_during_enqueue_is_resumed_by_another_process(bench:
     assert bench.reached == emails
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 @pytest.mark.parametrize("step", ["content", "readers"])
 async def test_interrupted_run_is_resumed_by_another_process(
     bench: MailoutBench, step: str, monkeypatch: pytest.MonkeyPatch
@@ -797,7 +797,7 @@ async def test_interrupted_run_is_resumed_by_another_process(
         assert await tx.execute(select(mailout_recipients)) == []
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 async def test_stopping_process_releases_its_run(bench: MailoutBench) -> None:
     """The next process need not wait until the lease expires."""
     bench.subscribe("ada@example.com")
@@ -814,7 +814,7 @@ async def test_stopping_process_releases_its_run(bench: MailoutBench) -> None:
     assert (await bench.find(run)).status is MailoutRunStatus.SENDING
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 async def test_lost_lease_cannot_change_the_run(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     run = await bench.send(bench.page())
@@ -826,7 +826,7 @@ async def test_lost_lease_cannot_change_the_run(bench: MailoutBench) -> None:
     assert (await bench.find(run)).due_at is not None
 
 
-@pytest.mark.promise("mailout-resumes")
+@pytest.mark.promise("mailout-page-once")
 async def test_lost_lease_cannot_add_recipients(bench: MailoutBench) -> None:
     """A process stalls while it reads recipients, and continues after another one has sent to them."""
     bench.subscribe("ada@example.com")

@@ -55,7 +55,7 @@ async def kept(bench: MailoutBench) -> int:
         return int((await tx.execute(select(func.count()).select_from(subscriber_reports)))[0][0])
 
 
-@pytest.mark.promise("mailout-status-written")
+@pytest.mark.promise("mailout-results-written")
 @pytest.mark.parametrize(
     ("verdict", "status", "scope"),
     [(BOUNCE, "bounced", ALL_MESSAGES), (COMPLAINT, "unsubscribed", ALL_MESSAGES), (LEAVES, "unsubscribed", "general")],

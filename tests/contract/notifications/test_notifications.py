@@ -162,7 +162,7 @@ async def test_retry_after_delays_every_worker(setup: QueueSetup) -> None:
     assert await setup.owner.statuses() == {"sent": 1}
 
 
-@pytest.mark.promise("notify-attempts")
+@pytest.mark.promise("notify-foreign-rows")
 async def test_throttling_costs_no_attempt(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
     slow = ScriptedProvider(*[THROTTLE] * 100)
@@ -177,7 +177,7 @@ async def test_throttling_costs_no_attempt(setup: QueueSetup) -> None:
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
 
 
-@pytest.mark.promise("notify-attempts")
+@pytest.mark.promise("notify-foreign-rows")
 @pytest.mark.parametrize("blames_provider", [False, True], ids=["greylisted", "down"])
 async def test_deferral_costs_no_attempt(setup: QueueSetup, blames_provider: bool) -> None:
     number = await setup.owner.notification()
@@ -414,7 +414,7 @@ async def test_message_in_doubt_is_resent_with_same_id(setup: QueueSetup) -> Non
     assert len(provider.messages) == 2
 
 
-@pytest.mark.promise("notify-told-once")
+@pytest.mark.promise("notify-foreign-rows")
 async def test_crash_between_commits_never_counts_attempt_twice(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
     database = HookedDatabase(setup.bench.database)
@@ -441,7 +441,7 @@ async def test_crash_between_commits_never_counts_attempt_twice(setup: QueueSetu
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 2)
 
 
-@pytest.mark.promise("notify-told-once")
+@pytest.mark.promise("notify-foreign-rows")
 async def test_shared_queue_is_updated_in_the_settling_commit(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
     await (await setup.fanout()).claim_due(MOST)
@@ -452,7 +452,7 @@ async def test_shared_queue_is_updated_in_the_settling_commit(setup: QueueSetup)
     assert (await setup.owner.row(number)).fanout_status == "sent"
 
 
-@pytest.mark.promise("notify-told-once")
+@pytest.mark.promise("notify-foreign-rows")
 async def test_unrecordable_results_do_not_block_others(setup: QueueSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout_module, "BATCH", 2)
     numbers = [await setup.owner.notification() for _ in range(5)]
@@ -521,7 +521,7 @@ async def test_unsubscribed_between_attempts_gets_no_message(setup: QueueSetup) 
 # Waits.
 
 
-@pytest.mark.promise("notify-waits")
+@pytest.mark.promise("explain-campaign")
 async def test_every_wait_has_reason_and_end(setup: QueueSetup) -> None:
     now = setup.clock.now()
     minute = now // MINUTE % 1440
@@ -637,7 +637,7 @@ async def test_incomplete_queue_is_rejected_with_all_problems(tmp_path: Path, em
         assert name in problems
 
 
-@pytest.mark.promise("notify-foreign")
+@pytest.mark.promise("notify-foreign-rows")
 async def test_foreign_queue_file_keeps_its_schema(tmp_path: Path, empty_sqlite: bytes) -> None:
     ours, file = tmp_path / "mailwright.db", tmp_path / "queue.db"
     ours.write_bytes(empty_sqlite)

@@ -175,7 +175,7 @@ async def setup(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClo
         yield setup
 
 
-@pytest.mark.promise("notify-attempts")
+@pytest.mark.promise("notify-foreign-rows")
 @pytest.mark.timeout(600)
 @pytest.mark.many
 async def test_attempts_are_exactly_those_completed_in_any_history(setup: QueueSetup) -> None:

@@ -32,7 +32,7 @@ from tests.builders import (
 from tests.conftest import DatabaseAddress
 
 
-@pytest.mark.promise("claim-exclusive")
+@pytest.mark.promise("never-doubled")
 async def test_two_workers_never_claim_the_same_message(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message() for _ in range(100)])
     workers = [claims_of(database, clock, f"worker-{n}") for n in range(4)]
@@ -42,7 +42,7 @@ async def test_two_workers_never_claim_the_same_message(database: Database, cloc
     assert set(held.values()) == {1}
 
 
-@pytest.mark.promise("claim-exclusive")
+@pytest.mark.promise("never-doubled")
 async def test_workers_of_other_processes_never_claim_the_same_message(
     engine: DatabaseAddress, database: Database, clock: ManualClock
 ) -> None:
@@ -69,7 +69,7 @@ async def test_claimed_payload_equals_the_accepted_one(database: Database, clock
     assert {each.outbox_id: each.payload for each in claimed} == {each.outbox_id: each.payload for each in accepted}
 
 
-@pytest.mark.promise("claim-take-over")
+@pytest.mark.promise("never-lost")
 async def test_expired_lease_frees_its_messages(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     assert len(await claims_of(database, clock, "dead").claim(10)) == 1
@@ -79,7 +79,7 @@ async def test_expired_lease_frees_its_messages(database: Database, clock: Manua
     assert [claimed.claims for claimed in await heir.claim_suspects(10)] == [2]
 
 
-@pytest.mark.promise("claim-fenced")
+@pytest.mark.promise("never-doubled")
 async def test_worker_without_its_lease_cannot_begin_an_attempt(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     stale = await claims_of(database, clock, "slow").claim(10)
@@ -90,7 +90,7 @@ async def test_worker_without_its_lease_cannot_begin_an_attempt(database: Databa
     assert (await settling.exchange([], fresh)).message_keys == {fresh[0].message_key}
 
 
-@pytest.mark.promise("claim-fenced")
+@pytest.mark.promise("never-doubled")
 async def test_worker_without_its_lease_cannot_settle_release_or_renew(database: Database, clock: ManualClock) -> None:
     message = a_message()
     await an_acceptor(database, clock).accept([message])
@@ -107,7 +107,7 @@ async def test_worker_without_its_lease_cannot_settle_release_or_renew(database:
     assert await deliveries_of(database) == before
 
 
-@pytest.mark.promise("claim-fenced")
+@pytest.mark.promise("never-doubled")
 async def test_lost_claim_does_not_affect_other_results(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message() for _ in range(4)])
     lost, held, refused, following = await claims_of(database, clock).claim(4)
@@ -125,7 +125,7 @@ async def test_lost_claim_does_not_affect_other_results(database: Database, cloc
     assert [row.status for row in await deliveries_of(database)] == ["SENT", "SENT", "PENDING", "SENT_ATTEMPT"]
 
 
-@pytest.mark.promise("claim-exclusive")
+@pytest.mark.promise("never-doubled")
 async def test_attempt_begins_once(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     (claimed,) = await claims_of(database, clock).claim(1)
@@ -163,7 +163,7 @@ async def test_retry_is_claimed_only_after_its_delay(database: Database, clock: 
 # Fairness.
 
 
-@pytest.mark.promise("claim-priority")
+@pytest.mark.promise("transactional-first")
 async def test_transactional_messages_are_claimed_before_bulk_messages(database: Database, clock: ManualClock) -> None:
     acceptor = an_acceptor(database, clock)
     other = await a_tenant(database, "other")

@@ -118,7 +118,7 @@ async def test_message_claimed_during_a_cancel_stays_with_its_worker(database: D
     assert rows == [("CANCELLED", None), ("PENDING", "worker-1")]
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_server_is_not_replaced_while_an_attempt_begins(database: Database, clock: ManualClock) -> None:
     service, found = await _a_provider(database, clock)
     await an_acceptor(database, clock).accept([a_message()])
@@ -132,7 +132,7 @@ async def test_server_is_not_replaced_while_an_attempt_begins(database: Database
         await editing
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_attempt_waits_for_an_edit_and_then_does_not_begin(database: Database, clock: ManualClock) -> None:
     _, found = await _a_provider(database, clock)
     await an_acceptor(database, clock).accept([a_message()])
@@ -201,7 +201,7 @@ async def test_report_during_the_second_attempt_settles_the_message(database: Da
     assert await claims_of(database, clock).claim(1) == []
 
 
-@pytest.mark.promise("soft-bounces-counted")
+@pytest.mark.promise("bounce-hard-or-soft")
 async def test_concurrent_soft_bounces_are_counted_together(database: Database, clock: ManualClock) -> None:
     emails = [a_message(to=ADA) for _ in range(3)]
     await an_acceptor(database, clock).accept(emails)

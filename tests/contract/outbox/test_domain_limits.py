@@ -63,7 +63,7 @@ async def drained(bench: Bench, provider: ScriptedProvider, names: str = "a", **
 # How fast.
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_domain_limit_does_not_delay_other_domains(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 18), *to("example.com", 10))
@@ -95,7 +95,7 @@ async def test_backlog_of_a_domain_is_deferred_once_per_message(limited: Limited
         assert len(set(provider.outbox_ids)) == 18
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_four_workers_never_exceed_the_domain_rate(limited: Limited) -> None:
     async with limited("gmail.com=10/s, *=3/s") as bench:
         await bench.accept(*to("gmail.com", 30), *to("one.example", 7), *to("two.example", 7))
@@ -134,7 +134,7 @@ async def test_domain_rate_applies_to_any_second(limited: Limited) -> None:
         assert sent_to(provider) == {"gmail.com": 10}
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_transactional_message_overtakes_bulk_to_a_limited_domain(limited: Limited) -> None:
     async with limited("gmail.com=5/s") as bench:
         await bench.accept(*to("gmail.com", 100))
@@ -148,7 +148,7 @@ async def test_transactional_message_overtakes_bulk_to_a_limited_domain(limited:
         assert receipt in provider.outbox_ids
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_domain_deferral_uses_no_tenant_permit(limited: Limited) -> None:
     async with limited("gmail.com=2/s") as bench:
         await change_tenant(bench.database, rate_per_hour=10)
@@ -166,7 +166,7 @@ async def test_domain_deferral_uses_no_tenant_permit(limited: Limited) -> None:
         assert await bench.statuses() == {Status.SENT: 16}
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_unused_domain_permits_are_returned(limited: Limited) -> None:
     async with limited("gmail.com=4/s") as bench:
         blank = [a_message(to=f"x{number}@gmail.com", payload={"to": f"x{number}@gmail.com"}) for number in range(4)]
@@ -262,7 +262,7 @@ async def test_message_states_its_domain_limit_and_time(limited: Limited, limits
         assert answer.until == due > bench.clock.now()
 
 
-@pytest.mark.promise("domain-rate")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_without_domain_limits_nothing_is_counted(bench: Bench) -> None:
     await bench.accept(*to("gmail.com", 20))
     worker = await bench.worker(ScriptedProvider())

@@ -355,7 +355,7 @@ async def test_message_of_another_tenant_is_not_explained(message: MessageUnderT
         await message.explain()
 
 
-@pytest.mark.promise("explain-as-data")
+@pytest.mark.promise("explain-campaign")
 async def test_json_has_the_sentence_and_its_parts(message: MessageUnderTest) -> None:
     later = message.clock.now() + HOUR
     await message.accept(scheduled_at=later)

@@ -57,7 +57,7 @@ async def a_lost_attempt(database: Database, clock: ManualClock, message: NewMes
     return claimed
 
 
-@pytest.mark.promise("doubt-take-over")
+@pytest.mark.promise("doubt-hold")
 async def test_attempt_of_a_lost_worker_is_put_in_doubt(database: Database, clock: ManualClock) -> None:
     attempted_at = clock.now()
     claimed = await a_lost_attempt(database, clock)
@@ -70,14 +70,14 @@ async def test_attempt_of_a_lost_worker_is_put_in_doubt(database: Database, cloc
     assert (await audit(database)).in_doubt == 1
 
 
-@pytest.mark.promise("doubt-take-over")
+@pytest.mark.promise("doubt-hold")
 async def test_attempt_with_a_valid_lease_is_not_in_doubt(database: Database, clock: ManualClock) -> None:
     await an_attempt(database, clock)
     clock.advance(LOCK_TTL - 1)
     assert await an_in_doubt_handler(database, clock).mark_lost_attempts() == 0
 
 
-@pytest.mark.promise("doubt-take-over")
+@pytest.mark.promise("doubt-hold")
 async def test_claimed_message_without_an_attempt_is_not_in_doubt(database: Database, clock: ManualClock) -> None:
     await an_acceptor(database, clock).accept([a_message()])
     await claims_of(database, clock, "dead").claim(1)
@@ -436,7 +436,7 @@ async def test_report_and_response_at_once_settle_the_message(database: Database
     assert await statuses(database) == {Status.SENT: 20}
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("definitely_not_sent", [True, False])
 async def test_manual_retry_uses_the_provider_that_may_have_it(
     database: Database, clock: ManualClock, definitely_not_sent: bool

@@ -110,7 +110,7 @@ async def test_reserving_and_returning_do_not_deadlock(ledger: Ledger, clock: Ma
 # Faults of Valkey.
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_database_counts_while_valkey_is_down(database: Database, clock: ManualClock, tmp_path: Path) -> None:
     needed = hourly(1_000, clock)
     with valkey_server(tmp_path) as server:
@@ -125,7 +125,7 @@ async def test_database_counts_while_valkey_is_down(database: Database, clock: M
             assert 1_000 - 10 <= before + after + rest <= 1_000
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_flushed_valkey_never_exceeds_the_limit(database: Database, clock: ManualClock, valkey: Valkey) -> None:
     needed = hourly(500, clock)
     async with a_client(valkey.url) as client:
@@ -138,7 +138,7 @@ async def test_flushed_valkey_never_exceeds_the_limit(database: Database, clock:
         assert 400 <= total <= 500
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_unresponsive_valkey_never_exceeds_the_limit(
     database: Database, clock: ManualClock, valkey: Valkey
 ) -> None:
@@ -153,7 +153,7 @@ async def test_unresponsive_valkey_never_exceeds_the_limit(
         assert 290 <= total <= 300
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_valkey_restored_from_a_snapshot_reuses_no_permit(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -175,7 +175,7 @@ async def test_valkey_restored_from_a_snapshot_reuses_no_permit(
     assert total <= 1_000
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_workers_with_and_without_valkey_share_a_limit(
     engine: DatabaseAddress, database: Database, clock: ManualClock, valkey: Valkey
 ) -> None:
@@ -196,7 +196,7 @@ async def test_workers_with_and_without_valkey_share_a_limit(
         await elsewhere.close()
 
 
-@pytest.mark.promise("limits-without-valkey")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_block_expires_with_its_window(database: Database, clock: ManualClock, valkey: Valkey) -> None:
     needed = hourly(1_000, clock)
     async with a_client(valkey.url) as client:

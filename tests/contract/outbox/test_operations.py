@@ -99,7 +99,7 @@ async def test_concurrent_cancel_and_send_have_one_winner(database: Database, cl
         assert isinstance(cancelling, NotPossibleNow) == bool(begun.message_keys)
 
 
-@pytest.mark.promise("operate-requeue")
+@pytest.mark.promise("dead-letter")
 async def test_retried_dead_letter_gets_all_attempts(database: Database, clock: ManualClock) -> None:
     outbox_id = await a_failed_message(database, clock)
     assert [dead_letter.outbox_id for dead_letter in await message_records.dead_letters(database, 1, limit=10)] == [
@@ -116,14 +116,14 @@ async def test_retried_dead_letter_gets_all_attempts(database: Database, clock: 
     assert (await audit(database)).ok
 
 
-@pytest.mark.promise("operate-requeue")
+@pytest.mark.promise("dead-letter")
 async def test_only_failed_messages_can_be_retried(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     with pytest.raises(NotPossibleNow, match="PENDING"):
         await Operations(database, clock).requeue(outbox_id, tenant_id=1)
 
 
-@pytest.mark.promise("operate-requeue")
+@pytest.mark.promise("dead-letter")
 async def test_concurrent_retries_requeue_once(database: Database, clock: ManualClock) -> None:
     outbox_id = await a_failed_message(database, clock)
     operations = Operations(database, clock)
@@ -135,7 +135,7 @@ async def test_concurrent_retries_requeue_once(database: Database, clock: Manual
     assert events.count(EventType.REQUEUED) == 1
 
 
-@pytest.mark.promise("operate-resolve")
+@pytest.mark.promise("doubt-hold")
 @pytest.mark.parametrize(
     ("resolution", "status", "event"),
     [
@@ -163,7 +163,7 @@ async def test_operator_resolves_a_message_in_doubt(
     assert claimed.outbox_id == outbox_id
 
 
-@pytest.mark.promise("operate-resolve")
+@pytest.mark.promise("doubt-hold")
 async def test_expired_message_in_doubt_cannot_be_resent(database: Database, clock: ManualClock) -> None:
     outbox_id, _ = await a_message_in_doubt(database, clock, expires_at=clock.now() + MINUTE)
     clock.advance(MINUTE)
@@ -172,7 +172,7 @@ async def test_expired_message_in_doubt_cannot_be_resent(database: Database, clo
     assert (await story(database, outbox_id))[0] == Status.IN_DOUBT
 
 
-@pytest.mark.promise("operate-resolve")
+@pytest.mark.promise("doubt-hold")
 async def test_only_messages_in_doubt_can_be_resolved(database: Database, clock: ManualClock) -> None:
     outbox_id = await accepted(database, clock)
     for resolution in Resolution:

@@ -61,7 +61,7 @@ async def refusals(service: ProviderService) -> str:
     return str(replaced.value)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_server_with_unfinished_messages_cannot_be_replaced(
     database: Database, clock: ManualClock, service: ProviderService
 ) -> None:
@@ -92,7 +92,7 @@ async def test_password_of_same_account_changes_at_any_time(
     assert after.settings == changed
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("recreates", [False, True])
 async def test_attempt_with_replaced_account_does_not_begin(
     database: Database, clock: ManualClock, service: ProviderService, *, recreates: bool

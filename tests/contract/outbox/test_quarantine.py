@@ -26,7 +26,7 @@ from tests.builders import Bench, a_message, a_newsletter
 from tests.campaigns import CampaignHarness
 from tests.standins.provider import ScriptedProvider
 
-pytestmark = pytest.mark.promise("quarantine-decided")
+pytestmark = pytest.mark.promise("restore-held")
 
 
 async def held(bench: Bench) -> None:

@@ -34,7 +34,7 @@ async def limited(request: pytest.FixtureRequest, engine: DatabaseAddress, clock
         yield bench
 
 
-@pytest.mark.promise("transactional-reserve")
+@pytest.mark.promise("transactional-first")
 async def test_bulk_leaves_a_tenth_of_every_limit(limited: Bench) -> None:
     await limited.accept(*(a_newsletter() for _ in range(120)))
     provider = ScriptedProvider()
@@ -45,7 +45,7 @@ async def test_bulk_leaves_a_tenth_of_every_limit(limited: Bench) -> None:
     assert provider.outbox_ids[90:] == ids
 
 
-@pytest.mark.promise("transactional-reserve")
+@pytest.mark.promise("transactional-first")
 async def test_transactional_messages_alone_use_the_whole_limit(limited: Bench) -> None:
     await limited.accept(*(a_message() for _ in range(120)))
     provider = ScriptedProvider()
@@ -53,7 +53,7 @@ async def test_transactional_messages_alone_use_the_whole_limit(limited: Bench) 
     assert len(provider.messages) == 100
 
 
-@pytest.mark.promise("transactional-reserve")
+@pytest.mark.promise("transactional-first")
 async def test_explanation_and_forecast_know_the_reserve(engine: DatabaseAddress, clock: ManualClock) -> None:
     async with a_bench(engine.url, clock, reserve_percent=10, rate_per_hour=100) as bench:
         campaign = await a_queued_campaign(bench, 200)

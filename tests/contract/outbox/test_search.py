@@ -183,7 +183,7 @@ async def test_uploaded_file_is_visible_only_to_its_tenant(
         await desk.staged_titles(DEFAULT_TENANT, token)
 
 
-@pytest.mark.promise("import-resumes")
+@pytest.mark.promise("import-report")
 async def test_interrupted_import_continues_after_its_last_batch(
     database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def sliding(limit: int, now: Instant) -> tuple[LimitWindow, ...]:
     return windows(Limits(rate_per_hour=limit, sliding_hour=True), 1, now)
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_full_hour_opens_when_its_oldest_minute_expires(ledger: Ledger, clock: ManualClock) -> None:
     """The test clock begins at a full hour, so a limit by clock hours would allow sixty more a minute later."""
     clock.advance(HOUR - 30 * SECOND)
@@ -49,7 +49,7 @@ async def test_full_hour_opens_when_its_oldest_minute_expires(ledger: Ledger, cl
     assert (await ledger.reserve(sliding(60, clock.now()), 10)).count == 10
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 async def test_concurrent_reservations_share_the_sliding_hour(ledger: Ledger, clock: ManualClock) -> None:
     """Two workers with slightly different clocks open two counters at once, and neither sees the other's counter."""
     now = clock.now() + HOUR
@@ -57,7 +57,7 @@ async def test_concurrent_reservations_share_the_sliding_hour(ledger: Ledger, cl
     assert sum(grant.count for grant in await asyncio.gather(*asked)) == 50
 
 
-@pytest.mark.promise("limits-sliding-hour")
+@pytest.mark.promise("limits-never-exceeded")
 @pytest.mark.parametrize("number", range(3))
 async def test_no_sixty_minutes_exceed_the_limit(ledger: Ledger, clock: ManualClock, number: int) -> None:
     chance = random.Random(number)

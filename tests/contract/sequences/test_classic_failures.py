@@ -47,7 +47,7 @@ async def test_edit_sends_no_flood_of_emails(sequences: SequenceBench) -> None:
     assert sorted(sent) == ["one"] * len(PEOPLE) + ["two"] * len(PEOPLE)
 
 
-@pytest.mark.promise("sequence-pause")
+@pytest.mark.promise("sequence-versions")
 async def test_pause_keeps_everyone(sequences: SequenceBench) -> None:
     await sequences.people(*PEOPLE)
     key = await sequences.start(an_email("one"), a_wait(days=1), an_email("two"))
@@ -101,7 +101,7 @@ WAITS = {
 }
 
 
-@pytest.mark.promise("sequence-waits")
+@pytest.mark.promise("sequence-steps-once")
 @pytest.mark.parametrize("kind", WAITS)
 async def test_two_emails_do_not_leave_together_after_closed_weekend(sequences: SequenceBench, kind: str) -> None:
     wait, expected = WAITS[kind]

@@ -139,7 +139,7 @@ ENDS = {
 }
 
 
-@pytest.mark.promise("sequence-ends-with-unsubscribe")
+@pytest.mark.promise("sequence-exits")
 @pytest.mark.parametrize(("reason", "end"), [(reason, end) for reason, ends in ENDS.items() for end in ends])
 async def test_end_cancels_the_unsent_email(
     sequences: SequenceBench, reason: str, end: Callable[[SequenceBench], Awaitable[None]]
@@ -211,7 +211,7 @@ async def test_exit_stops_the_next_email(sequences: SequenceBench) -> None:
     assert await statuses(sequences.database) == {"CANCELLED": 1}
 
 
-@pytest.mark.promise("sequence-pause")
+@pytest.mark.promise("sequence-versions")
 @pytest.mark.parametrize("choice", Overdue)
 async def test_resume_asks_about_overdue_people(sequences: SequenceBench, choice: Overdue) -> None:
     await lists(sequences, NEWS)

@@ -34,7 +34,7 @@ async def a_queued_email(at: SequenceBench) -> str:
     return key
 
 
-@pytest.mark.promise("sequence-pause")
+@pytest.mark.promise("sequence-versions")
 @pytest.mark.parametrize("choice", Overdue)
 async def test_pause_holds_queued_emails_until_resume(sequences: SequenceBench, choice: Overdue) -> None:
     service, provider = sequences.engine.sequences, ScriptedProvider()

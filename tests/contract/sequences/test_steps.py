@@ -198,7 +198,7 @@ async def test_subject_of_a_step_is_rendered_for_each_person(sequences: Sequence
     assert sorted(sent) == ["Ann, your pro plan!", "Bob, your free plan", "Welcome", "Welcome"]
 
 
-@pytest.mark.promise("sequence-failures-visible")
+@pytest.mark.promise("sequence-steps-once")
 async def test_failed_step_waits_for_a_retry_or_a_skip(sequences: SequenceBench) -> None:
     await sequences.people(ANN, BOB)
     await sequences.people("cid@example.com", attributes='{"plan": "pro"}')

@@ -50,7 +50,7 @@ async def change(database: Database, settings: Settings, **changes: str | None) 
 # Precedence.
 
 
-@pytest.mark.promise("settings-in-the-dashboard")
+@pytest.mark.promise("settings-all-errors")
 async def test_environment_and_file_win_over_stored_settings(
     engine: DatabaseAddress, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ async def test_changes_are_in_the_audit_log(engine: DatabaseAddress, database: D
     ]
 
 
-@pytest.mark.promise("settings-fail-closed")
+@pytest.mark.promise("settings-all-errors")
 async def test_worker_with_another_key_sends_nothing(
     engine: DatabaseAddress, database: Database, tmp_path: Path
 ) -> None:
@@ -203,7 +203,7 @@ async def until_sent(database: Database, count: int) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.promise("settings-in-the-dashboard")
+@pytest.mark.promise("settings-all-errors")
 async def test_provider_change_loses_and_duplicates_nothing(engine: DatabaseAddress, database: Database) -> None:
     """Change the server while an attempt is on a connection of the old one, and answer only after the change."""
     settings = settings_of(engine, sender="Shop <shop@example.com>")
@@ -227,7 +227,7 @@ async def test_provider_change_loses_and_duplicates_nothing(engine: DatabaseAddr
         assert by_provider == {"smtp": 40}
 
 
-@pytest.mark.promise("settings-in-the-dashboard")
+@pytest.mark.promise("settings-all-errors")
 async def test_other_processes_use_changed_settings_within_seconds(engine: DatabaseAddress, database: Database) -> None:
     settings = settings_of(engine)
     async with SmtpSink() as sink:

@@ -190,7 +190,7 @@ async def test_backup_of_another_installation_gets_no_suppressions(
     assert (await content(engine.url))["suppressions"] == []
 
 
-@pytest.mark.promise("restore-keeps-erasures")
+@pytest.mark.promise("restore-keeps-suppressions")
 @pytest.mark.parametrize("known_by", ["replaced database", "record"])
 async def test_restore_erases_people_again_who_were_erased_since(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, known_by: str

@@ -65,7 +65,6 @@ async def differences_from_code(database: Database) -> list[Any]:
     return [difference for difference in differences if not re.search(r"\bevents_(default|\d)", str(difference))]
 
 
-@pytest.mark.promise("migrate-matches")
 async def test_migrations_create_the_tables_of_the_code(database: Database) -> None:
     assert await differences_from_code(database) == []
 

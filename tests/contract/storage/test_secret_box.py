@@ -138,7 +138,7 @@ def test_unencrypted_secret_is_refused() -> None:
         SecretBox(OLD).decrypt("whsec_plain")
 
 
-@pytest.mark.promise("files-private")
+@pytest.mark.promise("secrets-encrypted")
 async def test_database_and_mailbox_are_private(tmp_path: Path, clock: ManualClock) -> None:
     previous = os.umask(0o022)
     try:

@@ -349,7 +349,7 @@ async def test_real_client_and_server_with_shadow_mode_between(database: Databas
     assert (found.passed, found.findings[ShadowFinding.DUPLICATE]) == (6, 0)  # The email has no Message-ID.
 
 
-@pytest.mark.promise("shadow-report")
+@pytest.mark.promise("shadow-unchanged")
 async def test_report_says_what_mailwright_would_have_done(
     database: Database, clock: ManualClock, relay: RecordingRelay
 ) -> None:
@@ -417,7 +417,7 @@ async def test_switching_to_deliver_stores_and_passes_nothing_on(
     assert len(relay.emails) == 1
 
 
-@pytest.mark.promise("shadow-report")
+@pytest.mark.promise("shadow-unchanged")
 async def test_report_is_in_the_api_and_belongs_to_the_tenant(
     database: Database, clock: ManualClock, relay: RecordingRelay
 ) -> None:

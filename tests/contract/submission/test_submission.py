@@ -179,7 +179,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.promise("smtp-smuggling")
+@pytest.mark.promise("smtp-no-relay")
 @pytest.mark.parametrize("end", ENDS)
 async def test_false_end_of_data_smuggles_nothing(submission: Submission, end: bytes) -> None:
     async with a_dialogue(submission) as client:
@@ -191,7 +191,7 @@ async def test_false_end_of_data_smuggles_nothing(submission: Submission, end: b
     assert await count_contents(submission.engine.database) == 0
 
 
-@pytest.mark.promise("smtp-smuggling")
+@pytest.mark.promise("smtp-no-relay")
 @pytest.mark.parametrize("line", [b"NOOP\n", b"NO\0OP\r\n", b"NOOP\rMAIL FROM:<a@b.example>\r\n", b"A" * 4000])
 async def test_bad_command_line_ends_the_connection(submission: Submission, line: bytes) -> None:
     async with a_dialogue(submission) as client:
@@ -327,7 +327,7 @@ async def test_endless_errors_end_the_connection(submission: Submission) -> None
     assert [line[:3] for line in replies] == ["500"] * MAX_ERRORS + ["421"]
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_too_large_email_is_refused_and_forgotten(submission: Submission) -> None:
     block = b"x" * 98 + b"\r\n"
     async with a_dialogue(submission) as client:
@@ -345,7 +345,7 @@ async def test_too_large_email_is_refused_and_forgotten(submission: Submission) 
 STEPS = [b"EHLO me\r\n", b"AUTH PLAIN %b\r\n", b"MAIL FROM:<a@example.com>\r\n", b"RCPT TO:<b@example.com>\r\n"]
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_dropped_connection_stores_nothing(submission: Submission) -> None:
     steps = [*STEPS, b"DATA\r\n", EMAIL, b"."]
     script = b"".join(steps) % credentials("apikey", submission.key).encode()
@@ -358,7 +358,7 @@ async def test_dropped_connection_stores_nothing(submission: Submission) -> None
     assert await submission.stored() == []
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_unusable_email_is_refused_permanently(submission: Submission) -> None:
     nested = EMAIL.replace(b"shop@", b"\r\n ".join([b"(" * 900] * 20) + b"shop@")
     async with a_dialogue(submission) as client:
@@ -418,7 +418,7 @@ async def test_stopping_server_finishes_storing_emails(submission: Submission) -
         assert (await idle.reply()).startswith("421 4.3.2")
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_client_that_half_closes_gets_every_reply(submission: Submission) -> None:
     one = b"MAIL FROM:<shop@example.com>\r\nRCPT TO:<%d@example.com>\r\nDATA\r\n" + EMAIL + b".\r\n"
     sign_in = f"EHLO app.example.com\r\nAUTH PLAIN {credentials('apikey', submission.key)}\r\n".encode()
@@ -469,7 +469,7 @@ async def test_tls_protects_password_and_email(database: Database, clock: Manual
         assert await submission.stored() == ["ada@example.com"] * 2
 
 
-@pytest.mark.promise("smtp-smuggling")
+@pytest.mark.promise("smtp-no-relay")
 async def test_commands_before_the_handshake_are_refused(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -511,7 +511,7 @@ async def wait_for_a_free_connection(submission: Submission) -> None:
                 return
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_reset_during_the_handshake_frees_the_connection(
     database: Database, clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -522,7 +522,7 @@ async def test_reset_during_the_handshake_frees_the_connection(
             await wait_for_a_free_connection(submission)
 
 
-@pytest.mark.promise("smtp-bad-input")
+@pytest.mark.promise("smtp-durable")
 async def test_silent_handshake_ends_in_time(
     database: Database, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,7 +186,7 @@ async def test_bar_with_a_wrong_bound_is_refused(tracking: Tracking) -> None:
         assert field in answer.text
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_resend_reaches_only_those_who_did_not_open(tracking: Tracking) -> None:
     campaign_id = await _respond(tracking)
     await join(tracking.bench.database, ["new@example.com"], consents_to_tracking=True, tracking_consent_at=0)
@@ -201,7 +201,7 @@ async def test_resend_reaches_only_those_who_did_not_open(tracking: Tracking) ->
     assert b"Subject: Did you miss this?" in sent[0].content
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 @pytest.mark.parametrize("consents", [None, False])
 async def test_recipient_without_consent_is_never_sent_again(tracking: Tracking, consents: bool | None) -> None:
     await join(tracking.bench.database, [ANN], consents_to_tracking=consents, tracking_consent_at=0)
@@ -214,7 +214,7 @@ async def test_recipient_without_consent_is_never_sent_again(tracking: Tracking,
     assert [message.recipients for message in tracking.provider.messages[before:]] == [(DAN,)]
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_withdrawn_consent_excludes_from_the_resend(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN, DAN)
     await tracking.consent(ANN, given=False)
@@ -223,7 +223,7 @@ async def test_withdrawn_consent_excludes_from_the_resend(tracking: Tracking) ->
     assert (await tracking.report(campaign_id))["openGroups"]["didNotOpen"] == 1
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_recipient_who_opens_before_the_resend_is_excluded(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN, DAN)
     draft = (await _resend(tracking, campaign_id)).json()["campaignId"]
@@ -233,7 +233,7 @@ async def test_recipient_who_opens_before_the_resend_is_excluded(tracking: Track
     assert [message.recipients for message in tracking.provider.messages[before:]] == [(DAN,)]
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_concurrent_resends_create_one_draft(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN)
     answers = await asyncio.gather(*(_resend(tracking, campaign_id) for _ in range(5)))
@@ -253,7 +253,7 @@ async def test_duplicate_of_a_resend_is_an_ordinary_campaign(tracking: Tracking)
     assert (await tracking.api.client.post(f"/v1/campaigns/{made}/preflight")).json()["planned"] == 1
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_resend_waits_until_recipients_had_time_to_open(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN, DAN, limits={"dailyLimit": 1})
     assert (await _resend(tracking, campaign_id)).status_code == 409  # still being sent
@@ -265,7 +265,7 @@ async def test_resend_waits_until_recipients_had_time_to_open(tracking: Tracking
     assert (await _resend(tracking, campaign_id)).status_code == 201
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_resend_is_not_started_while_the_original_grows(tracking: Tracking) -> None:
     campaign_id = await tracking.send(ANN)
     draft = (await _resend(tracking, campaign_id)).json()["campaignId"]
@@ -282,7 +282,7 @@ async def test_resend_is_not_started_while_the_original_grows(tracking: Tracking
     assert len(tracking.provider.messages) == before + 2
 
 
-@pytest.mark.promise("resend-once")
+@pytest.mark.promise("campaign-each-once")
 async def test_edited_resend_keeps_its_audience(tracking: Tracking) -> None:
     campaign_id = await _respond(tracking)
     draft = (await _resend(tracking, campaign_id)).json()

@@ -86,7 +86,7 @@ async def test_recipient_without_consent_gets_no_tracked_link(tracking: Tracking
     assert b"/t/" not in content
 
 
-@pytest.mark.promise("tracking-strictest-mode")
+@pytest.mark.promise("tracking-needs-consent")
 @pytest.mark.parametrize("level", ["tenant", "list", "campaign"])
 @pytest.mark.parametrize("mode", ["off", "nonsense"])
 async def test_strictest_level_decides(tracking: Tracking, level: str, mode: str) -> None:
@@ -101,7 +101,7 @@ async def test_strictest_level_decides(tracking: Tracking, level: str, mode: str
     assert b"/t/" not in tracking.content_to(ANN)
 
 
-@pytest.mark.promise("tracking-anonymous")
+@pytest.mark.promise("tracking-needs-consent")
 async def test_anonymous_links_are_the_same_for_everyone(tracking: Tracking) -> None:
     body = f'{BODY}<p><a href="https://shop.example/{{{{ name }}}}">You</a></p>'
     campaign_id = await tracking.send(ANN, "bob@example.com", consents=None, tracking="anonymous", body=body)
@@ -231,7 +231,7 @@ async def test_link_expires_after_more_than_a_year(tracking: Tracking) -> None:
     assert (await tracking.request(link)).status_code == 404
 
 
-@pytest.mark.promise("tracking-link-lives")
+@pytest.mark.promise("tracking-nothing-lost")
 @pytest.mark.parametrize("mode", ["individual", "anonymous"])
 async def test_link_of_a_deleted_campaign_works_for_a_year(tracking: Tracking, mode: str) -> None:
     await tracking.send(ANN, tracking=mode)

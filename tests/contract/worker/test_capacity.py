@@ -70,7 +70,7 @@ async def test_transactional_messages_use_connections_beyond_those_for_bulk(benc
         worker.stop()
 
 
-@pytest.mark.promise("claim-what-is-carried")
+@pytest.mark.promise("transactional-first")
 async def test_worker_begins_only_attempts_with_a_connection(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(60)))
     provider = a_holding_provider(capacity=4)
@@ -112,7 +112,7 @@ async def test_bulk_leaves_connections_free_for_transactional(bench: Bench) -> N
     assert provider.most_under_way == 9
 
 
-@pytest.mark.promise("claim-what-is-carried")
+@pytest.mark.promise("transactional-first")
 @pytest.mark.parametrize("reason", [PAUSED, CANCELLED])
 async def test_held_lane_finishes_only_messages_on_connections(bench: Bench, reason: str) -> None:
     await bench.accept(*(a_newsletter() for _ in range(60)))
@@ -132,7 +132,7 @@ async def test_held_lane_finishes_only_messages_on_connections(bench: Bench, rea
     assert {(row.locked_by, row.claims) for row in rows} == {(None, 0)}
 
 
-@pytest.mark.promise("claim-what-is-carried")
+@pytest.mark.promise("transactional-first")
 async def test_closing_time_stops_claimed_messages(bench: Bench) -> None:
     limited = await a_tenant(bench.database, "office", working_hours="09:00-18:00", timezone="UTC")
     day = 24 * 60 * MINUTE
@@ -150,7 +150,6 @@ async def test_closing_time_stops_claimed_messages(bench: Bench) -> None:
     assert await bench.statuses() == {Status.SENT: 4, Status.PENDING: 56}
 
 
-@pytest.mark.promise("database-lost")
 async def test_messages_are_given_back_when_the_database_returns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     other = await a_tenant(bench.database, "other")
     await bench.accept(*(a_newsletter() for _ in range(8)), *(a_newsletter(tenant_id=other) for _ in range(8)))
@@ -203,7 +202,7 @@ async def test_suspects_are_built_before_one_is_sent(bench: Bench, monkeypatch: 
     assert await bench.statuses() == {Status.PENDING: 40}
 
 
-@pytest.mark.promise("claim-what-is-carried")
+@pytest.mark.promise("transactional-first")
 async def test_lease_ends_within_thirty_seconds(bench: Bench) -> None:
     await bench.accept(a_message())
     provider = a_holding_provider(capacity=1)

@@ -148,7 +148,7 @@ async def test_daily_limit_reopens_the_next_morning(bench: Bench) -> None:
     assert len(provider.messages) == 5
 
 
-@pytest.mark.promise("hours-bulk-only")
+@pytest.mark.promise("hours-zone")
 async def test_only_newsletters_wait_outside_working_hours(bench: Bench) -> None:
     await change_tenant(bench.database, working_hours="09:00-18:00", timezone="UTC")
     (receipt, *_) = await bench.accept(a_message(), a_newsletter(), a_newsletter())

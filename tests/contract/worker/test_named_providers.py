@@ -177,7 +177,7 @@ async def test_stored_bad_webhook_secret_stops_no_other_tenant(installed: Instal
     assert len(installed.recipients(installed.own)) == 1
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_worker_with_replaced_server_sends_nothing(installed: Installation) -> None:
     async with SmtpSink() as new, installed.open() as opened, asyncio.timeout(60):
         outdated = await make_workers(opened)
@@ -203,7 +203,7 @@ async def test_changed_route_is_explained_and_used_at_once(installed: Installati
     assert len(installed.own.messages) == 1
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_message_in_doubt_waits_for_its_route_to_return(installed: Installation) -> None:
     [outbox_id] = await installed.accept(a_message(tenant_id=installed.tenant_id))
     async with installed.open() as opened:

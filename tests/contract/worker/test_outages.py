@@ -46,7 +46,7 @@ async def test_temporary_rejections_for_minutes_lose_nothing(bench: Bench) -> No
     assert await dead_letters(bench.database, DEFAULT_TENANT, limit=10) == []
 
 
-@pytest.mark.promise("outage-costs-no-attempt")
+@pytest.mark.promise("deferrals-are-not-failures")
 async def test_single_message_survives_refused_connections(bench: Bench) -> None:
     [outbox_id] = await bench.accept(a_message())
     provider = ScriptedProvider(*[DOWN] * 20)

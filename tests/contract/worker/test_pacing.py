@@ -201,7 +201,7 @@ async def test_learned_rate_paces_and_lets_transactional_messages_overtake(bench
     assert provider.outbox_ids[:1] == urgent
 
 
-@pytest.mark.promise("throttle-free")
+@pytest.mark.promise("deferrals-are-not-failures")
 async def test_first_throttling_delays_an_old_message_briefly(bench: Bench) -> None:
     [outbox_id] = await bench.accept(a_message())
     bench.clock.advance(HOUR)
@@ -280,7 +280,7 @@ async def test_higher_limit_never_gives_lower_rate(database: Database, flight_ms
     assert counts[-1] >= 0.8 * 3 * possible, counts
 
 
-@pytest.mark.promise("mailout-overlap")
+@pytest.mark.promise("mailout-rate")
 @pytest.mark.parametrize("flight_ms", [60, 300])
 async def test_overlapping_sends_reach_the_limit(database: Database, flight_ms: int) -> None:
     counts = [await starts_in_three_seconds(database, limit, flight_ms, None, is_alone=False) for limit in (14, 50)]

@@ -159,7 +159,7 @@ async def test_message_fails_over_only_once(bench: Bench, stage: Stage) -> None:
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (5, 5)
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 async def test_misconfigured_providers_stop_sending_without_counting_attempts(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(30)))
     stage.answers = {"ses": MISCONFIGURED, "smtp": MISCONFIGURED}
@@ -214,7 +214,7 @@ async def test_recovered_provider_is_probed_with_one_message(bench: Bench, stage
 # Messages that a provider may have.
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_attempt_records_its_provider(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     stage.ses.hold()
@@ -225,7 +225,7 @@ async def test_attempt_records_its_provider(bench: Bench, stage: Stage) -> None:
         stage.ses.let_go()
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_message_in_doubt_is_resent_through_the_same_provider(bench: Bench, stage: Stage) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
@@ -238,7 +238,7 @@ async def test_message_in_doubt_is_resent_through_the_same_provider(bench: Bench
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2, 0)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_message_in_doubt_waits_for_its_paused_provider(bench: Bench, stage: Stage) -> None:
     (doubted,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
@@ -262,7 +262,7 @@ async def test_message_in_doubt_waits_for_its_paused_provider(bench: Bench, stag
     assert doubted not in stage.smtp.outbox_ids
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("trouble", [DOWN, THROTTLE], ids=lambda result: str(result.code))
 async def test_resend_stays_with_its_unavailable_provider(bench: Bench, stage: Stage, trouble: SendResult) -> None:
     (doubted,) = await bench.accept(a_message())
@@ -278,7 +278,7 @@ async def test_resend_stays_with_its_unavailable_provider(bench: Bench, stage: S
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (3, 0)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("then", [None, DOWN, THROTTLE, MISCONFIGURED], ids=lambda result: str(result and result.code))
 async def test_possibly_accepted_message_goes_to_no_other_provider(
     bench: Bench, stage: Stage, then: SendResult | None
@@ -295,7 +295,7 @@ async def test_possibly_accepted_message_goes_to_no_other_provider(
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2 if then is None else 3, 0)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_possibly_accepted_message_is_settled_by_a_report(bench: Bench, stage: Stage, clock: ManualClock) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = BROKEN
@@ -310,7 +310,7 @@ async def test_possibly_accepted_message_is_settled_by_a_report(bench: Bench, st
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (1, 0)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_crashed_workers_message_is_resent_through_the_same_provider(bench: Bench, stage: Stage) -> None:
     (lost,) = await bench.accept(a_message())
     stage.ses.hold()
@@ -326,7 +326,7 @@ async def test_crashed_workers_message_is_resent_through_the_same_provider(bench
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (2, 0)
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_message_in_doubt_waits_for_a_removed_provider(bench: Bench, stage: Stage, clock: ManualClock) -> None:
     (doubted,) = await bench.accept(a_message())
     stage.answers["ses"] = UNKNOWN
@@ -356,7 +356,7 @@ async def test_message_in_doubt_waits_only_for_its_providers_reports(bench: Benc
     assert due == {"ses": 10 * MINUTE, "smtp": 0}
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_begun_but_unsent_message_may_use_any_provider(bench: Bench, stage: Stage) -> None:
     (outbox_id,) = await bench.accept(a_message())
     stage.answers["ses"] = SendResult(ResultKind.RETRYABLE, "ses", code="LOCK_EXPIRED")
@@ -444,7 +444,7 @@ async def test_wrong_password_fails_over_to_the_next_provider(
             assert (by_sink, by_mailbox) == ((30, 0) if password == "right" else (0, 30))
 
 
-@pytest.mark.promise("route-doubt-stays")
+@pytest.mark.promise("route-fail-over")
 async def test_interrupted_response_never_causes_failover(
     engine: DatabaseAddress, clock: ManualClock, tmp_path: Path
 ) -> None:

@@ -124,7 +124,6 @@ class Outage:
 # Normal operation.
 
 
-@pytest.mark.promise("deliver-all")
 async def test_draining_worker_leaves_nothing_due(bench: Bench) -> None:
     other = await a_tenant(bench.database, "other")
     await bench.accept(*(a_message() for _ in range(150)), *(a_newsletter(tenant_id=other) for _ in range(150)))
@@ -136,7 +135,7 @@ async def test_draining_worker_leaves_nothing_due(bench: Bench) -> None:
     assert await list_present(bench.database, bench.clock.now()) == []
 
 
-@pytest.mark.promise("claim-exclusive")
+@pytest.mark.promise("never-doubled")
 async def test_two_workers_send_each_message_once(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(300)))
     provider = ScriptedProvider()
@@ -194,7 +193,7 @@ async def test_raising_callback_provider_leaves_one_message_in_doubt(bench: Benc
     assert the_event(record, E.IN_DOUBT).metadata["errorCode"] == "PROVIDER_RAISED"
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 async def test_open_circuit_breaker_stops_claiming(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(20)))
     provider = ScriptedProvider(*[MISCONFIGURED] * 20)
@@ -205,7 +204,7 @@ async def test_open_circuit_breaker_stops_claiming(bench: Bench) -> None:
     assert [row.locked_by for row in await deliveries_of(bench.database)] == [None] * 20
 
 
-@pytest.mark.promise("circuit-configuration")
+@pytest.mark.promise("outage-recovery")
 async def test_recovered_messages_wait_for_the_circuit_breaker(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     await claims_of(bench.database, bench.clock, "dead").claim(2)
@@ -268,7 +267,7 @@ async def test_hanging_provider_leaves_a_message_in_doubt_after_grace(bench: Ben
     assert len(provider.messages) == 1
 
 
-@pytest.mark.promise("claim-take-over")
+@pytest.mark.promise("never-lost")
 async def test_expired_lease_lets_another_worker_send(bench: Bench) -> None:
     await bench.accept(*(a_message() for _ in range(10)))
     await claims_of(bench.database, bench.clock, "dead").claim(10)
@@ -308,7 +307,6 @@ async def test_slow_send_keeps_its_lease(bench: Bench) -> None:
 # Database outages.
 
 
-@pytest.mark.promise("database-lost")
 async def test_results_are_written_when_the_database_returns(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(30)))
     outage = Outage(bench.database, monkeypatch)
@@ -325,7 +323,6 @@ async def test_results_are_written_when_the_database_returns(bench: Bench, monke
     assert len(provider.messages) == 30
 
 
-@pytest.mark.promise("database-lost")
 async def test_lost_commit_responses_cause_no_duplicates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = await bench.accept(*(a_message() for _ in range(40)))
     outage = Outage(bench.database, monkeypatch)
@@ -344,7 +341,6 @@ async def test_lost_commit_responses_cause_no_duplicates(bench: Bench, monkeypat
         assert len(record.events) == 4 * record.summary.attempts
 
 
-@pytest.mark.promise("database-lost")
 async def test_outage_longer_than_the_lease_causes_no_doubt(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(12)))
     outage = Outage(bench.database, monkeypatch)
@@ -364,7 +360,6 @@ async def test_outage_longer_than_the_lease_causes_no_doubt(bench: Bench, monkey
     assert (await audit(bench.database)).resent_in_doubt == 0
 
 
-@pytest.mark.promise("database-lost")
 async def test_unwritten_result_keeps_its_lease(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.accept(*(a_message() for _ in range(3)))
     provider = ScriptedProvider()
@@ -398,7 +393,6 @@ async def _locks_hold(bench: Bench, for_at_least: int = 1) -> bool:
     return bool(ends) and min(ends) >= bench.clock.now() + for_at_least
 
 
-@pytest.mark.promise("database-lost")
 async def test_failed_maintenance_is_retried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = await bench.worker(ScriptedProvider())
     rounds = 0

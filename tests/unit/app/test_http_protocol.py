@@ -47,7 +47,7 @@ async def a_server(protocol: type[TimedHttpProtocol]) -> AsyncIterator[int]:
         await server.shutdown()
 
 
-@pytest.mark.promise("slow-requests")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize(
     "sent",
     [
@@ -78,7 +78,7 @@ async def _request(port: int, sent: bytes) -> bytes:
         writer.close()
 
 
-@pytest.mark.promise("slow-requests")
+@pytest.mark.promise("body-limits")
 async def test_dripping_body_is_closed() -> None:
     async with a_server(Impatient) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

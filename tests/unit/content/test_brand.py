@@ -36,13 +36,13 @@ colors = st.integers(0, 0xFFFFFF).map("#{:06x}".format)
     ],
     ids=str,
 )
-@pytest.mark.promise("brand-harmless")
+@pytest.mark.promise("images-clean")
 def test_unsafe_brand_is_refused(field: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Brand.model_validate(field)
 
 
-@pytest.mark.promise("brand-harmless")
+@pytest.mark.promise("images-clean")
 def test_footer_keeps_only_formatting_and_links() -> None:
     footer = (
         '<p onclick="x()" style="position:fixed">Hi <b>you</b><script>x()</script><img src=x onerror=x()>'

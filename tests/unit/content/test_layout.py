@@ -266,7 +266,7 @@ def test_line_break_in_recipient_headers_is_refused() -> None:
         Layout.compile(SharedHeaders(FRAME.sender, headers={"Bcc": "x@example.com"}), subject="x", html="<p>x</p>")
 
 
-@pytest.mark.promise("content-sandbox")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize(
     "source",
     [
@@ -296,7 +296,7 @@ def test_runaway_template_fails_with_an_error(source: str) -> None:
         Template(subject="x", html=None, text=source).render({"long": "a" * 1000, "items": []})
 
 
-@pytest.mark.promise("content-sandbox")
+@pytest.mark.promise("body-limits")
 def test_supported_jinja_features_work() -> None:
     source = (
         "{# greeting #}{% set who = first ~ ' ' ~ last %}Hi {{ who|title }}"
@@ -321,7 +321,7 @@ def test_supported_jinja_features_work() -> None:
     )
 
 
-@pytest.mark.promise("content-sandbox")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize("source", ["{{ a", "{% if a %}", "{{ a b }}", "{% endif %}", "{{ }}", "{% %}", "x\n{{ 1 + }}"])
 def test_broken_template_is_refused_with_its_line(source: str) -> None:
     with pytest.raises(InvalidTemplate) as failed:
@@ -329,7 +329,7 @@ def test_broken_template_is_refused_with_its_line(source: str) -> None:
     assert failed.value.line == source.count("\n") + 1
 
 
-@pytest.mark.promise("content-sandbox")
+@pytest.mark.promise("body-limits")
 def test_template_with_active_content_is_refused() -> None:
     with pytest.raises(InvalidTemplate, match="<script>"):
         a_layout(html="<script>{{ x }}</script>")

@@ -9,7 +9,7 @@ from mailwright.content.template_syntax import MAX_LEVELS, MAX_TAG_TOKENS
 from tests.faults.templates import fuzz
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize("link", ["1+", "not ", "-", "x~", "x and ", "1 if x else ", "x or ", "1//"])
 @pytest.mark.parametrize("length", [MAX_TAG_TOKENS, 17_500])
 def test_chain_of_operators_is_refused(link: str, length: int) -> None:
@@ -17,14 +17,14 @@ def test_chain_of_operators_is_refused(link: str, length: int) -> None:
         TemplatePart("text", f"\n{{{{ {link * length}1 }}}}")
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize("suffix", [".b", "|upper", "[0]", " is defined"])
 def test_chain_after_a_value_is_refused(suffix: str) -> None:
     with pytest.raises(InvalidTemplate, match="One tag has more than"):
         TemplatePart("text", f"{{{{ x{suffix * 5_000} }}}}")
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -56,7 +56,7 @@ def test_template_within_the_limits_renders() -> None:
     )
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 @pytest.mark.parametrize(
     ("source", "values"),
     [
@@ -85,7 +85,7 @@ def test_deeply_nested_values_are_refused() -> None:
         template.render({"a": nested})
 
 
-@pytest.mark.promise("template-limits")
+@pytest.mark.promise("body-limits")
 def test_random_templates_never_crash_on_a_small_stack() -> None:
     outcomes = fuzz(seed=1, count=250)
     assert outcomes.total() == 250

@@ -78,7 +78,7 @@ def cases() -> Iterator[tuple[str, str, Any, Any]]:
         yield "postmark", name, event, postmark.esp_to_anymail_event(event)
 
 
-@pytest.mark.promise("vendor-events")
+@pytest.mark.promise("report-once")
 def test_anymail_reads_the_same_events_alike() -> None:
     for vendor, name, event, theirs in cases():
         ours = parsed(vendor, event)

@@ -119,7 +119,7 @@ def test_most_specific_status_wins(status: str, diagnostic: str, wanted: str | N
     assert (reader.status, reader.reply_code) == (wanted, code)
 
 
-@pytest.mark.promise("bounce-words-first")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     "text",
     [
@@ -187,7 +187,7 @@ def test_tagged_address_identifies_the_message(identity: str, field: str) -> Non
         assert found.original.outbox_id == identity
 
 
-@pytest.mark.promise("bounce-words-first")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     ("action", "status", "diagnostic"),
     [

@@ -48,7 +48,7 @@ PIECES = [
 
 UNHURRIED = settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 
-pytestmark = pytest.mark.promise("bounce-any-bytes")
+pytestmark = pytest.mark.promise("bounce-attributed")
 
 
 @UNHURRIED

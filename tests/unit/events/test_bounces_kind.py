@@ -48,7 +48,7 @@ def test_status_not_about_address_is_soft(status: str) -> None:
     assert classify_bounce(status, 550, "refused") is SOFT
 
 
-@pytest.mark.promise("bounce-words-first")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     ("status", "text", "kind"),
     [
@@ -101,7 +101,7 @@ def test_text_decides_without_specific_status(text: str, kind: BounceKind) -> No
         assert classify_bounce(status, 550, text) is kind, status
 
 
-@pytest.mark.promise("bounce-words-first")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     "text",
     [
@@ -165,7 +165,7 @@ def test_closed_mailbox_is_hard_unless_temporary(text: str) -> None:
     assert classify_bounce("5.2.1", 550, f"temporary problem: {text}") is SOFT
 
 
-@pytest.mark.promise("bounce-words-first")
+@pytest.mark.promise("bounce-hard-or-soft")
 @pytest.mark.parametrize(
     "text",
     [

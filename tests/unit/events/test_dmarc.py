@@ -39,7 +39,7 @@ NEW_POLICY = (
     "<p>quarantine</p><sp>none</sp><np>none</np><testing>{}</testing><discovery_method>treewalk</discovery_method>"
 )
 
-pytestmark = pytest.mark.promise("dmarc-hostile")
+pytestmark = pytest.mark.promise("dmarc-reports")
 
 
 def named(value: object) -> str:

@@ -54,7 +54,7 @@ def only(event: dict[str, Any]) -> Report:
 # The signature.
 
 
-@pytest.mark.promise("sendgrid-verified")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the real vector is not here")
 def test_genuine_sendgrid_signature_is_accepted() -> None:
     vector = json.loads((FIXTURES / "signed_event_vector.json").read_text())
@@ -75,7 +75,7 @@ def test_genuine_sendgrid_signature_is_accepted() -> None:
     assert (report.verdict, report.provider_message_id) == (ContactVerdict.HARD_BOUNCE, "LRzXl_NHStOGhQ4kofSm_A")
 
 
-@pytest.mark.promise("sendgrid-verified")
+@pytest.mark.promise("signed-reports")
 def test_signature_covers_body_and_time() -> None:
     headers, body = SIGNER.signed_events(EVENTS, timestamp=NOW // 1000)
     check(headers, body)
@@ -111,7 +111,7 @@ def test_signature_is_valid_during_sendgrid_retries(age: int, is_fresh: bool) ->
             check(headers, body)
 
 
-@pytest.mark.promise("sendgrid-verified")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.parametrize("timestamp", ["", "-1", "1e9", "٣", " 1800000000", "1800000000.0", "9" * 5000, "0x1"])
 def test_invalid_timestamp_is_rejected(timestamp: str) -> None:
     headers, body = SIGNER.signed_events(EVENTS, timestamp=NOW // 1000)

@@ -153,7 +153,7 @@ async def test_unsigned_fields_may_be_anything(receiver: SnsVerifier) -> None:
 # Forgeries.
 
 
-@pytest.mark.promise("sns-forged-refused")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.parametrize(("name", "body"), forgeries(SIGNER, MESSAGE).items())
 async def test_forgery_is_rejected(receiver: SnsVerifier, name: str, body: bytes) -> None:
     with pytest.raises(EventRejected) as refused:

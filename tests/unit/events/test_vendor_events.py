@@ -187,7 +187,7 @@ MEANINGS = [
 ]
 
 
-@pytest.mark.promise("vendor-events")
+@pytest.mark.promise("report-once")
 @pytest.mark.parametrize(("name", "event", "kind", "verdict"), MEANINGS)
 def test_each_event_has_its_meaning(
     name: str, event: Mapping[str, Any], kind: EventType, verdict: ContactVerdict
@@ -247,7 +247,7 @@ def test_batch_is_parsed_event_by_event(name: str) -> None:
 # Signatures.
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 def test_svix_accepts_what_resends_own_sdk_accepts() -> None:
     """The SDK of Resend verifies the requests of our stand-in, and we verify a published example."""
     headers, body = resend_request(resend_event("email.sent"), int(time.time()) * 1000)
@@ -286,14 +286,14 @@ def forgeries() -> list[tuple[str, dict[str, str], bytes]]:
     ]
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 @pytest.mark.parametrize(("name", "headers", "body"), forgeries())
 def test_forged_request_is_rejected(name: str, headers: dict[str, str], body: bytes) -> None:
     with pytest.raises(ForgedEvent):
         VENDORS[name][0](CLOCK).parse(headers, body)
 
 
-@pytest.mark.promise("vendor-verified")
+@pytest.mark.promise("signed-reports")
 def test_old_signature_is_rejected() -> None:
     for at in (NOW - 10 * HOUR, NOW + 11 * MINUTE):
         with pytest.raises(StaleEvent):

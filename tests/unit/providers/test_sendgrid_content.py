@@ -48,7 +48,7 @@ def a_foreign_mail(content: bytes, *recipients: str) -> OutgoingMessage:
     return OutgoingMessage(OUTBOX_ID, "bounces@example.com", recipients, content)
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 async def test_campaign_message_arrives_complete() -> None:
     message = await told(
         a_mail(
@@ -136,7 +136,7 @@ async def test_blind_copies_are_not_shown_to_each_other() -> None:
     assert (await told(alone))["personalizations"][0]["to"] == [{"email": "a@example.net"}]
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 async def test_attachments_keep_names_bytes_and_positions() -> None:
     files = (
         EmailAttachment("rechnung ü.pdf", "application/pdf", bytes(range(256)) * 20),
@@ -245,7 +245,7 @@ EMAIL_PARTS = st.builds(
 )
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 @settings(max_examples=examples(50), deadline=None)
 @given(EMAIL_PARTS)
 def test_own_parser_returns_the_written_message(parts: EmailParts) -> None:
@@ -280,7 +280,7 @@ def assert_says(message: ParsedMessage, parts: EmailParts) -> None:
 PLAIN_LINE = st.text(st.characters(categories=["L", "N", "P", "S"], include_characters=" "), max_size=60)
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 @settings(max_examples=examples(20), deadline=None)
 @given(
     subject=PLAIN_LINE.map(str.strip),
@@ -305,7 +305,7 @@ def test_general_parser_returns_the_same_message(
 # Messages of other writers.
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 async def test_foreign_mime_arrives_complete() -> None:
     message = EmailMessage()
     message["From"] = "Jürgen Müller <j@example.com>"
@@ -393,7 +393,7 @@ async def test_eight_bit_content_and_unknown_charsets_are_parsed() -> None:
     assert not complaints_about(message)
 
 
-@pytest.mark.promise("sendgrid-faithful")
+@pytest.mark.promise("provider-content")
 @pytest.mark.parametrize("kind", ["multipart/signed", "multipart/encrypted", "application/pkcs7-mime"])
 async def test_sealed_email_is_refused(kind: str) -> None:
     content = f"From: a@example.com\r\nTo: b@example.com\r\nContent-Type: {kind}; boundary=x\r\n\r\n--x--\r\n".encode()

@@ -12,7 +12,7 @@ from tests.standins.http import BROKEN_JSON, EMPTY, HTML, WRONG_JSON, Answer, a_
 from tests.standins.ses import SesStandIn, refusal
 from tests.unit.providers.ses_builders import READER, SENDER, a_mail, ses_to
 
-pytestmark = pytest.mark.promise("ses-answers")
+pytestmark = pytest.mark.promise("provider-unknown")
 
 FAILED, RETRYABLE, IN_DOUBT = ResultKind.FAILED, ResultKind.RETRYABLE, ResultKind.IN_DOUBT
 PERMANENT, CONFIGURATION = ErrorCategory.PERMANENT, ErrorCategory.CONFIGURATION

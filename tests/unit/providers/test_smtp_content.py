@@ -52,7 +52,7 @@ async def test_missing_final_line_end_is_added() -> None:
         assert sink.messages[0].content == b"Subject: x\r\n\r\nend\r\n"
 
 
-@pytest.mark.promise("provider-smuggling")
+@pytest.mark.promise("provider-content")
 @pytest.mark.parametrize(
     "end_of_data",
     [b"\n.\n", b"\r.\r", b"\n.\r\n", b"\r\n.\n", b"\r\n.\r", b"\r.\r\n", b"\r\r\n.\r\r\n", b"\r\n\0.\r\n", b"\n..\n"],
@@ -66,7 +66,7 @@ async def test_content_cannot_hide_a_second_message(end_of_data: bytes) -> None:
         assert not sink.sessions, "nothing was sent, not even a connection was opened"
 
 
-@pytest.mark.promise("provider-smuggling")
+@pytest.mark.promise("provider-content")
 @given(st.binary(max_size=200) | st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b".", b"a", b"\0"])).map(b"".join))
 def test_only_crlf_line_ends_are_clean(content: bytes) -> None:
     without_pairs = content.replace(b"\r\n", b"")
@@ -76,7 +76,7 @@ def test_only_crlf_line_ends_are_clean(content: bytes) -> None:
         assert (b"\r\n" + dot_stuff(content)).count(b"\r\n.\r\n") == 1, "the end of the content is where we put it"
 
 
-@pytest.mark.promise("provider-smuggling")
+@pytest.mark.promise("provider-content")
 @pytest.mark.parametrize(
     "address",
     [

@@ -94,7 +94,7 @@ def test_host_and_login_are_enough_for_smtpbz() -> None:
 # The quota.
 
 
-@pytest.mark.promise("smtpbz-quota")
+@pytest.mark.promise("quota-limits")
 async def test_quota_comes_from_the_api() -> None:
     async with SmtpBzStandIn() as api, smtpbz_to(NOBODY, api) as smtpbz:
         assert await smtpbz.quota() == AccountQuota(
@@ -112,7 +112,7 @@ async def test_quota_comes_from_the_api() -> None:
         assert not api.violations
 
 
-@pytest.mark.promise("smtpbz-quota")
+@pytest.mark.promise("quota-limits")
 @pytest.mark.parametrize(
     ("account", "remaining", "limit_per_hour", "limit_per_day"),
     [
@@ -139,7 +139,7 @@ async def test_numbers_may_be_text_or_missing(
         assert quota.detail
 
 
-@pytest.mark.promise("smtpbz-quota")
+@pytest.mark.promise("quota-limits")
 @pytest.mark.parametrize(
     "answer",
     [

@@ -80,7 +80,7 @@ LIST_HEADERS = {
 }
 
 
-@pytest.mark.promise("vendor-faithful")
+@pytest.mark.promise("provider-content")
 async def test_mailgun_gets_the_exact_bytes() -> None:
     message = a_full_mail()
     async with MailgunStandIn() as server, a_provider(server) as mailgun:
@@ -94,7 +94,7 @@ async def test_mailgun_gets_the_exact_bytes() -> None:
         assert not server.violations
 
 
-@pytest.mark.promise("vendor-faithful")
+@pytest.mark.promise("provider-content")
 async def test_resend_gets_every_field_once() -> None:
     async with ResendStandIn() as server, a_provider(server) as resend:
         for _ in range(2):
@@ -113,7 +113,7 @@ async def test_resend_gets_every_field_once() -> None:
     assert (logo["content_type"], logo["content_id"]) == ("image/png", "logo")
 
 
-@pytest.mark.promise("vendor-faithful")
+@pytest.mark.promise("provider-content")
 async def test_postmark_gets_every_field() -> None:
     async with PostmarkStandIn() as server, a_provider(server) as postmark:
         result = await postmark.send(a_full_mail())
@@ -129,7 +129,7 @@ async def test_postmark_gets_every_field() -> None:
     assert (b64decode(bill["Content"]), "ContentID" in bill, logo["ContentID"]) == (b"%PDF", False, "cid:logo")
 
 
-@pytest.mark.promise("vendor-faithful")
+@pytest.mark.promise("provider-content")
 async def test_brevo_gets_the_bytes_and_our_id() -> None:
     message = a_full_mail()
     async with SmtpSink() as sink:

@@ -71,7 +71,6 @@ def article_of(slices: list[Slice], divisions_: list[str]) -> Article | None:
     return slice_set.assemble(selection) if selection else None
 
 
-@pytest.mark.promise("article-deterministic")
 @given(slices=slice_sets(), divisions_=readers, data=st.data())
 def test_order_of_slices_and_divisions_does_not_matter(
     slices: list[Slice], divisions_: list[str], data: st.DataObject

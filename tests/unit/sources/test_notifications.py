@@ -28,7 +28,7 @@ def facts(now: int = NOON, **changes: Any) -> PreferenceFacts:
     return PreferenceFacts(now, frozenset({"open"}), **changes)
 
 
-@pytest.mark.promise("notify-waits")
+@pytest.mark.promise("explain-campaign")
 @pytest.mark.parametrize(
     ("start", "end", "opens"),
     [
@@ -48,7 +48,7 @@ def test_delivery_window_may_cross_midnight(start: int, end: int, opens: str | N
     assert opens == (times.format_time(wait.until) if isinstance(wait, WaitDecision) and wait.until else None)
 
 
-@pytest.mark.promise("notify-waits")
+@pytest.mark.promise("explain-campaign")
 @given(
     st.integers(0, 1439),
     st.integers(0, 1439),
@@ -65,7 +65,7 @@ def test_window_is_open_when_the_wait_ends(start: int, end: int, later: int, zon
         assert preferences.check_preferences(wanted, facts(wait.until)) is None
 
 
-@pytest.mark.promise("notify-waits")
+@pytest.mark.promise("explain-campaign")
 def test_window_uses_subscriber_time_zone() -> None:
     given_ = {"deliveryWindow": {"startMinutes": 8 * 60, "endMinutes": 9 * 60}, "timezone": "America/New_York"}
     wanted = preferences.parse_preferences(given_, "UTC")

@@ -162,7 +162,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.promise("mailout-status-written")
+@pytest.mark.promise("mailout-results-written")
 @pytest.mark.parametrize("postgrest", [(12, 2), (12, 0), (11, 2)])
 @pytest.mark.parametrize(("email", "stored"), SPELLINGS)
 async def test_bounce_finds_the_stored_spelling(
