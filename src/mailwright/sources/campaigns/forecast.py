@@ -280,10 +280,13 @@ async def _load_queue(
     deferrals = await load_lane_deferrals(tx, now)
     queue = []
     for row in rows:
-        counts = unsent[row.lane]
-        lost = await find_lost_leases(tx, now, row.lane) if counts.sending else None
-        in_flight = counts.sending - (0 if lost is None else lost.messages)  # Lost messages are claimed again.
-        queued = _queued(row, rules, counts.waiting + counts.sending, in_flight, deferrals.get(row.lane))
+        counts, deferral = unsent[row.lane], deferrals.get(row.lane)
+        in_flight = counts.sending
+        if deferral is not None and deferral.reason in _OUTAGES:
+            in_flight = 0  # A provider that does not answer has not sent them.
+        elif in_flight and (lost := await find_lost_leases(tx, now, row.lane)) is not None:
+            in_flight -= lost.messages  # They are claimed again.
+        queued = _queued(row, rules, counts.waiting + counts.sending, in_flight, deferral)
         groups = await load_groups(tx, row, queued, domains, now)
         queue.append(replace(queued, groups=groups, provider=lanes.provider_of(row.lane)))
     return queue
