@@ -82,7 +82,7 @@ def test_error_names_the_block_and_the_field(block: dict[str, Any], message: str
         (a_document(*({"id": str(n), "type": "spacer"} for n in range(MAX_BLOCKS + 1))), "more than 500 blocks"),
         (a_document(nested(MAX_BLOCK_LEVELS + 1)), "nested more than 8 levels"),
         ('{"version": 1, "x": ' + "[" * MAX_JSON_LEVELS + "]" * MAX_JSON_LEVELS + "}", "nested more than 60 levels"),
-        (a_document({"id": "t", "type": "text"}, mjml="<mjml></mjml>"), "has only slots"),
+        (a_document({"id": "t", "type": "text"}, mjml="<mjml></mjml>"), "only slots"),
     ],
 )
 def test_document_beyond_limits_is_refused(source: Any, message: str) -> None:
