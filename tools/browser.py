@@ -8,6 +8,8 @@ import shutil
 import subprocess
 
 SHELL = "chromium-headless-shell"
+# Do not wait long for a network that is not there: chromium itself may be installed.
+OPTIONS = ("--yes", "--no-install-recommends", "--option=Acquire::http::Timeout=20", "--option=Acquire::Retries=1")
 QUIET = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
 
 
@@ -21,7 +23,7 @@ def main() -> None:
         return
     print("Installing chromium for the tests of pages …", flush=True)
     # Both need the same version of their common files.
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", _with_version_of_chromium()]
+    install = ["apt-get", "install", *OPTIONS, _with_version_of_chromium()]
     if subprocess.run(install, check=False, stderr=subprocess.DEVNULL, **QUIET).returncode == 0 or has_chromium:
         return
     # Update the package lists only if they are missing or old, because this takes a minute.
