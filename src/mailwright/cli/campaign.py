@@ -68,6 +68,7 @@ from mailwright.cli.campaign_output import (
 )
 from mailwright.cli.campaign_repeats import repeat_command
 from mailwright.cli.exit_codes import NEGATIVE
+from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of, warn_if_held
 from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFile, MjmlFile, State, Tenant, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
@@ -592,7 +593,11 @@ def edit(
 
     `campaign show --json` prints the current definition as `definition`.
     """
-    given = None if definition is None else campaign_input.json_object(definition.read(), "FILE")
+    given = (
+        None
+        if definition is None
+        else json_object(definition.read(), "FILE", example="`definition` in `campaign show --json`")
+    )
     files = campaign_input.attachments(attach)
     variables = campaign_input.variables(values or [])
     if given is None and not variables and not files and not detach:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 import typer
 
+from mailwright.cli.json_input import json_object
 from mailwright.content.formats import TemplateFormat
 from mailwright.content.mime import EmailAttachment
 from mailwright.domain.clock import Instant
@@ -160,23 +161,13 @@ def json_or_text(text: str) -> Any:
         return text
 
 
-def json_object(text: str, field: str) -> dict[str, Any]:
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field=field) from error
-    if not isinstance(found, dict):
-        raise InvalidInput("must be an object like `definition` in `campaign show --json`", field=field)
-    return found
-
-
 def _limit(value: str | bool) -> Any:
     if isinstance(value, bool):
         return value
     if value == "none":
         return None
     if value.startswith("{"):
-        return json_object(value, "--guard-rails")
+        return json_object(value, "--guard-rails", example="`guardRails` in `campaign show --json`")
     digits = value.removeprefix("-")
     return int(value) if digits.isascii() and digits.isdecimal() else value
 

@@ -1,6 +1,6 @@
 """`mailwright event`: what contacts did in the tenant's own systems."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 import typer
@@ -9,10 +9,10 @@ from mailwright.access.api_keys import Caller
 from mailwright.audience.contact_events import ContactEvent, ContactEvents, list_latest
 from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.event_schema import EventSchema, EventSchemaCounter, load_schema
+from mailwright.cli.json_input import parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
-from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
 from mailwright.outbox import tenants
 from mailwright.schemas.contact_events import contact_event_response, event_schema_response, events_content
@@ -94,7 +94,12 @@ def send(
     as_json: Json = False,
 ) -> None:
     """Store one event of a contact, as POST /v1/events does."""
-    given = {"event": event, "email": email, "properties": _parsed(properties), "createContact": create_contact}
+    given = {
+        "event": event,
+        "email": email,
+        "properties": parse_json(properties, "PROPERTIES"),
+        "createContact": create_contact,
+    }
     given |= {name: value for name, value in (("eventId", event_id), ("occurredAt", occurred_at)) if value is not None}
 
     async def work(at: Installation) -> list[EventResult]:
@@ -107,10 +112,3 @@ def send(
         print_json(events_content(results)["results"][0])
         return
     out.print(f"{results[0].event_id} {results[0].status}", markup=False)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field="PROPERTIES") from error

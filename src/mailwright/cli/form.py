@@ -2,16 +2,15 @@
 
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from mailwright.audience.form_snippet import form_snippet, form_url
 from mailwright.audience.forms import FormCounts, Forms, SignUpForm
+from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Tenant, Yes, confirm, group
 from mailwright.cli.output import clock_time, out, print_json, print_rows
 from mailwright.domain.clock import Instant
-from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.forms import FormRequest, FormResponse, form_response
@@ -140,15 +139,7 @@ def _parse(written: dict[str, Any], given: dict[str, Any]) -> FormRequest:
 
 
 def _read(file: typer.FileText | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        written = orjson.loads(file.read())
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"The file is not valid JSON: {error}", field="file") from error
-    if not isinstance(written, dict):
-        raise InvalidInput("The file must contain a JSON object.", field="file")
-    return written
+    return {} if file is None else json_object(file.read(), "file", example="the output of `form show --json`")
 
 
 def _described(at: Installation, form: SignUpForm, counts: FormCounts | None = None) -> FormResponse:

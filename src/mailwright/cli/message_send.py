@@ -3,13 +3,12 @@
 import asyncio
 from typing import Annotated, Any
 
-import orjson
 import typer
 
+from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, settings_for_command, warn_if_held
 from mailwright.cli.options import HtmlFile, Json, Tenant
 from mailwright.cli.output import aside, out, print_json
-from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 
@@ -101,12 +100,5 @@ async def _send(
 def _variables(values: list[str], data: typer.FileText | None) -> dict[str, Any]:
     from mailwright.cli.campaign_input import variables  # noqa: PLC0415 - slow to import
 
-    if data is None:
-        return variables(values)
-    try:
-        found = orjson.loads(data.read())
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"must be a file with a JSON object ({error})", field="data") from error
-    if not isinstance(found, dict):
-        raise InvalidInput('must be a file with a JSON object, for example {"name": "Ada"}', field="data")
+    found = {} if data is None else json_object(data.read(), "data", example='{"name": "Ada"}')
     return {**found, **variables(values)}

@@ -1,15 +1,15 @@
 """`mailwright notify`: process an external queue of notifications."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-import orjson
 import typer
 import uvloop
 
 from mailwright.app.notifications import notify, open_notification_service, open_queue_database
 from mailwright.app.shutdown import Shutdown
 from mailwright.app.wiring import open_engine
+from mailwright.cli.json_input import json_object
 from mailwright.cli.opening import Installation, run, settings_for_service
 from mailwright.cli.options import Json, Limit, group
 from mailwright.cli.output import out, print_json, print_rows, two_lines
@@ -117,7 +117,7 @@ def emit_command(
         event_at=_moment(at),
         dedupe_key=dedupe_key,
         trace_id=trace_id,
-        payload=_object(payload),
+        payload=json_object(payload, "--payload", example='{"courseTitle": "Algebra"}'),
     )
     found: EmittedEvent = _with_service(lambda service: service.emit(happening), database, schema)
     if as_json:
@@ -242,14 +242,4 @@ def _moment(text: str | None) -> int | None:
     found = times.parse(text)
     if found is None:
         raise InvalidInput("must be a time such as 2027-01-15T08:00:00Z", field="--at")
-    return found
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field="--payload") from error
-    if not isinstance(found, dict):
-        raise InvalidInput('must be a JSON object such as {"courseTitle": "Algebra"}', field="--payload")
     return found

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from mailwright.app.segment_removal import delete_segment
@@ -10,10 +9,10 @@ from mailwright.audience import segments
 from mailwright.audience.attribute_names import case_mistake_sentence, find_case_mistakes
 from mailwright.audience.contacts import Contact
 from mailwright.audience.segments import Segment
+from mailwright.cli.json_input import parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
 from mailwright.cli.output import aside, out, print_json, print_rows
-from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.base import extend
@@ -47,7 +46,7 @@ def create(
     async def work(at: Installation) -> tuple[Segment, int]:
         owner = await find_tenant(at, tenant)
         made = await segments.create(
-            at.database, at.clock, owner.id, key, filter_=_parsed(filter_), name=name, actor=CONSOLE
+            at.database, at.clock, owner.id, key, filter_=parse_json(filter_, "FILTER"), name=name, actor=CONSOLE
         )
         await _warn_of_case(at, owner.id, made.filter)
         return made, await _count(at, owner.id, made.filter)
@@ -115,7 +114,7 @@ def edit(
 
     async def work(at: Installation) -> tuple[Segment, tuple[StartedSequence, ...]]:
         owner = await find_tenant(at, tenant)
-        where, wanted = (at.database, at.clock, owner.id, key), _parsed(filter_)
+        where, wanted = (at.database, at.clock, owner.id, key), parse_json(filter_, "FILTER")
         await _warn_of_case(at, owner.id, wanted)
         if dry_run:
             return await segments.find(at.database, owner.id, key), await preview_edit(*where, wanted)
@@ -153,10 +152,3 @@ async def _warn_of_case(at: Installation, tenant_id: int, filter_: Any) -> None:
 async def _count(at: Installation, tenant_id: int, filter_: Any) -> int:
     async with at.database.read() as tx:
         return await segments.count_members(tx, tenant_id, filter_, at.clock.now())
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field="FILTER") from error

@@ -9,6 +9,7 @@ import typer
 
 from mailwright.app.sequences import make_sequences
 from mailwright.app.templates import make_templates
+from mailwright.cli.json_input import parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, Yes, confirm, group
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows
@@ -122,7 +123,7 @@ def create(
     """
     if (document is None) == (ready is None):
         raise InvalidInput("Name a FILE or a ready-made sequence with --ready, not both.", field="FILE")
-    given, bundled = (None, []) if document is None else read_sequence_file(_parsed(document))
+    given, bundled = (None, []) if document is None else read_sequence_file(parse_json(document.read(), "FILE"))
 
     async def work(at: Installation) -> Any:
         owner, sequences = await find_tenant(at, tenant), _sequences(at)
@@ -231,7 +232,7 @@ def edit(
 
     Templates that the file contains are created if they are missing.
     """
-    given, bundled = read_sequence_file(_parsed(document))
+    given, bundled = read_sequence_file(parse_json(document.read(), "FILE"))
 
     async def work(at: Installation) -> Any:
         owner, sequences = await find_tenant(at, tenant), _sequences(at)
@@ -483,10 +484,3 @@ async def _add_templates(
     added = await add_templates(at.database, templates, tenant_id, document, bundled, actor=CONSOLE, replaces=replaces)
     if added:
         aside.print(f"Stored the templates {', '.join(added)}.", markup=False)
-
-
-def _parsed(file: typer.FileText) -> Any:
-    try:
-        return orjson.loads(file.read())
-    except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"is not JSON: {error}", field="FILE") from error
