@@ -27,6 +27,14 @@ from tests.standins.provider import ScriptedProvider
 BROWSER: Final = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36"
 )
+# The headers of a browser in which a person follows a link of an email.
+PERSON: Final = {
+    "User-Agent": BROWSER,
+    "Sec-Fetch-User": "?1",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+    "Sec-Fetch-Site": "cross-site",
+}
 SHOP: Final = "https://shop.example/offers?colour=red&size=4#sale"
 BODY: Final = (
     f'<p>Hello {{{{ name }}}}</p><p><a class="b" href="{SHOP.replace("&", "&amp;")}">Offers</a></p>'

@@ -34,6 +34,7 @@ from tests.standins.notion import TOKEN, NotionStandIn
 from tests.standins.ses import SEND, SesMail, SesStandIn
 from tests.standins.sns import TOPIC, Signer, ses_event
 from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
+from tests.tracking import BROWSER
 
 RATE = 50
 PASSWORD = "a-password-for-tests"
@@ -242,7 +243,8 @@ async def test_bounce_from_sns_reaches_supabase_and_notion(stage: Stage) -> None
         await _tell(stage.signer, client, bob)
         await until(lambda: stage.supabase.subscriber("Ada@example.com")["status"] == "bounced", "the bounce")
         link = _way_out(bob)
-        left = await client.get("/unsubscribe", params={"token": parse_qs(urlsplit(link).query)["token"][0]})
+        token = parse_qs(urlsplit(link).query)["token"][0]
+        left = await client.get("/unsubscribe", params={"token": token}, headers={"User-Agent": BROWSER})
         assert left.status_code == 200
         bad = await client.get("/unsubscribe", params={"token": "nonsense"})
         assert bad.status_code == 400

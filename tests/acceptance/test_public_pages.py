@@ -22,11 +22,12 @@ from mailwright.audience import lists
 from mailwright.audience.lists import GENERAL
 from mailwright.audience.status import ContactStatusService
 from mailwright.audience.suppressions import ALL_MESSAGES
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.message import NewMessage
 from mailwright.web.app import create_app
 from tests.builders import DEFAULT_TENANT, Bench, a_newsletter, settings_for
 from tests.dashboard import CHROMIUM, LAUNCH
+from tests.tracking import BROWSER
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 PHONE: ViewportSize = {"width": 375, "height": 720}
@@ -86,7 +87,7 @@ async def post(empty_sqlite: bytes, tmp_path: Path, request: pytest.FixtureReque
         base_url=address,
         mailbox=mailbox,
         sender="Northwind Books <books@example.com>",
-        unsubscribe_confirm=getattr(request, "param", False),
+        unsubscribe_confirm=getattr(request, "param", "false"),
     )
     async with open_engine(settings, clock) as engine:
         for key, name, about in (
@@ -218,7 +219,7 @@ async def test_preferences_are_changed_by_keyboard(post: Post, desk: Desk) -> No
 
 
 @pytest.mark.promise("unsubscribe-one-click")
-@pytest.mark.parametrize("post", [True], indirect=True)
+@pytest.mark.parametrize("post", ["true"], indirect=True)
 async def test_unsubscribe_asks_first_if_configured(post: Post, desk: Desk) -> None:
     await post.send("weekly")
     page = await desk.page(locale="pt-BR")
@@ -230,6 +231,19 @@ async def test_unsubscribe_asks_first_if_configured(post: Post, desk: Desk) -> N
     await page.keyboard.press("Enter")
     await page.get_by_role("heading", name="Inscrição cancelada").wait_for()
     assert await post.receives() == {"weekly": False, "offers": True}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("post", ["auto"], indirect=True)
+async def test_click_in_a_browser_unsubscribes_at_once(post: Post, desk: Desk) -> None:
+    await post.send("weekly")
+    post.bench.clock.advance(MINUTE)
+    scanner, person = await desk.page(), await desk.page(user_agent=BROWSER)  # The first one is a headless browser.
+    for page, shown, receives in ((scanner, "Unsubscribe?", True), (person, "You are unsubscribed", False)):
+        await page.goto(post.opened().as_uri())
+        await page.get_by_role("link", name="Unsubscribe").click()
+        assert await heading(page) == shown
+        assert await post.receives() == {"weekly": receives, "offers": True}
 
 
 async def test_pages_fit_screens_and_follow_color_scheme(post: Post, desk: Desk) -> None:

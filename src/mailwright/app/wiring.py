@@ -72,6 +72,7 @@ from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.tracking_tokens import TrackingTokens
 from mailwright.domain.translation import lazy_gettext
+from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
 from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.events.dmarc.recorder import DmarcRecorder
@@ -153,7 +154,7 @@ class PublicPages:
     # The secret that signs links. If it is None, the installation uses the secret that it generated and stored.
     secret: str | None = field(default=None, repr=False)
     retired: tuple[str, ...] = field(default=(), repr=False, kw_only=True)  # former secrets whose links still work
-    asks_first: bool = False  # An unsubscribe link opens a confirmation page instead of unsubscribing at once.
+    confirmation: UnsubscribeConfirmation = UnsubscribeConfirmation.UNCONFIRMED_PEOPLE  # who gets a button first
     sender: str | None = None  # the name that the pages of the first tenant show
     unsubscribe_url: str | None = None  # replaces the address of our own unsubscribe page
 
@@ -502,10 +503,23 @@ def public_pages(settings: Settings) -> PublicPages:
     return PublicPages(
         secret,
         retired=retired,
-        asks_first=settings.unsubscribe_confirm,
+        confirmation=_unsubscribe_confirmation(settings),
         sender=sender_of(settings).name,
         unsubscribe_url=settings.unsubscribe_url,
     )
+
+
+def _unsubscribe_confirmation(settings: Settings) -> UnsubscribeConfirmation:
+    """Return who gets a button. With the settings of AmazonSender, a GET request acts as it did there."""
+    match settings.unsubscribe_confirm:
+        case "true":
+            return UnsubscribeConfirmation.EVERYONE
+        case "false":
+            return UnsubscribeConfirmation.NOBODY
+        case "auto" if settings.unsubscribe_base_url is not None and settings.unsubscribe_secret is not None:
+            return UnsubscribeConfirmation.MACHINES
+        case "auto":
+            return UnsubscribeConfirmation.UNCONFIRMED_PEOPLE
 
 
 def secret_text(secret: SecretStr | None) -> str | None:

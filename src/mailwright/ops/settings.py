@@ -48,6 +48,9 @@ ENV_FILE_VARIABLE = "MAILWRIGHT_ENV_FILE"
 DRY_RUN_NOTICE = "this is a dry run: every message goes to the local mailbox, and nobody receives it"
 
 PositiveInt = Annotated[int, Field(gt=0)]
+# The spellings of true and false that pydantic accepts too.
+_TRUE = ("true", "1", "yes", "on", "y", "t")
+_FALSE = ("false", "0", "no", "off", "n", "f")
 ProviderName = Literal["mailbox", "smtp", "ses", "sendgrid", "smtpbz", "mailgun", "postmark", "resend", "brevo"]
 
 
@@ -306,12 +309,13 @@ class Settings(BaseSettings):
     ] = None
 
     unsubscribe_confirm: Annotated[
-        bool,
+        Literal["auto", "true", "false"],
         Field(
             alias="UNSUBSCRIBE_CONFIRM",
-            description="Ask for confirmation before unsubscribing, so that link scanners unsubscribe nobody.",
+            description="Whether an unsubscribe link shows a button instead of unsubscribing at once: `true`, `false`, "
+            "or `auto`: only if the visitor may be a link scanner.",
         ),
-    ] = False
+    ] = "auto"
 
     provider: Annotated[
         ProviderName, Field(alias="MAILWRIGHT_PROVIDER", description="Provider that delivers email.")
@@ -1257,6 +1261,15 @@ class Settings(BaseSettings):
         if any(not name.strip() or not renamed.strip() for name, _, renamed in pairs):
             raise ValueError("use `name=value` pairs separated by commas, for example `subject=Betreff, test=Probe`")
         return {name.strip(): renamed.strip() for name, _, renamed in pairs}
+
+    @field_validator("unsubscribe_confirm", mode="before")
+    @classmethod
+    def _parse_confirmation(cls, value: Any) -> Any:
+        """Accept every spelling of true and false."""
+        text = str(value).strip().lower() if isinstance(value, str | bool | int) else value
+        if text in _TRUE:
+            return "true"
+        return "false" if text in _FALSE else text
 
     @field_validator("base_url", "unsubscribe_base_url", "notify_base_url")
     @classmethod

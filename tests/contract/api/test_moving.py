@@ -9,6 +9,7 @@ import pytest
 
 from mailwright.app.wiring import PublicPages
 from mailwright.audience.status import ContactStatusService
+from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
 from tests.amazonsender import SECRET, SHARED_SECRET, old_link
 from tests.api import Api, an_api
 from tests.builders import DEFAULT_TENANT
@@ -37,7 +38,7 @@ class Moved:
 
 @pytest.fixture
 async def moved(engine: DatabaseAddress) -> AsyncIterator[Moved]:
-    pages = PublicPages(SECRET, retired=("an-earlier-secret",), asks_first=True)
+    pages = PublicPages(SECRET, retired=("an-earlier-secret",), confirmation=UnsubscribeConfirmation.EVERYONE)
     async with (
         a_mailout_bench(engine.url) as bench,
         an_api(

@@ -21,14 +21,29 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.content.dkim_key import DkimKey
 from mailwright.domain.clock import DAY, ManualClock
 from mailwright.domain.errors import NotDurable
+from mailwright.domain.states import Status
+from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
 from mailwright.domain.unsubscribe_tokens import MAX_TOKEN_LENGTH, UnsubscribeTokens
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, get_or_create_secret
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, subscriptions
 from tests.api import Api, an_api
-from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_contact, a_message, a_message_with, a_newsletter, a_tenant
+from tests.builders import (
+    DEFAULT_TENANT,
+    Bench,
+    a_bench,
+    a_contact,
+    a_message,
+    a_message_with,
+    a_newsletter,
+    a_subscriber,
+    a_tenant,
+    status_of,
+)
 from tests.conftest import DatabaseAddress
+from tests.standins.provider import ScriptedProvider
 from tests.standins.smtp_sink import SmtpSink
+from tests.tracking import BROWSER, PERSON
 
 SECRET = "s" * 32
 TOKENS = UnsubscribeTokens(SECRET)
@@ -56,13 +71,18 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 @pytest.fixture
 def client(api: Api) -> httpx.AsyncClient:
+    """The browser of a person who follows links."""
+    api.anonymous.headers.update(PERSON)
     return api.anonymous
 
 
 @pytest.fixture
 async def asking_api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
     """An installation whose links ask before they unsubscribe."""
-    async with an_api(database, clock, public_pages=PublicPages(SECRET, asks_first=True)) as api:
+    async with an_api(
+        database, clock, public_pages=PublicPages(SECRET, confirmation=UnsubscribeConfirmation.EVERYONE)
+    ) as api:
+        api.anonymous.headers.update(PERSON)
         yield api
 
 
@@ -161,7 +181,7 @@ async def test_unsubscribe_returns_json_on_request(api: Api, client: httpx.Async
 async def test_generated_secret_signs_links_without_a_setting(database: Database, clock: ManualClock) -> None:
     async with an_api(database, clock) as api:
         token = UnsubscribeTokens(await get_or_create_secret(database, UNSUBSCRIBE_SECRET)).make(JANE)
-        assert (await api.anonymous.get(f"/unsubscribe?token={token}")).status_code == 200
+        assert (await api.anonymous.get(f"/unsubscribe?token={token}", headers=PERSON)).status_code == 200
         assert await status(api) == "unsubscribed"
 
 
@@ -295,6 +315,130 @@ async def test_with_ask_first_only_the_button_unsubscribes(asking_api: Api) -> N
     left = await client.post(link_on(filter_, "unsubscribe"), data=BUTTON)
     assert "You are unsubscribed" in left.text
     assert await scopes(asking_api) == {"weekly": "unsubscribed"}
+
+
+# People and link scanners.
+
+PROGRAMS = ["", "curl/8.5.0", "python-requests/2.31.0", "Barracuda Sentinel (EE)"]
+WITHOUT_NAVIGATION: list[dict[str, str]] = [
+    {},
+    {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"},
+    {"Sec-Fetch-User": "?0", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    {"Sec-Fetch-User": "?1", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-User": "?1", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+]
+
+
+@pytest.fixture
+async def compatible_api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    """An installation with the settings of AmazonSender, whose links act on every GET request of a person."""
+    settings = {"unsubscribe_base_url": "https://news.example.com/unsubscribe", "unsubscribe_secret": SECRET}
+    async with an_api(database, clock, **settings) as api:
+        yield api
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("headers", WITHOUT_NAVIGATION, ids=str)
+async def test_request_without_navigation_by_a_person_gets_a_button(api: Api, headers: dict[str, str]) -> None:
+    response = await api.anonymous.get(unsubscribe_path(), headers={"User-Agent": BROWSER, **headers})
+    assert (response.status_code, response.text.count("<button")) == (200, 1)
+    is_plain_page(response)
+    assert await scopes(api) == {}
+    await api.anonymous.post(link_on(response, "unsubscribe"), data=BUTTON)
+    assert await scopes(api) == {"general": "unsubscribed"}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("agent", PROGRAMS)
+async def test_recognised_machine_gets_a_button(api: Api, agent: str) -> None:
+    response = await api.anonymous.get(unsubscribe_path(), headers={**PERSON, "User-Agent": agent})
+    assert (response.status_code, response.text.count("<button")) == (200, 1)
+    assert await scopes(api) == {}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("agent", PROGRAMS)
+async def test_settings_of_amazonsender_give_machines_a_button(compatible_api: Api, agent: str) -> None:
+    response = await compatible_api.anonymous.get(unsubscribe_path(), headers={"User-Agent": agent})
+    assert (response.status_code, response.text.count("<button")) == (200, 1)
+    assert await scopes(compatible_api) == {}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+async def test_visit_within_seconds_after_sending_gets_a_button(
+    database: Database, clock: ManualClock, compatible_api: Api
+) -> None:
+    bench = Bench(compatible_api.engine, clock)
+    await a_subscriber(database, JANE, "general")
+    [outbox_id] = await bench.accept(a_newsletter(to=JANE, list_key="general"))
+    await bench.drain(ScriptedProvider())
+    assert await status_of(database, outbox_id) == Status.SENT
+    for seconds, expected in ((4, {}), (2, {"general": "unsubscribed"})):
+        clock.advance(seconds * 1000)
+        path = f"{unsubscribe_path()}&message={outbox_id}"
+        assert (await compatible_api.anonymous.get(path, headers=PERSON)).status_code == 200
+        assert await scopes(compatible_api) == expected
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+async def test_settings_of_amazonsender_let_a_get_request_act(compatible_api: Api) -> None:
+    client = compatible_api.anonymous
+    for headers in ({"Sec-Purpose": "prefetch"}, {"Purpose": "prefetch"}, {"X-Moz": "prefetch"}):
+        await client.get(unsubscribe_path(), headers={"User-Agent": BROWSER, **headers})
+    await client.head(unsubscribe_path(), headers={"User-Agent": BROWSER})
+    assert await scopes(compatible_api) == {}
+    response = await client.get(unsubscribe_path(), headers={"User-Agent": BROWSER})
+    assert "You are unsubscribed" in response.text
+    assert await scopes(compatible_api) == {"general": "unsubscribed"}
+
+
+@pytest.mark.parametrize(
+    "given", [{"unsubscribe_base_url": "https://news.example.com/u"}, {"unsubscribe_secret": SECRET}]
+)
+async def test_only_both_settings_of_amazonsender_let_a_get_request_act(
+    database: Database, clock: ManualClock, given: dict[str, str]
+) -> None:
+    async with an_api(database, clock, **given) as api:
+        secret = given.get("unsubscribe_secret") or await get_or_create_secret(database, UNSUBSCRIBE_SECRET)
+        path = f"/unsubscribe?token={UnsubscribeTokens(secret).make(JANE)}"
+        await api.anonymous.get(path, headers={"User-Agent": BROWSER})
+        assert await scopes(api) == {}
+
+
+@pytest.mark.parametrize(
+    ("confirm", "asks"), [("true", True), (True, True), ("on", True), ("false", False), ("0", False)]
+)
+async def test_confirm_setting_outranks_the_visitor(
+    database: Database, clock: ManualClock, confirm: object, asks: bool
+) -> None:
+    async with an_api(database, clock, unsubscribe_confirm=confirm, unsubscribe_secret=SECRET) as api:
+        headers = PERSON if asks else {"User-Agent": "curl/8.5.0"}
+        await api.anonymous.get(unsubscribe_path(), headers=headers)
+        assert await scopes(api) == ({} if asks else {"general": "unsubscribed"})
+
+
+async def test_language_link_of_the_button_page_unsubscribes_nobody(api: Api, client: httpx.AsyncClient) -> None:
+    shown = await client.get(unsubscribe_path(), headers={"Sec-Fetch-User": "?0"})
+    other = await client.get(link_on(shown, "unsubscribe"), headers={"Sec-Fetch-Site": "same-origin"})
+    assert other.text.count("<button") == 1
+    assert await scopes(api) == {}
+
+
+async def test_program_without_browser_headers_is_told_to_confirm(api: Api) -> None:
+    response = await api.anonymous.get(unsubscribe_path(), headers=PROGRAM)
+    assert (response.status_code, response.json()["code"]) == (409, "CONFIRMATION_NEEDED")
+    assert await scopes(api) == {}
+
+
+@pytest.mark.promise("unsubscribe-scanners")
+@pytest.mark.parametrize("page", ["preferences", "resubscribe", "confirm"])
+async def test_opening_another_link_changes_nothing(api: Api, client: httpx.AsyncClient, page: str) -> None:
+    await client.get(unsubscribe_path("weekly"))
+    before = await api.stored()
+    tokens = {"preferences": TOKENS, "resubscribe": TOKENS.for_resubscribe(), "confirm": TOKENS.for_confirmation()}
+    response = await client.get(f"/{page}?token={tokens[page].make(JANE, 'weekly')}&snooze=30&everything=1&list=offers")
+    assert response.status_code == 200
+    assert await api.stored() == before
 
 
 # Invalid links.

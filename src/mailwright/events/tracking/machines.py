@@ -26,8 +26,9 @@ _PROGRAMS: Final = re.compile(
     r"|ruby|perl|scrapy|http_request|winhttp|microsoft office existence discovery",
     re.IGNORECASE,
 )
-# Headers by which programs indicate that no person requested the page, such as prefetching.
-_PREFETCH: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
+# Headers in which browsers announce that no person has requested the page yet.
+_PREFETCH_HEADERS: Final = ("purpose", "sec-purpose", "x-purpose", "x-moz")
+_PREFETCHES: Final = ("prefetch", "prerender", "preview", "preload")
 # Networks of Exchange Online Protection, which opens links for Safe Links: the ranges that Microsoft publishes, and an
 # adjacent one.
 _SCANNER_NETWORKS: Final = tuple(
@@ -60,9 +61,27 @@ def is_machine_request(headers: Mapping[str, str], address: str | None) -> bool:
     """Return whether a program sent the request. The names in `headers` are in lower case."""
     if is_machine_agent(headers.get("user-agent", "")):
         return True
-    if any("prefetch" in headers.get(name, "").lower() or "preview" in headers.get(name, "") for name in _PREFETCH):
+    if is_prefetch(headers):
         return True
     return address is not None and _is_scanner(address)
+
+
+def is_prefetch(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser loads the page in advance. The names in `headers` are in lower case."""
+    values = " ".join(headers.get(name, "") for name in _PREFETCH_HEADERS).lower()
+    return any(word in values for word in _PREFETCHES)
+
+
+def is_navigation_by_person(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser says that a person opened this page, by a click or by entering its address.
+
+    Browsers send these headers to https pages only. The names in `headers` are in lower case.
+    """
+    return (
+        headers.get("sec-fetch-user") == "?1"
+        and headers.get("sec-fetch-mode", "navigate") == "navigate"
+        and headers.get("sec-fetch-dest", "document") == "document"
+    )
 
 
 def is_too_soon(at: Instant, sent_at: Instant | None) -> bool:

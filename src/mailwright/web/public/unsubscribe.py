@@ -1,6 +1,7 @@
 """Unsubscribe and resubscribe through links, or with one click in the email client (RFC 8058)."""
 
 from http import HTTPStatus
+from typing import assert_never
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -9,6 +10,9 @@ from mailwright.app.wiring import Engine
 from mailwright.audience.lists import GENERAL, list_all
 from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
 from mailwright.audience.status import ContactStatusService
+from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
+from mailwright.events.tracking.machines import is_machine_request, is_navigation_by_person, is_prefetch, is_too_soon
+from mailwright.outbox.message_records import find_sent_at
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
 from mailwright.web.public.forms import read_form
@@ -23,10 +27,6 @@ from mailwright.web.public.subscribers import (
 )
 from mailwright.web.state import EngineDep
 
-# Headers in which browsers announce a prefetch, which must not unsubscribe anybody.
-PREFETCH_HEADERS = ("purpose", "sec-purpose", "x-purpose", "x-moz")
-PREFETCHES = ("prefetch", "prerender", "preview", "preload")
-
 # Form fields that unsubscribe: the one that email clients send (RFC 8058) and the one in `templates/unsubscribe.html`.
 UNSUBSCRIBE_FIELDS = (("List-Unsubscribe", "One-Click"), ("confirm", "unsubscribe"))
 ONE_CLICK_NEEDED = "To unsubscribe, send a POST request with the form field List-Unsubscribe=One-Click."
@@ -36,10 +36,9 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 
 @router.api_route("/unsubscribe", methods=["GET", "HEAD"])
 async def open_link(request: Request, engine: EngineDep) -> Response:
-    """Unsubscribe, or ask first if so configured. HEAD requests and prefetches change nothing."""
+    """Unsubscribe, or show a button to visitors who may be link scanners. HEAD and prefetches change nothing."""
     recipient = await recipient_of(request, engine)
-    is_asked = engine.public_pages.asks_first or request.method == "HEAD" or _is_prefetch(request)
-    if not is_asked:
+    if not await _asks_first(request, engine, recipient):
         return await _unsubscribe(request, engine, recipient)
     if wants_json(request):
         return problem(HTTPStatus.CONFLICT, "CONFIRMATION_NEEDED", ONE_CLICK_NEEDED)
@@ -99,6 +98,37 @@ async def resubscribe(request: Request, engine: EngineDep) -> Response:
     return await _show(request, engine, recipient, "resubscribed", here=None)
 
 
+async def _asks_first(request: Request, engine: Engine, recipient: LinkRecipient) -> bool:
+    if request.method == "HEAD" or is_prefetch(request.headers):
+        return True
+    match engine.public_pages.confirmation:
+        case UnsubscribeConfirmation.EVERYONE:
+            return True
+        case UnsubscribeConfirmation.NOBODY:
+            return False
+        case UnsubscribeConfirmation.UNCONFIRMED_PEOPLE:
+            return not _is_person(request) or await _is_machine(request, engine, recipient)
+        case UnsubscribeConfirmation.MACHINES:
+            return await _is_machine(request, engine, recipient)
+        case other:
+            assert_never(other)
+
+
+def _is_person(request: Request) -> bool:
+    """Return whether a person opened the link elsewhere. The language links of this page must not unsubscribe."""
+    return is_navigation_by_person(request.headers) and request.headers.get("sec-fetch-site") != "same-origin"
+
+
+async def _is_machine(request: Request, engine: Engine, recipient: LinkRecipient) -> bool:
+    """Return whether the click tracking would count this visit as a machine's."""
+    if is_machine_request(request.headers, request.client.host if request.client else None):
+        return True
+    if recipient.message_id is None:
+        return False
+    sent_at = await find_sent_at(engine.database, recipient.tenant_id, recipient.message_id)
+    return is_too_soon(engine.clock.now(), sent_at)
+
+
 async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.unsubscribe_by_link(
@@ -137,8 +167,3 @@ async def _list_name(engine: Engine, recipient: LinkRecipient) -> str | None:
         return None
     lists = await list_all(engine.database, recipient.tenant_id, with_archived=True)
     return next((each.name for each in lists if each.list_key == recipient.list_key), recipient.list_key)
-
-
-def _is_prefetch(request: Request) -> bool:
-    values = " ".join(request.headers.get(name, "") for name in PREFETCH_HEADERS).lower()
-    return any(word in values for word in PREFETCHES)
