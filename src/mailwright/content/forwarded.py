@@ -1,6 +1,7 @@
 """Forward an email: keep its body, and send it from our own address, so that it passes SPF, DKIM and DMARC.
 
-The author becomes the Reply-To. Headers that describe the path of the original email are dropped.
+The author becomes the Reply-To, unless the email has no author or one whose address cannot be written in a header.
+Headers that describe the path of the original email are dropped.
 """
 
 import re
@@ -34,7 +35,7 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 class ForwardHeaders:
     outbox_id: str
     sender: Mailbox
-    reply_to: Mailbox
+    author: Mailbox | None
     to: str
     subject: str
     date: Instant
@@ -48,7 +49,7 @@ def forward_email(content: bytes, headers: ForwardHeaders) -> bytes:
     identity = message_id(headers.outbox_id, address.domain_of(headers.sender.address))
     lines = [
         mailboxes("From", [_shown_sender(headers)], field="from"),
-        mailboxes("Reply-To", [headers.reply_to], field="reply_to"),
+        *_reply_to(headers.author),
         mailboxes("To", [Mailbox(headers.to, None)], field="to"),
         unstructured("Subject", headers.subject, field="subject"),
         date_line(headers.date),
@@ -59,10 +60,17 @@ def forward_email(content: bytes, headers: ForwardHeaders) -> bytes:
     return forwarded
 
 
+def _reply_to(author: Mailbox | None) -> list[str]:
+    if author is None or not author.address.isascii():
+        return []
+    return [mailboxes("Reply-To", [author], field="reply_to")]
+
+
 def _shown_sender(headers: ForwardHeaders) -> Mailbox:
     """Return our address with the name of the author, who cannot be the sender."""
-    author = headers.reply_to.name or headers.reply_to.address.replace("@", " at ")
-    return Mailbox(headers.sender.address, f"{author} via {headers.sender.name or headers.sender.address}")
+    author = headers.author or Mailbox("", "Unknown sender")
+    name = author.name or author.address.replace("@", " at ")
+    return Mailbox(headers.sender.address, f"{name} via {headers.sender.name or headers.sender.address}")
 
 
 def _kept_fields(head: bytes) -> Iterator[bytes]:

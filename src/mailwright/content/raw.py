@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from email.header import decode_header, make_header
 from email.utils import getaddresses
 from functools import lru_cache
 from typing import Final
@@ -16,13 +15,13 @@ from mailwright.content.headers import (
     Mailbox,
 )
 from mailwright.domain import address
+from mailwright.domain.encoded_words import decode_words
 from mailwright.domain.errors import InvalidInput
 
 MAX_RAW_BYTES: Final = 25 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 256 * 1024
 MAX_SUBJECT: Final = 998
-# Parsing takes time in proportion to the length, or more, so longer values are cut or refused first.
-MAX_ENCODED: Final = 4 * 1024
+# Parsing takes time in proportion to the length, or more, so longer values are refused first.
 MAX_FROM: Final = 4 * 1024
 MAX_RECIPIENT_HEADERS: Final = 32 * 1024
 
@@ -183,18 +182,6 @@ def with_crlf(content: bytes) -> bytes:
     if b"\r" not in content and b"\n" in content:
         content = content.replace(b"\n", b"\r\n")
     return content if content.endswith(b"\r\n") else content + b"\r\n"
-
-
-def decode_words(value: str) -> str:
-    """Decode RFC 2047 words; leave undecodable text as it is. A very long text is cut."""
-    if "=?" not in value:
-        return value
-    if len(value) > MAX_ENCODED:
-        value = value[:MAX_ENCODED].rsplit(None, 1)[0]
-    try:
-        return str(make_header(decode_header(value)))
-    except (ValueError, LookupError):
-        return value
 
 
 def readable_line(value: str) -> str:

@@ -11,9 +11,9 @@ from typing import Final
 
 from mailwright.content.forwarded import ForwardHeaders, forward_email
 from mailwright.content.headers import Mailbox
-from mailwright.content.raw import InvalidEmail
 from mailwright.domain import address
 from mailwright.domain.clock import HOUR, Clock, Instant
+from mailwright.domain.errors import InvalidInput
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import (
     ENVELOPE_FROM,
@@ -155,7 +155,7 @@ class ReplyRecorder:
         """Accept the email as a message to `forward_to`, and return its id; None if it cannot be sent."""
         try:
             new = self._forwarded(email, content, forward_to, message)
-        except InvalidEmail as error:
+        except InvalidInput as error:
             log.warning("reply_not_forwarded", identity=email.identity, reason=str(error))
             return None
         [accepted] = await self._accept([new])
@@ -165,11 +165,14 @@ class ReplyRecorder:
         self, email: OrdinaryEmail, content: bytes, forward_to: str, message: RepliedMessage | None
     ) -> NewMessage:
         now, sender = self._clock.now(), self._settings.sender
-        outbox_id, author = uuid7(now), Mailbox(email.sender or "", email.sender_name)
+        outbox_id, author = uuid7(now), Mailbox(email.sender, email.sender_name) if email.sender else None
         headers = ForwardHeaders(outbox_id, sender, author, forward_to, email.subject, now)
         raw = forward_email(content, headers)
         # Erasing a contact finds the forwarded replies by these addresses.
-        about = {"from": address.normal(author.address), "recipient": message.to_email if message else None}
+        about = {
+            "from": address.normal(author.address) if author else None,
+            "recipient": message.to_email if message else None,
+        }
         shown = {"email": sender.address, "name": sender.name} if sender.name else {"email": sender.address}
         return NewMessage(
             outbox_id=outbox_id,
@@ -220,5 +223,5 @@ def _reports(email: OrdinaryEmail, message: RepliedMessage, now: Instant, *, is_
 
 def _may_forward(email: OrdinaryEmail, forward_to: str) -> bool:
     """Return whether a person wrote the email, and not from the address that it would be forwarded to."""
-    is_loop = email.sender is None or address.normal(email.sender) == address.normal(forward_to)
+    is_loop = email.sender is not None and address.normal(email.sender) == address.normal(forward_to)
     return not email.is_automatic and not is_loop

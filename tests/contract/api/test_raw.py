@@ -78,6 +78,18 @@ def contents(provider: ScriptedProvider) -> set[bytes]:
     return {message.content.removeprefix(ours[message.outbox_id]) for message in provider.messages}
 
 
+@pytest.mark.promise("raw-unchanged")
+@pytest.mark.parametrize("header", [b"From", b"To", b"Subject", b"Reply-To"])
+async def test_damaged_encoded_word_leaves_unchanged(bench: Bench, header: bytes) -> None:
+    damaged = {b"From": b"shop@example.com", b"To": b"ada@example.com", b"Reply-To": b"x@example.com", b"Subject": b"y"}
+    damaged[header] = b"=?UTF-8?B?SGVsb?= <" + damaged[header] + b">"
+    lines = [name + b": " + value for name, value in damaged.items()]
+    email = b"\r\n".join(
+        [*lines, b"Date: Mon, 16 Nov 2026 10:00:00 +0000", b"Message-ID: <d@e.example>", b"", b"x", b""]
+    )
+    assert contents(await sent_by(bench, email)) == {email}
+
+
 async def count_contents(database: Database) -> int:
     async with database.read() as tx:
         return int((await tx.execute(select(func.count()).select_from(raw_contents)))[0][0])

@@ -184,7 +184,7 @@ async def test_reply_to_same_message_id_of_two_tenants_is_unmatched(shop: Bench)
         "Subject: =?utf-8?b?0JDQstGC0L7QvtGC0LLQtdGC?=",
         "Subject: =?utf-8?b?0JDQstGC0L7QvNCw0YLQuNGH0LXRgdC60LjQuSDQvtGC0LLQtdGCOiBIZWxsbw==?=",
         "Subject: Automatische Antwort: Hello",
-        "List-Id: <staff.reader.example>",
+        "X-Mail-Autoreply: yes",
         "Content-Type: multipart/report; report-type=disposition-notification; boundary=b",
     ],
 )
@@ -197,9 +197,53 @@ async def test_automatic_reply_is_recognized(shop: Bench, header: str) -> None:
     assert await forwarded(shop) == []
 
 
-async def test_not_automatic_header_is_a_person(shop: Bench) -> None:
+@pytest.mark.promise("reply-forwarded")
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Auto-Submitted: no",
+        "Feedback-ID: 12345678:user:proton",
+        "List-Id: <staff.reader.example>",
+        "X-Auto-Response-Suppress: OOF",
+        "Subject: Auto: which colours are there?",
+        "Subject: Out of office space, can we meet at yours?",
+        "Subject: =?UTF-8?B?SGVsb?=",
+    ],
+)
+async def test_reply_with_headers_of_mail_services_is_forwarded(shop: Bench, header: str) -> None:
     outbox_id = await a_sent_message(shop)
-    assert (await record(shop, a_reply(outbox_id, "Auto-Submitted: no"))).kind == "reply"
+    assert (await record(shop, a_reply(outbox_id, header))).kind == "reply"
+    assert [recipients for recipients, _ in await forwarded(shop)] == [(SUPPORT,)]
+
+
+@pytest.mark.promise("reply-forwarded")
+@pytest.mark.parametrize(
+    ("sender", "reply_to", "shown"),
+    [
+        (f"{ANN} (Ann Reader)", f"Ann Reader <{ANN}>", "Ann Reader"),
+        (f"Ann Reader <{ANN}>, Bob <bob@reader.example>", f"Ann Reader <{ANN}>", "Ann Reader"),
+        (f"{ANN}, bob@reader.example", ANN, "ann at reader.example"),
+        (f"Reader, Ann <{ANN}>", f'"Reader, Ann" <{ANN}>', "Reader, Ann"),
+        (f"Ann @ Home: [private] <{ANN}>", f'"Ann @ Home: [private]" <{ANN}>', "Ann @ Home: [private]"),
+        (f"Ann Reader {ANN}", f"Ann Reader <{ANN}>", "Ann Reader"),
+        (f"=?UTF-8?B?SGVsb?= <{ANN}>", f"=?UTF-8?B?SGVsb?= <{ANN}>", "=?UTF-8?B?SGVsb?="),
+        ("änn@reader.example", None, "änn at reader.example"),
+        ("Ann Reader", None, "Unknown sender"),
+    ],
+)
+async def test_reply_with_unusual_author_is_forwarded(
+    shop: Bench, sender: str, reply_to: str | None, shown: str
+) -> None:
+    outbox_id = await a_sent_message(shop)
+    recorded = await record(shop, a_reply(outbox_id, sender=sender))
+    assert recorded.kind == "reply"
+    assert the_event(await shop.record(outbox_id), EventType.REPLIED).metadata["isFromRecipient"] is (
+        reply_to is not None
+    )
+    [(_, sent)] = await forwarded(shop)
+    boxes = [str(each) for each in sent["Reply-To"].addresses] if reply_to else sent["Reply-To"]
+    assert boxes in ([reply_to], None)
+    assert sent["From"].addresses[0].display_name == f"{shown} via Shop"
 
 
 @pytest.mark.promise("reply-forwarded")

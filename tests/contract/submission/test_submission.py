@@ -77,6 +77,16 @@ async def test_email_of_smtplib_leaves_with_its_bytes(bench: Bench) -> None:
     assert [message.recipients for message in provider.messages] == [("ada@example.com",), ("hidden@example.com",)]
 
 
+@pytest.mark.promise("smtp-unchanged")
+async def test_damaged_encoded_words_are_accepted(submission: Submission) -> None:
+    damaged = b"=?UTF-8?B?SGVsb?="
+    email = b"From: %b <shop@example.com>\r\nSubject: %b\r\nTo: %b <ada@example.com>\r\n\r\nHello\r\n"
+    async with a_dialogue(submission) as client:
+        await client.begin("ada@example.com")
+        assert (await client.ask(email % (damaged, damaged, damaged) + b".\r\n")).startswith("250")
+    assert await submission.stored() == ["ada@example.com"]
+
+
 @pytest.mark.promise("smtp-durable")
 async def test_reply_names_each_stored_message(submission: Submission) -> None:
     async with a_dialogue(submission) as client:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mailwright.content.raw import MAX_ENCODED, MAX_SUBJECT, InvalidEmail, RawEmail, parse_raw
+from mailwright.content.raw import MAX_SUBJECT, InvalidEmail, RawEmail, parse_raw
+from mailwright.domain.encoded_words import MAX_LENGTH
 
 
 def an_email(head: bytes) -> RawEmail:
@@ -12,7 +13,7 @@ def an_email(head: bytes) -> RawEmail:
 def test_only_the_start_of_a_long_subject_is_decoded() -> None:
     word = b"=?utf-8?q?a?="
     email = an_email(b"Subject: " + b"\r\n ".join([word * 70] * 270))
-    assert 0 < len(email.subject) <= MAX_ENCODED // len(word)
+    assert 0 < len(email.subject) <= MAX_LENGTH // len(word)
     assert len(an_email(b"Subject: " + b"\r\n ".join([b"x" * 900] * 9)).subject) == MAX_SUBJECT
 
 

@@ -2,22 +2,26 @@
 
 import re
 
-from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
+from mailwright.domain.encoded_words import decode_words
+from mailwright.events.bounces.email_parts import EmailHeaders
 
 # Headers older than RFC 3834 that only personal auto-responders use. Auto-Submitted is not enough, because servers also
 # set it on bounces.
 _RESPONDER_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
+# Subjects of auto-responders. Words that people also begin a subject with count only if nothing or a colon follows.
 _RESPONDER_SUBJECT = re.compile(
-    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|auto:|out of (?:the )?office"
-    r"|vacation(?: (?:reply|response|message|notice)|:|\s*$)|abwesen|automatische antwort"
-    r"|автоответ|автоматический ответ|вне офиса|resposta autom|fora do escrit|réponse autom|absence du bureau"
-    r"|respuesta autom|fuera de (?:la )?oficina|risposta autom|fuori (?:sede|ufficio)|automatisch antwoord"
-    r"|automatyczna odp|odpowiedź autom|automatiskt? svar|autosvar|otomatik yan[ıi]t"
-    r"|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답))",
+    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|automatische antwort|abwesenheits(?:noti|nachr|meld)"
+    r"|автоответ|автоматический ответ|resposta autom|réponse autom|respuesta autom|risposta autom"
+    r"|automatisch antwoord|automatyczna odp|odpowiedź autom|automatiskt? svar|autosvar|otomatik yan[ıi]t"
+    r"|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답)"
+    r"|(?:out of (?:the )?office|vacation)(?: (?:auto-?)?(?:reply|response|message|notice|notification))?\s*(?::|$)"
+    r"|(?:abwesend|abwesenheit|вне офиса|fora do escrit[oó]rio|absence du bureau|fuera de (?:la )?oficina"
+    r"|fuori (?:sede|ufficio))\s*(?::|$))",
     re.IGNORECASE,
 )
-# Headers that only programs and mailing lists write.
-_PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated", "list-id", "feedback-id")
+# Headers that only auto-responders and read receipts have. Others, such as Feedback-ID and List-Id, are also in email
+# of people: their mail service or a mailing list adds these.
+_PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated")
 _PROGRAM_PRECEDENCE = frozenset({"bulk", "junk", "list"})
 _PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@+]", re.IGNORECASE)
 
@@ -32,7 +36,7 @@ def is_auto_responder(headers: EmailHeaders) -> bool:
 
 
 def is_automatic(headers: EmailHeaders, sender: str | None) -> bool:
-    """Return whether a program wrote the email. An email without a usable sender counts as automatic."""
+    """Return whether a program certainly wrote the email. In doubt, a person did, who waits for an answer."""
     submitted = headers.first("auto-submitted").partition(";")[0].partition("(")[0].strip().lower()
     return (
         is_auto_responder(headers)
@@ -41,8 +45,7 @@ def is_automatic(headers: EmailHeaders, sender: str | None) -> bool:
         or any(headers.first(name) for name in _PROGRAM_FIELDS)
         or "".join(headers.first("return-path").split()) == "<>"  # RFC 3834: automatic responses have no return path.
         or headers.first("content-type").lower().startswith("multipart/report")  # for example a read receipt
-        or sender is None
-        or _PROGRAM_SENDER.match(sender) is not None
+        or _PROGRAM_SENDER.match(sender or "") is not None
     )
 
 

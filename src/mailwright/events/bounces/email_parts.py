@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from email.errors import HeaderParseError
-from email.header import decode_header
 from email.message import Message
 
 # Only the first bytes are needed: the report and the original headers come before our own message with its images.
@@ -104,17 +102,6 @@ def decode_text(content: bytes, charset: str = "") -> str:
         with suppress(UnicodeDecodeError, LookupError):
             return content.decode(encoding)
     return content.decode("latin-1")
-
-
-def decode_words(value: str) -> str:
-    """Decode the encoded words (RFC 2047) of a header."""
-    try:
-        return "".join(
-            part if isinstance(part, str) else decode_text(part, charset or "")
-            for part, charset in decode_header(value)
-        )
-    except (HeaderParseError, ValueError):  # invalid base64
-        return value
 
 
 def _head_and_body(content: bytes) -> tuple[bytes, bytes]:

@@ -9,9 +9,9 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from mailwright.content.raw import readable_line
-from mailwright.domain import address
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.events.bounces import delivery_status, feedback, ses_notices
+from mailwright.events.bounces.author import find_author
 from mailwright.events.bounces.automatic import is_auto_responder, is_automatic
 from mailwright.events.bounces.diagnosis import RecipientFields, classify_recipient, digest
 from mailwright.events.bounces.email_parts import EmailHeaders, EmailPart, split_parts
@@ -27,7 +27,6 @@ from mailwright.events.bounces.model import (
 from mailwright.events.bounces.original_message import OUR_HEADER, find_original, find_references
 
 MAX_SUBJECT = 200
-MAX_NAME = 100
 
 _TAG = re.compile(r"<[^<>]{0,2000}>")
 _REPORT_TYPE = re.compile(r"report-type[ \t]*=[ \t]*\"?(?:delivery-status|feedback-report)", re.IGNORECASE)
@@ -107,7 +106,7 @@ def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> BounceMail:
     headers = parts[0].headers
     if _REPORT_TYPE.search(headers.first("content-type")):
         return UnreadableReport(_identity(email, headers), "is declared as a report but contains no report")
-    name, sender = _sender(headers)
+    name, sender = find_author(headers)
     return OrdinaryEmail(
         identity=_reply_identity(email, headers),
         original=find_original(parts),
@@ -118,15 +117,6 @@ def _parse_ordinary(email: bytes, parts: Sequence[EmailPart]) -> BounceMail:
         is_automatic=is_automatic(headers, sender),
         is_ours=headers.first(OUR_HEADER) != "",
     )
-
-
-def _sender(headers: EmailHeaders) -> tuple[str | None, str | None]:
-    """Return the name and the address of the author."""
-    name, email = address.split_mailbox(headers.first("from"))
-    try:
-        return readable_line(name or "")[:MAX_NAME] or None, address.deliverable(email)
-    except address.InvalidAddress:
-        return None, None
 
 
 def _bounce(

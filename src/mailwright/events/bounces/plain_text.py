@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from mailwright.domain.encoded_words import decode_words
 from mailwright.events.bounces.diagnosis import (
     ADDRESS,
     RecipientFields,
@@ -11,7 +12,7 @@ from mailwright.events.bounces.diagnosis import (
     most_telling,
     one_line,
 )
-from mailwright.events.bounces.email_parts import EmailHeaders, decode_words
+from mailwright.events.bounces.email_parts import EmailHeaders
 from mailwright.events.bounces.model import DsnAction
 
 # Maximum number of characters that are read. Text after that is the returned message.

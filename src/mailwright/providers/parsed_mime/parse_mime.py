@@ -4,13 +4,14 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from email import policy
-from email.errors import HeaderParseError
-from email.header import Header, decode_header, make_header
+from email.header import Header
+from email.headerregistry import HeaderRegistry
 from email.message import EmailMessage, MIMEPart
 from email.parser import BytesParser
 from email.utils import getaddresses
-from typing import cast
+from typing import Any, cast
 
+from mailwright.domain.encoded_words import decode_words
 from mailwright.providers.parsed_mime.parse_own_mime import ADDRESSES
 from mailwright.providers.parsed_mime.parsed_message import ParsedAttachment, ParsedMailbox, ParsedMessage
 
@@ -23,12 +24,30 @@ class UnreadableMime(ValueError):
 
 def parse(content: bytes) -> ParsedMessage:
     try:
-        return _read(BytesParser(policy=policy.default).parsebytes(content))
+        return _read(BytesParser(policy=_TOLERANT).parsebytes(content))
     except UnreadableMime:
         raise
     except Exception as error:  # The parser should accept anything, but its header classes sometimes raise.
         raise UnreadableMime(f"the message cannot be parsed: {type(error).__name__}") from error
 
+
+_EXTENDED_PARAMETER = re.compile(r";\s*[\w-]{1,60}\*(?:\d{1,3}\*?)?\s*=[^;]*")
+
+
+class _TolerantHeaders(HeaderRegistry):
+    """Header classes that drop parameters in an invalid charset, for which the standard library raises."""
+
+    def __call__(self, name: str, value: Any) -> Any:
+        written = str(value)
+        for each in (written, _EXTENDED_PARAMETER.sub("", written), written.partition(";")[0]):
+            try:
+                return super().__call__(name, each)
+            except Exception:  # noqa: S112 - the parser raises errors of many classes
+                continue
+        return super().__call__(name, "")
+
+
+_TOLERANT = policy.default.clone(header_factory=_TolerantHeaders())
 
 # Types whose bytes must not change.
 _SEALED = frozenset({"multipart/signed", "multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
@@ -50,7 +69,7 @@ def _read(message: EmailMessage) -> ParsedMessage:
         _mailboxes(fields, "to"),
         _mailboxes(fields, "cc"),
         _mailboxes(fields, "reply-to"),
-        next((_decoded(value) for name, value in fields if name.lower() == "subject"), ""),
+        next((decode_words(value) for name, value in fields if name.lower() == "subject"), ""),
         list(_other_headers(fields)),
         None if text is None else _text(text),
         None if html is None else _text(html),
@@ -66,14 +85,7 @@ def _unfolded(raw: str) -> str:
 def _mailboxes(fields: Fields, wanted: str) -> list[ParsedMailbox]:
     """Parse mailboxes. Split before decoding, because an encoded comma is not a separator."""
     found = getaddresses([value for name, value in fields if name.lower() == wanted])
-    return [ParsedMailbox(address, _decoded(name)) for name, address in found if "@" in address]
-
-
-def _decoded(text: str) -> str:
-    try:
-        return str(make_header(decode_header(text)))
-    except (LookupError, ValueError, HeaderParseError):  # Text that cannot be decoded is kept as it is.
-        return text
+    return [ParsedMailbox(address, decode_words(name)) for name, address in found if "@" in address]
 
 
 def _other_headers(fields: Fields) -> Iterator[tuple[str, str]]:

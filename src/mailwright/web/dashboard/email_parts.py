@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
+from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,8 +14,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from mailwright.content.raw import decode_words
 from mailwright.domain.clock import SECOND, Instant
+from mailwright.domain.encoded_words import decode_words
 from mailwright.domain.errors import NotFound
 from mailwright.domain.sizes import size_text
 from mailwright.domain.translation import gettext, lazy_gettext, lazy_pgettext
@@ -86,7 +87,10 @@ class ParsedEmail:
 
 def parse_email(source: bytes) -> ParsedEmail:
     """Parse any email. Unreadable parts become attachments; headers are shown as they are."""
-    message = message_from_bytes(source, policy=policy.compat32)
+    try:
+        message = message_from_bytes(source, policy=policy.compat32)
+    except ValueError:  # a boundary in an invalid charset
+        message = BytesHeaderParser().parsebytes(source)
     html = text = None
     inline: dict[str, str] = {}
     attachments: list[AttachmentView] = []
@@ -101,7 +105,7 @@ def parse_email(source: bytes) -> ParsedEmail:
             cid = str(part.get("Content-ID", "")).strip("<> ")
             if cid and kind.startswith("image/"):
                 inline[cid] = f"data:{kind};base64,{base64.b64encode(content).decode()}"
-            name = part.get_filename() or cid or f"part-{len(attachments) + 1}"
+            name = _file_name(part) or cid or f"part-{len(attachments) + 1}"
             attachments.append(AttachmentView(len(attachments), readable(name), kind, content))
     if html is not None and inline:
         html = _INLINE.sub(lambda found: inline.get(found[1], found[0]), html)
@@ -140,6 +144,13 @@ def _leaves(message: Message) -> Iterator[Message]:
     for part in message.walk():
         if not part.is_multipart():
             yield part
+
+
+def _file_name(part: Message) -> str | None:
+    try:
+        return part.get_filename()
+    except ValueError:  # a name in an invalid charset
+        return None
 
 
 def _content(part: Message) -> bytes:

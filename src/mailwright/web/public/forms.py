@@ -32,7 +32,10 @@ async def read_form(request: Request) -> Mapping[str, list[str]]:
 def _multipart(media_type: str, content: bytes) -> Mapping[str, list[str]]:
     """Parse a multipart form. It has the structure of an email."""
     header = b"Content-Type: " + media_type.encode("latin-1", "replace") + b"\r\n\r\n"
-    parsed = BytesParser().parsebytes(header + content)
+    try:
+        parsed = BytesParser().parsebytes(header + content)
+    except ValueError:  # a boundary in an invalid charset
+        return {}
     fields: dict[str, list[str]] = {}
     for part in parsed.walk():
         name = part.get_param("name", header="content-disposition")
