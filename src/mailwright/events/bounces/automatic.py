@@ -20,7 +20,7 @@ _RESPONDER_SUBJECT = re.compile(
     re.IGNORECASE,
 )
 # Headers that only auto-responders and read receipts have. Others, such as Feedback-ID and List-Id, are also in email
-# of people: their mail service or a mailing list adds these.
+# of people: their email service or a mailing list adds these.
 _PROGRAM_FIELDS = ("x-autoreply-from", "x-mail-autoreply", "x-fc-machinegenerated")
 _PROGRAM_PRECEDENCE = frozenset({"bulk", "junk", "list"})
 _PROGRAM_SENDER = re.compile(r"(?:mailer-daemon|no-?_?reply|do-?_?not-?_?reply|auto-?reply)[@+]", re.IGNORECASE)
