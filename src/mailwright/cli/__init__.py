@@ -6,6 +6,7 @@ The module of a command is imported only when the command runs, so `--help` and 
 import atexit
 import gc
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -146,12 +147,24 @@ def mailwright(
 def main() -> None:
     os.umask(0o077)  # Databases, mailboxes, uploads and exports contain personal data: only the owner reads new files.
     atexit.register(gc.freeze)  # Skip freeing every object at exit, which took a fifth of a command's time.
+    signal.signal(signal.SIGTERM, _terminate)  # Services replace it with their graceful shutdown.
     try:
         app(prog_name="mailwright")
+    except _Terminated:
+        signal.raise_signal(signal.SIGTERM)
     except Exception as error:
         if os.environ.get("MAILWRIGHT_DEBUG"):
             raise
         sys.exit(report_error(error, _option_name))
+
+
+class _Terminated(SystemExit):
+    """SIGTERM arrived. The command deletes its temporary files, as after Ctrl-C, and then ends by the signal."""
+
+
+def _terminate(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # A second signal ends the process at once.
+    raise _Terminated(128 + number)
 
 
 def _option_name(field: str) -> str:

@@ -6,7 +6,10 @@ import gzip
 import os
 import resource
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +125,37 @@ async def test_restored_database_is_held_from_the_start(
         provider = ScriptedProvider()
         await bench.drain(provider)
         assert provider.messages == []
+
+
+# Runs `mailwright backup`, and ends it by SIGTERM where this function is called.
+TERMINATED = """
+import os, signal, sys
+from mailwright.app import backups
+from mailwright.cli import main
+point, sys.argv = sys.argv[1], ["mailwright", *sys.argv[2:]]
+original = getattr(backups, point)
+def terminated(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return original(*arguments, **options)
+setattr(backups, point, terminated)
+main()
+"""
+
+
+@pytest.mark.parametrize("point", ["write_tables", "_write_images", "audit_of", "load_tables", "audit", "_publish"])
+async def test_backup_ended_by_sigterm_leaves_nothing(
+    engine: DatabaseAddress, clock: ManualClock, tmp_path: Path, point: str
+) -> None:
+    await filled(engine.url, clock)
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    command = [sys.executable, "-c", TERMINATED, point, "backup", str(folder / "a.mwbackup")]
+    environment = {**os.environ, "MAILWRIGHT_DATABASE_URL": engine.url}
+    ended = await asyncio.to_thread(
+        subprocess.run, command, env=environment, cwd=tmp_path, capture_output=True, check=False, timeout=60
+    )
+    assert ended.returncode == -signal.SIGTERM, ended
+    assert list(folder.iterdir()) == []
 
 
 ADA, BOB = "ada.erased@example.com", "bob.erased@example.com"
