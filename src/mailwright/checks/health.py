@@ -16,6 +16,7 @@ from mailwright.app.providers import providers_of, reports_events
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
 from mailwright.checks.https import find_https_problems
 from mailwright.checks.providers import find_provider_problems
+from mailwright.checks.valkey import find_valkey_error
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, Clock, Instant, utc_day_text, utc_text
 from mailwright.domain.findings import Finding, Verdict, ok, problem, warning
 from mailwright.domain.sizes import size_text
@@ -85,6 +86,7 @@ class HealthFacts:
     settings_problems: tuple[str, ...]  # stored settings that cannot be used
     outdated_workers: tuple[str, ...]  # workers that still use earlier stored settings
     named: NamedProviders
+    valkey_error: str | None  # why Valkey does not respond, if it is configured
 
 
 async def check_health(settings: Settings, database: Database, clock: Clock) -> list[Finding]:
@@ -99,6 +101,7 @@ async def find_problems(settings: Settings, database: Database, facts: HealthFac
         *_delivery(settings, facts.named),
         *_hold(facts),
         *_workers(facts, now),
+        *_valkey(facts),
         *find_provider_problems(facts.named, facts.workers, await _quotas(database), now),
         *_disk(facts, now),
         *_clocks(facts.workers),
@@ -146,6 +149,7 @@ async def load_facts(settings: Settings, database: Database, now: Instant) -> He
         settings_problems=effective.problems,
         outdated_workers=_outdated(effective, workers, now),
         named=effective.named,
+        valkey_error=None if settings.redis_url is None else await find_valkey_error(settings.redis_url),
     )
 
 
@@ -203,6 +207,17 @@ def _worst(value: float, limits: Mapping[Verdict, float], *, is_high_bad: bool =
         if value >= limit if is_high_bad else value <= limit:
             return verdict
     return Verdict.OK
+
+
+def _valkey(facts: HealthFacts) -> Iterator[Finding]:
+    if facts.valkey_error is None:
+        return
+    summary = lazy_gettext(
+        "Valkey does not respond, so limits are counted in the database and idle workers poll: {error}",
+        error=facts.valkey_error,
+    )
+    advice = lazy_gettext("start it, or unset MAILWRIGHT_REDIS_URL to use the database instead")
+    yield warning("redis", summary, advice)
 
 
 def _settings(facts: HealthFacts) -> Iterator[Finding]:

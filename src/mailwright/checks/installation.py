@@ -18,6 +18,7 @@ from mailwright.checks.images import check_images
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.checks.oidc import check_oidc
 from mailwright.checks.providers import check_connections
+from mailwright.checks.valkey import find_valkey_error
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
 from mailwright.domain.dns_records import DnsState
 from mailwright.domain.errors import ConfigurationInvalid, DatabaseDamaged, MailwrightError
@@ -114,7 +115,8 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
                 yield unavailable
             await check_certificates(settings, database, clock, is_forced=True)
             for finding in await check_health(settings, database, clock):
-                if finding.name != "settings" or finding.verdict is not Verdict.PROBLEM:  # These were reported above.
+                is_reported = finding.name == "settings" and finding.verdict is Verdict.PROBLEM
+                if not is_reported and finding.name != "redis":  # `check` itself reports these, without a database too.
                     yield finding
             async for finding in check_mailout_list(settings, database):
                 yield finding
@@ -183,13 +185,8 @@ async def _unavailable_providers(database: Database, clock: Clock) -> AsyncItera
 
 
 async def _valkey(url: str) -> Finding:
-    from mailwright.outbox.valkey import UNAVAILABLE, valkey_client  # noqa: PLC0415 - imported only when Valkey is configured
-
-    advice = "start it, or unset MAILWRIGHT_REDIS_URL to use the database instead"
-    try:
-        async with valkey_client(url) as client:
-            await client.ping()
-    except (*UNAVAILABLE, MailwrightError) as error:
+    if (error := await find_valkey_error(url)) is not None:
+        advice = "start it, or unset MAILWRIGHT_REDIS_URL to use the database instead"
         return problem("redis", f"no response: {error}", advice)
     return ok("redis", "reachable")
 

@@ -13,8 +13,10 @@ import pytest
 import uvicorn
 
 from mailwright.app.schema import prepare
+from mailwright.checks.health import check_health
 from mailwright.domain.clock import MINUTE, ManualClock
 from mailwright.domain.errors import DatabaseDamaged, NotDurable
+from mailwright.domain.findings import Verdict
 from mailwright.outbox import message_records
 from mailwright.outbox.queue_gauges import FRESH
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
@@ -26,7 +28,7 @@ from mailwright.web.app import create_app
 from tests.api import Api, a_request, an_api, an_engine, client_of, socket_client
 from tests.builders import a_message
 from tests.conftest import DatabaseAddress
-from tests.engines import PostgresServer
+from tests.engines import PostgresServer, Valkey
 from tests.standins.stalling_proxy import stalling_proxy
 
 
@@ -173,6 +175,25 @@ async def test_unavailable_provider_does_not_affect_readiness(api: Api, clock: M
     answer = await api.anonymous.get("/readyz")
     assert (answer.status_code, answer.json()["providers"]) == (200, {"ses": "left_alone", "smtp": "ok"})
     assert "secret" not in answer.text
+
+
+@pytest.mark.promise("health-true")
+async def test_readiness_names_valkey(database: Database, clock: ManualClock, valkey: Valkey) -> None:
+    async with an_api(database, clock, redis_url=valkey.url) as api:
+        found = await api.anonymous.get("/readyz")
+        assert (found.status_code, found.json()["parts"]["valkey"]) == (200, "ok")
+        assert [each for each in await check_health(api.engine.settings, database, clock) if each.name == "redis"] == []
+
+
+@pytest.mark.promise("health-true")
+async def test_lost_valkey_is_named_and_stays_ready(database: Database, clock: ManualClock) -> None:
+    async with an_api(database, clock, redis_url="redis://127.0.0.1:1/0") as api:
+        found = await api.anonymous.get("/readyz")
+        assert (found.status_code, found.json()["status"]) == (200, "ready")
+        assert found.json()["parts"]["valkey"] == "unreachable"
+        [finding] = [each for each in await check_health(api.engine.settings, database, clock) if each.name == "redis"]
+        assert finding.verdict is Verdict.WARNING
+        assert "Valkey does not respond" in str(finding.summary)
 
 
 async def test_gauges_follow_the_queue(api: Api, clock: ManualClock) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 from starlette.responses import Response
 
 from mailwright.app.wiring import Engine
+from mailwright.checks.valkey import ping
 from mailwright.domain.errors import DatabaseDamaged, NotDurable
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
@@ -56,7 +57,7 @@ async def readyz(engine: EngineDep) -> Response:
 
     Also reports whether the worker of this process runs, if any, and why all sending is on hold, if it is; messages are
     still accepted then. Providers do not affect readiness: while one is unavailable, messages are accepted, and wait or
-    go through another provider.
+    go through another provider. Nor does Valkey: while it is unreachable, the database does its work.
     """
     parts = await _database_parts(engine)
     providers = await _providers(engine) if set(parts.values()) == {"ok"} else {}
@@ -64,6 +65,8 @@ async def readyz(engine: EngineDep) -> Response:
     if engine.is_worker_alive is not None:
         parts["worker"] = "ok" if engine.is_worker_alive() else "stopped"
     is_ready = set(parts.values()) == {"ok"}
+    if engine.valkey is not None:  # Without it, messages are accepted and sent through the database.
+        parts["valkey"] = "ok" if await ping(engine.valkey) is None else "unreachable"
     return json_response(
         ReadinessResponse(
             status="ready" if is_ready else "not_ready",
