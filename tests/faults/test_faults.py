@@ -7,6 +7,7 @@ import pytest
 from tests.engines import Valkey, postgresql, valkey_server
 from tests.faults import (
     clicks,
+    copies,
     disks,
     drains,
     freezes,
@@ -51,6 +52,11 @@ async def test_workers_killed_during_a_provider_change_lose_nothing(stage: Stage
 @pytest.mark.promise("never-doubled")
 async def test_worker_killed_after_the_last_byte_leaves_a_doubt(file_stage: Stage) -> None:
     every_bar_is_reached(await phases.kills(file_stage, steps=[Step.DOT]))
+
+
+@pytest.mark.promise("restore-held")
+async def test_copy_without_its_marker_sends_nothing_twice(stage: Stage) -> None:
+    every_bar_is_reached(await copies.run(stage, messages=50))
 
 
 @pytest.mark.promise("tracking-nothing-lost")

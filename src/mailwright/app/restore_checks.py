@@ -33,6 +33,14 @@ async def run_guard(guard: RestoreGuard, database: Database, clock: Clock) -> No
     await run_periodically("restore_guard", check, seconds=ADVANCE_SECONDS, logs_expected=False)
 
 
+async def mark_new_database(settings: Settings, database: Database, clock: Clock) -> None:
+    """Mark a database that was just created, before anything is stored in it.
+
+    Any copy of it that contains something then differs from a new database.
+    """
+    await make_guard(settings, database, clock, None).check()
+
+
 def require_known_file(settings: Settings, database: Database) -> None:
     """Refuse to create an empty database in place of one that was used before and is missing."""
     if not is_missing(database):

@@ -35,7 +35,7 @@ from mailwright.app.mailouts import MailoutService
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
 from mailwright.app.oidc import OidcClient
 from mailwright.app.providers import make_route, providers_of, reports_events, verify_providers
-from mailwright.app.restore_checks import require_known_file
+from mailwright.app.restore_checks import mark_new_database, require_known_file
 from mailwright.app.s3_images import s3_settings
 from mailwright.app.schema import prepare
 from mailwright.app.sender_directory import make_directory, sender_domains
@@ -373,7 +373,10 @@ async def open_engine(settings: Settings, clock: Clock | None = None) -> AsyncIt
     database = _open_verified(settings)
     try:
         require_known_file(settings, database)
+        is_new = is_missing(database)
         await prepare(database)
+        if is_new:
+            await mark_new_database(settings, database, clock or SystemClock())
         effective = await load_effective(settings, database)
         if not effective.problems:
             verify(effective.settings)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mailwright.app.restore_checks import forget_missing_file
+from mailwright.app.restore_checks import forget_missing_file, mark_new_database
 from mailwright.app.sending import PausedSends, release_sending
 from mailwright.cli.opening import Installation, run, settings_for_command
 from mailwright.cli.options import Json, group
@@ -86,6 +86,8 @@ def status(as_json: Json = False) -> None:
 async def _upgrade(at: Installation) -> tuple[str | None, str | None]:
     before = await current_revision(at.database)
     await upgrade(at.database)
+    if before is None:
+        await mark_new_database(at.settings, at.database, at.clock)
     return before, await current_revision(at.database)
 
 

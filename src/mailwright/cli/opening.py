@@ -114,8 +114,9 @@ async def _require_file(settings: Settings, database: Database, *, creates: bool
             f"There is no database at {database.url.database}. Create it with `mailwright db upgrade`, or set "
             "MAILWRIGHT_DATABASE_URL to another one."
         )
-    from mailwright.app.restore_checks import require_known_file  # noqa: PLC0415 - slow to import
+    from mailwright.app.restore_checks import mark_new_database, require_known_file  # noqa: PLC0415 - slow to import
     from mailwright.app.schema import prepare  # noqa: PLC0415 - Alembic is slow to import
 
     require_known_file(settings, database)
     await prepare(database)
+    await mark_new_database(settings, database, SystemClock())

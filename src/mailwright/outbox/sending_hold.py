@@ -37,6 +37,7 @@ ERROR_REASON = "The database was restored from a backup. It is unknown whether t
 class HoldReason(StrEnum):
     RESTORED = "database_restored"  # an older state of the same database
     REPLACED = "database_replaced"  # another database than the one that was used before
+    UNMARKED = "database_unmarked"  # a database that was used before, without a marker on this machine
     REPORTED = "unknown_sends_reported"  # a provider reports messages that this database has never sent
 
 

@@ -120,6 +120,7 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     AWAITS_APPROVAL: lazy_gettext("approval by a second person"),
     HoldReason.RESTORED: lazy_gettext("hold after a restored database"),
     HoldReason.REPLACED: lazy_gettext("hold after a replaced database"),
+    HoldReason.UNMARKED: lazy_gettext("hold of a database without a marker"),
     HoldReason.REPORTED: lazy_gettext("hold after a report of unknown messages"),
 }
 
@@ -368,6 +369,10 @@ _HOLD_CAUSES: Final[Mapping[str, str]] = {
     ),
     HoldReason.REPLACED: lazy_gettext(
         "the database is not the one that was used here before, so earlier messages are unknown"
+    ),
+    HoldReason.UNMARKED: lazy_gettext(
+        "this machine has no marker of the database, which may therefore be an old copy that does not know all "
+        "messages sent"
     ),
     HoldReason.REPORTED: lazy_gettext(
         "a provider reported a message that is not in this database, which may therefore be a backup"
@@ -1025,6 +1030,7 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     NEXT_WAVE: DeferralLabel(lazy_gettext("Watching this wave; the next one opens"), _AT),
     HoldReason.RESTORED: DeferralLabel(lazy_gettext("All sending is on hold: database restored")),
     HoldReason.REPLACED: DeferralLabel(lazy_gettext("All sending is on hold: database replaced")),
+    HoldReason.UNMARKED: DeferralLabel(lazy_gettext("All sending is on hold: database without a marker")),
     HoldReason.REPORTED: DeferralLabel(lazy_gettext("All sending is on hold: unknown messages reported")),
 }
 

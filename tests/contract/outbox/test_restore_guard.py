@@ -1,5 +1,6 @@
 """A database that was restored to an older state sends nothing until a person releases it."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,20 @@ from sqlalchemy import func, select, update
 
 from mailwright.app.restore_checks import forget_missing_file, require_known_file
 from mailwright.app.sending import release_sending
-from mailwright.domain.clock import DAY, MINUTE
+from mailwright.app.wiring import open_engine
+from mailwright.domain.clock import DAY, MINUTE, ManualClock
 from mailwright.domain.errors import NotDurable, NotPossibleNow
 from mailwright.domain.states import Status
 from mailwright.outbox.audit_log import list_entries
-from mailwright.outbox.restore_guard import DATABASE_ID, SEQUENCE, FileMarker, RestoreGuard, ValkeyMarker
+from mailwright.outbox.restore_guard import (
+    DATABASE_ID,
+    JOIN_SECONDS,
+    SEQUENCE,
+    UNUSED_AFTER,
+    FileMarker,
+    RestoreGuard,
+    ValkeyMarker,
+)
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, find_hold
 from mailwright.outbox.valkey import valkey_client
 from mailwright.storage.database import Database
@@ -23,8 +33,22 @@ from tests.standins.provider import ScriptedProvider
 pytestmark = pytest.mark.promise("restore-held")
 
 
-def guard_of(bench: Bench, folder: Path) -> RestoreGuard:
-    return RestoreGuard(bench.database, bench.clock, [FileMarker(folder, bench.database.url)])
+@dataclass
+class Waiting:
+    """Lets time pass for a process that waits. Meanwhile another process may run."""
+
+    other: RestoreGuard | None = None
+    naps: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.naps.append(seconds)
+        if self.other is not None:
+            await self.other.check()
+
+
+def guard_of(bench: Bench, folder: Path, waiting: Waiting | None = None) -> RestoreGuard:
+    sleep = (waiting or Waiting()).sleep
+    return RestoreGuard(bench.database, bench.clock, [FileMarker(folder, bench.database.url)], sleep)
 
 
 async def stored(bench: Bench, name: str) -> str:
@@ -131,6 +155,122 @@ async def test_marker_in_valkey_serves_every_machine(bench: Bench, valkey: Valke
         await RestoreGuard(bench.database, bench.clock, [marker]).check()
         await put_back(bench, SEQUENCE, "0")
         assert await RestoreGuard(bench.database, bench.clock, [marker]).check() is not None
+
+
+async def test_copy_without_a_marker_sends_nothing(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path / "old").check()
+    await bench.accept(a_message(), a_newsletter())
+    waiting = Waiting()
+    hold = await guard_of(bench, tmp_path / "new", waiting).check()
+    assert hold is not None
+    assert hold.reason is HoldReason.UNMARKED
+    assert sum(waiting.naps) == JOIN_SECONDS
+    assert "It was last used at 15 Jan 2027, 08:00 UTC." in hold.detail
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert provider.messages == []
+    # The next start has a marker, and the hold stays.
+    assert await guard_of(bench, tmp_path / "new").check() is None
+    assert await find_hold(bench.database) == hold
+    await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
+    # After the release neither machine holds sending again.
+    assert await guard_of(bench, tmp_path / "new").check() is None
+    assert await guard_of(bench, tmp_path / "old").check() is None
+    await bench.drain(provider)
+    assert len(provider.messages) == 2
+
+
+async def test_unused_copy_is_held_without_waiting(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path / "old").check()
+    await bench.accept(a_message())
+    bench.clock.advance(UNUSED_AFTER + 1)
+    waiting = Waiting()
+    hold = await guard_of(bench, tmp_path / "new", waiting).check()
+    assert hold is not None
+    assert waiting.naps == []
+
+
+async def test_machine_joins_a_running_installation(bench: Bench, tmp_path: Path) -> None:
+    running = guard_of(bench, tmp_path / "running")
+    await running.check()
+    await bench.accept(a_message())
+    waiting = Waiting(other=running)
+    assert await guard_of(bench, tmp_path / "joining", waiting).check() is None
+    assert len(waiting.naps) == 1
+    assert await find_hold(bench.database) is None
+    assert await guard_of(bench, tmp_path / "joining").check() is None  # It has a marker now.
+
+
+async def test_two_new_machines_do_not_vouch_for_each_other(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path / "old").check()
+    await bench.accept(a_message())
+    second = guard_of(bench, tmp_path / "second")
+    await guard_of(bench, tmp_path / "first", Waiting(other=second)).check()
+    assert await find_hold(bench.database) is not None
+
+
+async def test_new_database_is_not_held(bench: Bench, tmp_path: Path) -> None:
+    assert await guard_of(bench, tmp_path / "upgrade").check() is None  # Another machine created the tables.
+    waiting = Waiting()
+    assert await guard_of(bench, tmp_path / "serve", waiting).check() is None
+    assert waiting.naps == []
+
+
+async def test_marker_is_found_under_another_address(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
+    await bench.accept(a_message())
+    moved = FileMarker(tmp_path, bench.database.url.set(database="elsewhere"))
+    waiting = Waiting()
+    assert await RestoreGuard(bench.database, bench.clock, [moved], waiting.sleep).check() is None
+    assert waiting.naps == []
+
+
+async def test_copy_beside_its_original_is_held(bench: Bench, tmp_path: Path) -> None:
+    original = guard_of(bench, tmp_path)
+    await original.check()
+    before = await stored(bench, SEQUENCE)
+    await original.check()
+    await put_back(bench, SEQUENCE, before)
+    copy = FileMarker(tmp_path, bench.database.url.set(database="copy"))
+    hold = await RestoreGuard(bench.database, bench.clock, [copy]).check()
+    assert hold is not None
+    assert hold.reason is HoldReason.RESTORED
+
+
+async def test_damaged_marker_counts_as_missing(bench: Bench, tmp_path: Path) -> None:
+    await guard_of(bench, tmp_path).check()
+    await bench.accept(a_message())
+    FileMarker(tmp_path, bench.database.url).file.write_bytes(b"")
+    hold = await guard_of(bench, tmp_path).check()
+    assert hold is not None
+    assert hold.reason is HoldReason.UNMARKED
+
+
+async def test_marker_in_valkey_lets_a_new_machine_send(bench: Bench, valkey: Valkey, tmp_path: Path) -> None:
+    async with valkey_client(valkey.url) as client:
+        shared = ValkeyMarker(client, bench.database.url)
+        await RestoreGuard(bench.database, bench.clock, [shared]).check()
+        await bench.accept(a_message())
+        renamed = ValkeyMarker(client, bench.database.url.set(database="other-name"))
+        for marker in shared, renamed:
+            waiting = Waiting()
+            markers = [FileMarker(tmp_path / "new", bench.database.url), marker]
+            assert await RestoreGuard(bench.database, bench.clock, markers, waiting.sleep).check() is None
+            assert waiting.naps == []
+
+
+async def test_opening_a_new_file_marks_it(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path}/mailwright.db", state=tmp_path / "state")
+    async with open_engine(settings, ManualClock()) as opened:
+        assert FileMarker(settings.state, opened.database.url).read() is not None
+        await opened.acceptor.accept([a_message()])
+    elsewhere = settings.model_copy(update={"state": tmp_path / "new-machine"})
+    async with open_engine(elsewhere, ManualClock()) as opened:
+        waiting = Waiting()
+        markers = [FileMarker(elsewhere.state, opened.database.url)]
+        hold = await RestoreGuard(opened.database, opened.clock, markers, waiting.sleep).check()
+        assert hold is not None
+        assert hold.reason is HoldReason.UNMARKED
 
 
 def test_missing_file_of_a_known_database_is_refused(tmp_path: Path) -> None:
