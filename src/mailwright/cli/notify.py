@@ -102,6 +102,9 @@ def emit_command(
     ] = "{}",
     dedupe_key: Annotated[str | None, typer.Option(help="The deduplication key.", show_default="derived")] = None,
     trace_id: Annotated[str | None, typer.Option(help="Stored with each message.", show_default=False)] = None,
+    section_id: Annotated[
+        int | None, typer.Option(min=1, help="The section of the subject.", show_default="found by its index number")
+    ] = None,
     database: DatabaseUrl = None,
     schema: Schema = None,
     as_json: Json = False,
@@ -115,6 +118,7 @@ def emit_command(
         status_before=before,
         status_after=after,
         event_at=_moment(at),
+        section_id=section_id,
         dedupe_key=dedupe_key,
         trace_id=trace_id,
         payload=json_object(payload, "--payload", example='{"courseTitle": "Algebra"}'),

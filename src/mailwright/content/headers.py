@@ -54,6 +54,8 @@ UNSUBSCRIBE_HEADERS = frozenset({"list-unsubscribe", "list-unsubscribe-post"})
 
 # Mailwright writes this one unless the sender set it.
 FEEDBACK_ID = "feedback-id"
+# The key by which the program that requested the message recognises duplicates.
+DEDUPE_KEY = "X-Dedupe-Key"
 
 # RFC 5322 forbids longer lines. Lines are folded before column 78 where possible.
 MAX_LINE = 998

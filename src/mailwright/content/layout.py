@@ -80,6 +80,7 @@ class RecipientHeaders(NamedTuple):
     outbox_id: str
     unsubscribe_url: str | None = None
     reply_to: Mailbox | None = None  # Only if all recipients have different ones.
+    dedupe_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,8 @@ class Layout:
             lines.append(headers.list_unsubscribe(UnsubscribeTargets(recipient.unsubscribe_url, self._mailto)))
         if recipient.reply_to:
             lines.append(headers.mailbox("Reply-To", recipient.reply_to, field="reply_to"))
+        if recipient.dedupe_key:
+            lines.append(headers.unstructured(headers.DEDUPE_KEY, recipient.dedupe_key, field="dedupe_key"))
         lines.append(self._fixed_lines)
         return "\r\n".join(lines).encode("ascii")
 

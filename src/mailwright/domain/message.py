@@ -37,6 +37,8 @@ WARNINGS = "warnings"
 SUBJECT_TEMPLATE = "subjectTemplate"
 # The field of a payload that holds the envelope sender of a raw email.
 ENVELOPE_FROM = "envelopeFrom"
+# The field of a payload that holds the key by which the requesting program recognises duplicates.
+DEDUPE_KEY_FIELD = "dedupeKey"
 # The field of a payload that holds the size of a raw email in bytes.
 RAW_BYTES = "rawBytes"
 # The further addresses in From and Sender of an email; None if mail programs could read these headers differently.

@@ -23,3 +23,5 @@ class OutgoingMessage:
     uses_default_from: bool = True
     # True if the links and the pixel of the email identify its recipient.
     is_tracked: bool = False
+    # The key by which the program that requested the message recognises duplicates; providers get it as a tag.
+    dedupe_key: str | None = None

@@ -11,6 +11,7 @@ from typing import Any, Final
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.content.attachments import EnclosureCache
 from mailwright.content.headers import (
+    DEDUPE_KEY,
     FEEDBACK_ID,
     InvalidHeader,
     Mailbox,
@@ -32,6 +33,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import (
     ALTERNATIVES,
+    DEDUPE_KEY_FIELD,
     ENVELOPE_FROM,
     OWN_MESSAGE_ID,
     PREFERENCES_LINK_MARK,
@@ -280,6 +282,7 @@ class Composer:
             claimed.outbox_id,
             self._unsubscribe_url(claimed),
             self._identity.reply_to(claimed, sender),
+            payload.get(DEDUPE_KEY_FIELD),
         )
         # Fast path: a template message without its own Cc, attachments, subject or Sender is one join of prepared
         # pieces.
@@ -299,6 +302,7 @@ class Composer:
             uses_default_sender=self._identity.has_envelope_sender(sending) or sending.is_installations,
             uses_default_from=sending.is_installations,
             is_tracked=self._tracker.is_individual(claimed),
+            dedupe_key=addressed.dedupe_key,
         )
 
     def _outgoing_raw(self, claimed: Claimed, sending: MessageSender, to: Mailbox) -> OutgoingMessage:
@@ -356,6 +360,9 @@ class Composer:
         self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
     ) -> bytes:
         payload, url = claimed.payload, addressed.unsubscribe_url
+        own_headers = _headers(claimed, sender)
+        if addressed.dedupe_key:
+            own_headers = {**own_headers, DEDUPE_KEY: addressed.dedupe_key}
         subject, html, text = payload.get("subject", ""), payload.get("html"), payload.get("text")
         others = [EmailAlternative(each["contentType"], each["content"]) for each in payload.get(ALTERNATIVES, ())]
         if claimed.template_key is not None:
@@ -385,7 +392,7 @@ class Composer:
                 text=text,
                 reply_to=_reply_to(payload) or ((addressed.reply_to,) if addressed.reply_to else ()),
                 cc=cc,
-                headers=_headers(claimed, sender),
+                headers=own_headers,
                 attachments=tuple(_attachment(value) for value in payload.get("attachments", ())),
                 alternatives=tuple(others),
                 sender_header=parse_mailbox(payload[SENDER_HEADER]) if SENDER_HEADER in payload else None,

@@ -24,6 +24,7 @@ from mailwright.providers.api_responses import (
     rule,
 )
 from mailwright.providers.callbacks import future_of
+from mailwright.providers.dedupe_tag import DEDUPE_TAG
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.protocol import ProviderCheck, ResultCallback, SendHandle
 from mailwright.providers.responses import ResultTemplates
@@ -79,6 +80,8 @@ class Mailgun(ApiProvider):
         # Mailgun must not rewrite our links or add its own pixel.
         fields += [(f"o:tracking{part}", "no") for part in ("", "-clicks", "-opens")]
         fields.append((f"v:{MESSAGE_VARIABLE}", message.outbox_id))
+        if message.dedupe_key:
+            fields.append((f"v:{DEDUPE_TAG}", message.dedupe_key))
         return self._transmit(self._form(fields, message.content), message, on_result)
 
     def send(self, message: OutgoingMessage) -> asyncio.Future[SendResult]:

@@ -19,6 +19,7 @@ from mailwright.providers.api_responses import (
     retry_after,
     rule,
 )
+from mailwright.providers.dedupe_tag import DEDUPE_TAG, dedupe_tag
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.parsed_mime.fields import (
     assign_recipients,
@@ -34,6 +35,7 @@ from mailwright.providers.responses import ResultTemplates
 PROVIDER: Final = "postmark"
 # Postmark includes the metadata in every event of the message.
 MESSAGE_METADATA: Final = "mailwright_message"
+_METADATA_VALUE: Final = re.compile(r".{1,80}")
 SENDER_REFUSED: Final = "POSTMARK_SENDER_REFUSED"
 _CONFIGURATION = ErrorCategory.CONFIGURATION
 _make = ResultTemplates(PROVIDER)
@@ -123,7 +125,7 @@ def _fields(message: OutgoingMessage, parsed: ParsedMessage, stream: str) -> dic
         "To": _boxes(recipients.to),
         "Subject": parsed.subject,
         "Headers": [{"Name": name, "Value": value} for name, value in headers.items()],
-        "Metadata": {MESSAGE_METADATA: message.outbox_id},
+        "Metadata": _metadata(message),
         "MessageStream": stream,
         # Postmark must not rewrite our links or add its own pixel.
         "TrackOpens": False,
@@ -138,6 +140,13 @@ def _fields(message: OutgoingMessage, parsed: ParsedMessage, stream: str) -> dic
         "Attachments": [_attachment(each) for each in parsed.attachments],
     }
     return fields | {name: value for name, value in optional.items() if value}
+
+
+def _metadata(message: OutgoingMessage) -> dict[str, str]:
+    metadata = {MESSAGE_METADATA: message.outbox_id}
+    if message.dedupe_key:
+        metadata[DEDUPE_TAG] = dedupe_tag(message.dedupe_key, _METADATA_VALUE)
+    return metadata
 
 
 def _boxes(boxes: list[ParsedMailbox]) -> str:

@@ -1,5 +1,6 @@
 """The `resend` provider: one message is one request with its fields. It never raises."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from mailwright.providers.api_responses import (
     retry_after,
     rule,
 )
+from mailwright.providers.dedupe_tag import DEDUPE_TAG, dedupe_tag
 from mailwright.providers.http import HttpClient, HttpResponse
 from mailwright.providers.parsed_mime.fields import (
     assign_recipients,
@@ -32,6 +34,7 @@ from mailwright.providers.responses import ResultTemplates
 PROVIDER: Final = "resend"
 # Resend includes this tag in every event of the message.
 MESSAGE_TAG: Final = "mailwright_message"
+_TAG_VALUE: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 SENDER_REFUSED: Final = "RESEND_SENDER_REFUSED"
 _CONFIGURATION = ErrorCategory.CONFIGURATION
 _make = ResultTemplates(PROVIDER)
@@ -114,7 +117,7 @@ def _fields(message: OutgoingMessage, parsed: ParsedMessage) -> dict[str, Any]:
         "to": [format_box(box) for box in recipients.to],
         "subject": parsed.subject,
         "headers": first_headers(parsed),
-        "tags": [{"name": MESSAGE_TAG, "value": message.outbox_id}],
+        "tags": _tags(message),
     }
     optional = {
         "cc": [format_box(box) for box in recipients.cc],
@@ -125,6 +128,13 @@ def _fields(message: OutgoingMessage, parsed: ParsedMessage) -> dict[str, Any]:
         "attachments": [_attachment(each) for each in parsed.attachments],
     }
     return fields | {name: value for name, value in optional.items() if value}
+
+
+def _tags(message: OutgoingMessage) -> list[dict[str, str]]:
+    tags = {MESSAGE_TAG: message.outbox_id}
+    if message.dedupe_key:
+        tags[DEDUPE_TAG] = dedupe_tag(message.dedupe_key, _TAG_VALUE)
+    return [{"name": name, "value": value} for name, value in tags.items()]
 
 
 def _attachment(source: ParsedAttachment) -> dict[str, str]:

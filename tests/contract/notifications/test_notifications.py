@@ -1,6 +1,7 @@
 """The queue contract, on a separate SQLite or PostgreSQL database and in a schema of our own database."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -10,18 +11,30 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
+from sqlalchemy import select, text
 
-from mailwright.app.notifications import notification_config
+from mailwright.app.notifications import notification_config, open_configured_queue
 from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.outbox.audit import audit
 from mailwright.sources.notifications import fanout as fanout_module
+from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
 from mailwright.sources.notifications.service import NotificationService
 from tests.builders import FAULT, REFUSAL, SENT, THROTTLE, UNKNOWN, claims_of, deliveries_of, suppress
-from tests.notifications import MOST, PLACES, HookedDatabase, QueueSetup, a_queue_setup, a_queue_setup_at, make_tables
+from tests.notifications import (
+    MOST,
+    PLACES,
+    HookedDatabase,
+    QueueOwner,
+    QueueSetup,
+    a_queue_setup,
+    a_queue_setup_at,
+    make_tables,
+)
 from tests.standins.provider import ScriptedProvider
 
 LOCK_TTL = 120 * SECOND
@@ -105,6 +118,22 @@ async def test_message_has_headers_of_automatic_email(setup: QueueSetup) -> None
     assert first["List-Unsubscribe"] == "<https://seats.example/subscriptions/1/unsubscribe?token=token-1>"
     assert first["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert second["List-Unsubscribe"] is None  # Without a token, no link unsubscribes at once.
+
+
+@pytest.mark.parametrize("key", ["92026|NB|10001→Open", "dedupe-7", "two\nlines"])
+async def test_dedupe_key_reaches_the_provider_and_survives_a_requeue(setup: QueueSetup, key: str) -> None:
+    number = await setup.owner.notification(dedupe_key=key)
+    provider = ScriptedProvider(REFUSAL, SENT)
+    fanout = await setup.round(provider)
+    assert (await setup.owner.row(number)).fanout_status == "failed"
+    await service_of(setup).requeue(number, actor="test")
+    await setup.round(provider, fanout)
+    first, second = provider.messages
+    assert first.outbox_id != second.outbox_id
+    assert first.dedupe_key == second.dedupe_key
+    emails = [message_from_bytes(message.content, policy=policy.default) for message in provider.messages]
+    assert [email["X-Dedupe-Key"] for email in emails] == [first.dedupe_key] * 2
+    assert (first.dedupe_key == key) is ("\n" not in key)
 
 
 async def test_message_is_in_subscriber_locale_or_fallback(setup: QueueSetup) -> None:
@@ -635,6 +664,109 @@ async def test_incomplete_queue_is_rejected_with_all_problems(tmp_path: Path, em
     assert len(rejected.value.problems) == 3
     for name in ("notifications.last_attempt_at", "notifications.locked_by", "subscription_events"):
         assert name in problems
+
+
+async def test_queue_with_ten_columns_works(setup: QueueSetup) -> None:
+    """The queue has exactly the columns of its contract, without `created_at`: the age of a row is its event's."""
+    await drop_column(setup, "open_event_notifications", "created_at")
+    owner = setup.owner
+    async with open_configured_queue(setup.bench.engine.settings, setup.bench.database) as queue:
+        setup = replace(setup, queue=queue)
+        event = await owner.event(1)
+        row = {"open_event_id": event, "subscription_id": await owner.subscriber(1), "dedupe_key": "one"}
+        await insert_row(owner, row)
+        late = await owner.event(2, event_at="2020-01-01T00:00:00Z")
+        await insert_row(owner, {**row, "open_event_id": late, "subscription_id": await owner.subscriber(2)})
+        twin = await owner.event(1, event_at=owner.now)
+        await insert_row(owner, {**row, "open_event_id": twin})
+        provider = ScriptedProvider()
+        fanout = await setup.round(provider)
+        await setup.round(provider, fanout)
+        assert await statuses_of(owner) == ["sent", "expired", "skipped"]
+        setup.advance(200 * SECOND)
+        again = await owner.event(1)
+        await insert_row(owner, {**row, "open_event_id": again})  # outside of the window of the first event
+        await setup.round(provider, fanout)
+        service = service_of(setup)
+        [newest] = await service.list_notifications(limit=1)
+        assert newest.row.status == "sent"
+        setup.advance(200 * SECOND)
+        emitted = await service.emit(SEAT)
+        assert emitted.notifications == 1
+        assert len(provider.messages) == 2
+
+
+async def drop_column(setup: QueueSetup, table: str, column: str) -> None:
+    prefix = f"{setup.owner.schema}." if setup.owner.schema else ""
+    async with setup.owner.database.write() as tx:
+        await tx.execute(text(f"ALTER TABLE {prefix}{table} DROP COLUMN {column}"))
+
+
+async def insert_row(owner: QueueOwner, values: dict[str, Any]) -> None:
+    prefix = f"{owner.schema}." if owner.schema else ""
+    names = ", ".join(values)
+    marks = ", ".join(f":{name}" for name in values)
+    async with owner.database.write() as tx:
+        await tx.execute(text(f"INSERT INTO {prefix}open_event_notifications ({names}) VALUES ({marks})"), values)
+
+
+async def statuses_of(owner: QueueOwner) -> list[str]:
+    prefix = f"{owner.schema}." if owner.schema else ""
+    async with owner.database.read() as tx:
+        query = text(f"SELECT fanout_status FROM {prefix}open_event_notifications ORDER BY notification_id")
+        return [row.fanout_status for row in await tx.execute(query)]
+
+
+# Written events.
+
+
+SEAT = NewEvent(term_id="92026", campus_code="NB", index_number="10001", status_before="Closed", status_after="Open")
+
+
+async def event_of(setup: QueueSetup, emitted: EmittedEvent) -> Any:
+    known = setup.owner.table("open_events")
+    async with setup.owner.database.read() as tx:
+        [row] = await tx.execute(select(known).where(known.c.open_event_id == emitted.open_event_id))
+    return row
+
+
+async def test_written_event_keeps_the_facts_of_its_detection(setup: QueueSetup) -> None:
+    await setup.owner.insert_sections()
+    await setup.owner.subscriber(1)
+    service = service_of(setup)
+    row = await event_of(setup, await service.emit(SEAT))
+    payload = orjson.loads(row.payload)
+    assert row.section_id == 7
+    assert (payload["courseTitle"], payload["sectionNumber"]) == ("Data Structures", "05")
+    assert re.fullmatch("[0-9a-f]{64}", payload["snapshotHash"])
+    prefix = f"{setup.owner.schema}." if setup.owner.schema else ""
+    async with setup.owner.database.write() as tx:
+        await tx.execute(text(f"UPDATE {prefix}courses SET title = 'Renamed'"))
+        await tx.execute(text(f"UPDATE {prefix}sections SET section_number = '99'"))
+    provider = ScriptedProvider()
+    await setup.round(provider)
+    html = html_of(provider.messages[0])
+    assert "Data Structures" in html
+    assert "Renamed" not in html
+
+
+async def test_facts_of_the_event_itself_win(setup: QueueSetup) -> None:
+    await setup.owner.insert_sections()
+    given = {"courseTitle": "Own title", "snapshotHash": "abc", "sectionNumber": None}
+    row = await event_of(setup, await service_of(setup).emit(replace(SEAT, payload=given, section_id=4_711)))
+    assert row.section_id == 4_711
+    assert orjson.loads(row.payload) == {"courseTitle": "Own title", "snapshotHash": "abc"}
+
+
+async def test_section_of_the_subscribers_is_stored_without_a_table_of_sections(setup: QueueSetup) -> None:
+    await setup.owner.subscriber(1, section_id=12)
+    row = await event_of(setup, await service_of(setup).emit(SEAT))
+    assert row.section_id == 12
+    await setup.owner.subscriber(1, section_id=13)
+    setup.advance(MINUTE * 10)
+    ambiguous = await event_of(setup, await service_of(setup).emit(SEAT))
+    assert ambiguous.section_id is None
+    assert set(orjson.loads(ambiguous.payload)) == {"snapshotHash"}
 
 
 @pytest.mark.promise("notify-foreign-rows")

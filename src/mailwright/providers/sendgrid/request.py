@@ -3,6 +3,7 @@
 from typing import Any
 
 from mailwright.domain.outgoing import OutgoingMessage
+from mailwright.providers.dedupe_tag import DEDUPE_TAG
 from mailwright.providers.parsed_mime.fields import (
     STRUCTURAL_HEADERS,
     assign_recipients,
@@ -49,7 +50,10 @@ def _personalization(message: OutgoingMessage, parsed: ParsedMessage) -> dict[st
     recipients = assign_recipients(message, parsed)
     roles = {"to": recipients.to, "cc": recipients.cc, "bcc": recipients.bcc}
     listed: dict[str, Any] = {role: [_box(box) for box in boxes] for role, boxes in roles.items() if boxes}
-    return {**listed, "custom_args": {MESSAGE_ARGUMENT: message.outbox_id}}
+    arguments = {MESSAGE_ARGUMENT: message.outbox_id}
+    if message.dedupe_key:
+        arguments[DEDUPE_TAG] = message.dedupe_key
+    return {**listed, "custom_args": arguments}
 
 
 def _box(box: ParsedMailbox) -> dict[str, str]:

@@ -25,7 +25,7 @@ class DuplicateRow:
 
     notification_id: int
     status: str
-    created_at: str | None
+    age_from: Instant | None
     locked_at: str | None = None
 
 
@@ -236,7 +236,7 @@ def _duplicate_decision(
 
 
 def _is_in_window(row: NotificationRow, duplicate: DuplicateRow, window: Instant) -> bool:
-    ours, theirs = times.parse(row.created_at), times.parse(duplicate.created_at)
+    ours, theirs = row.age_from, duplicate.age_from
     return ours is None or theirs is None or abs(ours - theirs) < window
 
 

@@ -4,6 +4,7 @@ A message is sent only while its row is locked. If the queue is in another datab
 crash between them, the row itself shows whether its result was recorded.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
@@ -11,11 +12,12 @@ from uuid import UUID, uuid5
 
 import orjson
 
+from mailwright.content.headers import find_unwritable
 from mailwright.content.template_store import StoredTemplate
 from mailwright.domain import address
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotDurable
-from mailwright.domain.message import NewMessage, Source
+from mailwright.domain.message import DEDUPE_KEY_FIELD, NewMessage, Source
 from mailwright.domain.retry import OUTSIDE
 from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops import metrics
@@ -63,6 +65,8 @@ PAGE = 250
 # Results recorded in one write. Like PAGE, not more than one statement takes as values (`storage/hot.py`), because
 # SQLite may otherwise scan the whole queue.
 BATCH = 250
+# Longer dedupe keys are handed to the provider as a hash.
+MAX_PROVIDER_KEY = 200
 MESSAGE_ID_NAMESPACE = UUID("5d3c1f62-8a54-5b43-9a38-6d0b7c0b2c11")
 
 log = logger(__name__)
@@ -442,11 +446,21 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
         "metadata": metadata,
         "headers": {"Auto-Submitted": "auto-generated"},
     }
+    if key := _provider_key(job["dedupeKey"]):
+        payload[DEDUPE_KEY_FIELD] = key
     if variables["unsubscribeUrl"] != variables["manageUrl"]:  # One-click unsubscribe requires a token.
         payload["unsubscribeUrl"] = variables["unsubscribeUrl"]
     if "name" in job["recipient"]:
         payload["toName"] = job["recipient"]["name"]
     return payload
+
+
+def _provider_key(dedupe_key: str) -> str:
+    """Return the key as every provider can get it: on one line and of limited length, otherwise its hash."""
+    key = dedupe_key.strip()
+    if len(key) <= MAX_PROVIDER_KEY and find_unwritable(key) is None:
+        return key
+    return f"sha256-{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}"
 
 
 def _timeline_entry(row: NotificationRow, send: SendDecision) -> dict[str, Any]:

@@ -67,7 +67,8 @@ class NotificationRow:
     @property
     def key(self) -> str:
         """Identify this row, even if the queue is recreated and its ids are reused."""
-        facts = f"{self.open_event_id}|{self.subscription_id}|{self.dedupe_key}|{self.created_at}"
+        since = self.created_at if self.created_at is not None else (self.event or {}).get("event_at")
+        facts = f"{self.open_event_id}|{self.subscription_id}|{self.dedupe_key}|{since}"
         return f"{self.notification_id}-{hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()}"
 
     @property
@@ -102,6 +103,11 @@ def word(value: Any) -> str:
     return "" if value is None else str(value).strip().lower()
 
 
+def trimmed_text(value: Any) -> str | None:
+    """Return a text without spaces around it, or None if it is blank."""
+    return None if value is None else str(value).strip() or None
+
+
 def event_kind_name(payload: Any) -> Any:
     """Return the kind that the payload specifies, or the default kind if it is missing or blank."""
     name = payload.get("eventType") if isinstance(payload, Mapping) else None
@@ -125,17 +131,18 @@ def build_job(
     recipient = _recipient_address(subscription.get("contact_value"))
     event_fields = _without_none(
         sectionId=section_of(row),
-        termId=_text(event.get("term_id")),
-        campusCode=_text(event.get("campus_code")),
-        indexNumber=_text(event.get("index_number")),
-        sectionNumber=_text(event_payload.get("sectionNumber")) or _text(details.section.get("section_number")),
-        subjectCode=_text(event_payload.get("subjectCode")) or _text(details.section.get("subject_code")),
-        courseTitle=_text(event_payload.get("courseTitle")) or _text(details.course.get("title")),
-        statusBefore=_text(event.get("status_before")),
-        statusAfter=_text(event.get("status_after")),
+        termId=trimmed_text(event.get("term_id")),
+        campusCode=trimmed_text(event.get("campus_code")),
+        indexNumber=trimmed_text(event.get("index_number")),
+        sectionNumber=trimmed_text(event_payload.get("sectionNumber"))
+        or trimmed_text(details.section.get("section_number")),
+        subjectCode=trimmed_text(event_payload.get("subjectCode")) or trimmed_text(details.section.get("subject_code")),
+        courseTitle=trimmed_text(event_payload.get("courseTitle")) or trimmed_text(details.course.get("title")),
+        statusBefore=trimmed_text(event.get("status_before")),
+        statusAfter=trimmed_text(event.get("status_after")),
         eventAt=_normal_time(event.get("event_at")),
-        detectedBy=_text(event.get("detected_by")),
-        snapshotHash=_text(event_payload.get("snapshotHash")),
+        detectedBy=trimmed_text(event.get("detected_by")),
+        snapshotHash=trimmed_text(event_payload.get("snapshotHash")),
     )
     return _without_none(
         version=event_payload.get("version", VERSION),
@@ -143,8 +150,8 @@ def build_job(
         openEventId=row.open_event_id,
         subscriptionId=row.subscription_id,
         dedupeKey=row.dedupe_key,
-        traceId=_text(event.get("trace_id")),
-        locale=_text(subscription.get("locale")) or locale,
+        traceId=trimmed_text(event.get("trace_id")),
+        locale=trimmed_text(subscription.get("locale")) or locale,
         recipient=_without_none(email=recipient, name=_recipient_name(subscription)),
         template={
             "id": kind.template,
@@ -156,8 +163,8 @@ def build_job(
             status=word(subscription.get("status")) or None,
             contactType=word(subscription.get("contact_type")) or None,
             contactValue=recipient,
-            contactHash=_text(subscription.get("contact_hash")),
-            lastKnownSectionStatus=_text(subscription.get("last_known_section_status")),
+            contactHash=trimmed_text(subscription.get("contact_hash")),
+            lastKnownSectionStatus=trimmed_text(subscription.get("last_known_section_status")),
             preferences=preferences,
         ),
         links=links,
@@ -195,7 +202,7 @@ def section_of(row: NotificationRow) -> Any:
 
 def build_links(row: NotificationRow, kind: EventKind, base_url: str) -> dict[str, str]:
     """Build the links of a message. Without an unsubscribe token, both point to the management page."""
-    token = _text((row.subscription or {}).get("unsubscribe_token"))
+    token = trimmed_text((row.subscription or {}).get("unsubscribe_token"))
     placeholders = {"base": base_url, "id": row.subscription_id, "token": quote(token or "", safe="")}
     manage = kind.manage_url.format(**placeholders)
     return {"manageUrl": manage, "unsubscribeUrl": kind.unsubscribe_url.format(**placeholders) if token else manage}
@@ -229,7 +236,7 @@ def _variables(
     seat: dict[str, Any] = {}
     if kind.name == OPEN_SEAT:
         # The contract allows only strings, but a producer may write a section number as a number.
-        named = {name: text for name, value in named.items() if (text := _text(value)) is not None}
+        named = {name: text for name, value in named.items() if (text := trimmed_text(value)) is not None}
         seat = _seat_variables(event_fields, event_payload, details)
     # An invalid time is reported for the event itself, not for this variable.
     detected_at = event_fields.get("eventAt")
@@ -243,22 +250,22 @@ def _seat_variables(
     return _without_none(
         courseTitle=event_fields.get("courseTitle"),
         # Without a course string, the registration number identifies the course.
-        courseString=_text(event_payload.get("courseString"))
-        or _text(details.course.get("course_string"))
+        courseString=trimmed_text(event_payload.get("courseString"))
+        or trimmed_text(details.course.get("course_string"))
         or event_fields.get("indexNumber"),
         sectionIndex=event_fields.get("indexNumber"),
         sectionNumber=event_fields.get("sectionNumber"),
-        meetingSummary=_text(event_payload.get("meetingSummary"))
+        meetingSummary=trimmed_text(event_payload.get("meetingSummary"))
         or meeting_summary(details.meetings)
-        or _text(details.section.get("meeting_mode_summary"))
+        or trimmed_text(details.section.get("meeting_mode_summary"))
         or "",
         campus=event_fields.get("campusCode"),
-        notes=_text(event_payload.get("notes")),
+        notes=trimmed_text(event_payload.get("notes")),
     )
 
 
 def _format_meeting(meeting: Mapping[str, Any]) -> str:
-    day = _text(meeting.get("meeting_day")) or ""
+    day = trimmed_text(meeting.get("meeting_day")) or ""
     start, end = meeting.get("start_minutes"), meeting.get("end_minutes")
     hours = (
         f"{_format_minutes(start)}–{_format_minutes(end)}" if isinstance(start, int) and isinstance(end, int) else ""
@@ -289,11 +296,6 @@ def _recipient_name(subscription: Mapping[str, Any]) -> str | None:
 
 def _without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _text(value: Any) -> str | None:
-    """Return a text without spaces around it, or None if it is blank."""
-    return None if value is None else str(value).strip() or None
 
 
 def _normal_time(text: Any) -> Any:

@@ -2,16 +2,17 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
-from sqlalchemy import and_, func, insert, literal, or_, select
+from sqlalchemy import ColumnElement, and_, func, insert, literal, or_, select
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotPossibleNow
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT, EventKind, EventKinds
+from mailwright.sources.notifications.jobs import SectionDetails, trimmed_text
 from mailwright.sources.notifications.queue import NotificationQueue
 from mailwright.sources.notifications.statuses import ACTIVE, FanoutStatus
 from mailwright.storage.database import Transaction
@@ -55,10 +56,10 @@ class EventProducer:
         now = self._clock.now()
         key = event.dedupe_key or _dedupe_key(event)
         async with self._queue.database.write() as tx:
-            repeated = await self._find_repeat(tx, kind, key, now)
+            repeated = await self._find_repeat(tx, kind, key, event, now)
             if repeated is not None:
                 return EmittedEvent(repeated, 0, is_repeat=True)
-            open_event_id = await self._insert_event(tx, event, key, now)
+            open_event_id = await self._insert_event(tx, await self._with_detected_facts(tx, event), key, now)
             return EmittedEvent(open_event_id, await self._insert_notifications(tx, event, open_event_id, key, now))
 
     def _check(self, event: NewEvent) -> EventKind:
@@ -75,16 +76,41 @@ class EventProducer:
             raise InvalidInput(f"{kind.name} requires a change from {before} to {after}", field="statusAfter")
         return kind
 
-    async def _find_repeat(self, tx: Transaction, kind: EventKind, key: str, now: Instant) -> int | None:
+    async def _find_repeat(
+        self, tx: Transaction, kind: EventKind, key: str, event: NewEvent, now: Instant
+    ) -> int | None:
         e = self._queue.tables.events.c
-        query = (
-            select(e.open_event_id, e.created_at).where(e.dedupe_key == key).order_by(e.open_event_id.desc()).limit(1)
-        )
-        for row in await tx.execute(query):
-            since = times.parse(row.created_at)
-            if since is not None and now - since < kind.dedupe_window:
+        has_creation = "created_at" in e
+        happened_at = now if has_creation or event.event_at is None else event.event_at
+        since_column = (e.created_at if has_creation else e.event_at).label("since")
+        query = select(e.open_event_id, since_column).where(e.dedupe_key == key)
+        for row in await tx.execute(query.order_by(e.open_event_id.desc()).limit(1)):
+            since = times.parse(row.since)
+            if since is not None and abs(happened_at - since) < kind.dedupe_window:
                 return int(row.open_event_id)
         return None
+
+    async def _with_detected_facts(self, tx: Transaction, event: NewEvent) -> NewEvent:
+        """Add the facts of the section as they are now, so that later changes of its tables do not change the email.
+
+        Facts that the event states itself stay as they are.
+        """
+        details = await self._queue.detected_section(
+            tx,
+            section_id=event.section_id,
+            term_id=event.term_id,
+            campus_code=event.campus_code,
+            index_number=event.index_number,
+        )
+        facts = {
+            "courseTitle": trimmed_text(details.course.get("title")),
+            "sectionNumber": trimmed_text(details.section.get("section_number")),
+            "snapshotHash": _snapshot_hash(event, details),
+        }
+        given = {name: value for name, value in event.payload.items() if value is not None}
+        payload = {**{name: value for name, value in facts.items() if value is not None}, **given}
+        section_id = event.section_id if event.section_id is not None else details.section.get("section_id")
+        return replace(event, section_id=section_id, payload=payload)
 
     async def _insert_event(self, tx: Transaction, event: NewEvent, key: str, now: Instant) -> int:
         events = self._queue.tables.events
@@ -120,15 +146,16 @@ class EventProducer:
         )
         if event.section_id is not None and "section_id" in s:
             subject = or_(subject, s.section_id == event.section_id)
-        wanted = select(
-            literal(open_event_id),
-            s.subscription_id,
-            literal(key),
-            literal(FanoutStatus.PENDING.value),
-            literal(0),
-            literal(times.format_time(now)),
-        ).where(func.lower(func.trim(s.status)) == ACTIVE, subject)
-        columns = ["open_event_id", "subscription_id", "dedupe_key", "fanout_status", "fanout_attempts", "created_at"]
+        values: dict[str, ColumnElement[Any]] = {
+            "open_event_id": literal(open_event_id),
+            "subscription_id": s.subscription_id,
+            "dedupe_key": literal(key),
+            "fanout_status": literal(FanoutStatus.PENDING.value),
+            "fanout_attempts": literal(0),
+            "created_at": literal(times.format_time(now)),
+        }
+        columns = [name for name in values if name in n.c]
+        wanted = select(*(values[name] for name in columns)).where(func.lower(func.trim(s.status)) == ACTIVE, subject)
         inserted = await tx.execute(insert(n).from_select(columns, wanted).returning(n.c.notification_id))
         return len(inserted)
 
@@ -144,3 +171,18 @@ def _dedupe_key(event: NewEvent) -> str:
         event.status_after,
     )
     return hashlib.sha256("\x1f".join(facts).encode()).hexdigest()[:32]
+
+
+def _snapshot_hash(event: NewEvent, details: SectionDetails) -> str:
+    """Return the same hash for the same facts about the same subject."""
+    facts = {
+        "termId": event.term_id,
+        "campusCode": event.campus_code,
+        "indexNumber": event.index_number,
+        "statusBefore": event.status_before,
+        "statusAfter": event.status_after,
+        "section": dict(details.section),
+        "course": dict(details.course),
+        "meetings": [dict(meeting) for meeting in details.meetings],
+    }
+    return hashlib.sha256(orjson.dumps(facts, default=str, option=orjson.OPT_SORT_KEYS)).hexdigest()

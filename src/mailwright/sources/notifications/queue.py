@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, cast, func, or_, select
+from sqlalchemy import ColumnElement, Select, Text, cast, func, null, or_, select
 
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import results, times
@@ -148,6 +148,21 @@ class NotificationQueue:
                 await self._duplicates(tx, rows),
             )
 
+    async def detected_section(
+        self, tx: Transaction, *, section_id: int | None, term_id: str, campus_code: str, index_number: str
+    ) -> SectionDetails:
+        """Return the section of a subject as the queue's tables describe it now. Nothing if it is unknown or ambiguous.
+
+        The section is given, or the only one with the subject's index number, or the one that its subscribers chose.
+        """
+        found = (
+            [section_id] if section_id is not None else await self._sections_of(tx, term_id, campus_code, index_number)
+        )
+        if len(found) != 1:
+            return SectionDetails()
+        known = (await self._section_details(tx, found)).get(found[0])
+        return known or SectionDetails({"section_id": found[0]})
+
     async def record(self, recorded: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
         return await self.database.transact(lambda tx: self.record_in(tx, recorded))
 
@@ -216,18 +231,37 @@ class NotificationQueue:
     async def _duplicates(
         self, tx: Transaction, rows: Sequence[NotificationRow]
     ) -> dict[tuple[str, int], list[DuplicateRow]]:
-        n = self.tables.notifications.c
-        columns = (n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.created_at, n.locked_at)
-        query = select(*columns).where(
-            n.dedupe_key.in_(list({row.dedupe_key for row in rows})),
-            n.subscription_id.in_(list({row.subscription_id for row in rows})),
+        n, e = self.tables.notifications.c, self.tables.events.c
+        columns = (n.notification_id, n.dedupe_key, n.subscription_id, n.fanout_status, n.locked_at, e.event_at)
+        created_at = n.created_at if "created_at" in n else null().label("created_at")
+        query = (
+            select(*columns, created_at)
+            .outerjoin_from(self.tables.notifications, self.tables.events, e.open_event_id == n.open_event_id)
+            .where(
+                n.dedupe_key.in_(list({row.dedupe_key for row in rows})),
+                n.subscription_id.in_(list({row.subscription_id for row in rows})),
+            )
         )
         found: dict[tuple[str, int], list[DuplicateRow]] = {}
         for row in await tx.execute(query.order_by(n.notification_id)):
             status = status_word(row.fanout_status)
-            duplicate = DuplicateRow(row.notification_id, status, row.created_at, row.locked_at)
+            age_from = times.parse(row.created_at) or times.parse(row.event_at)
+            duplicate = DuplicateRow(row.notification_id, status, age_from, row.locked_at)
             found.setdefault((row.dedupe_key, row.subscription_id), []).append(duplicate)
         return found
+
+    async def _sections_of(self, tx: Transaction, term_id: str, campus_code: str, index_number: str) -> list[Any]:
+        subject = {"index_number": index_number, "term_id": term_id, "campus_code": campus_code}
+        for known in (self.tables.sections, self.tables.subscriptions):
+            if known is None or "index_number" not in known.c or "section_id" not in known.c:
+                continue
+            matches = [cast(known.c[name], Text) == value for name, value in subject.items() if name in known.c]
+            rows = await tx.execute(
+                select(known.c.section_id).where(*matches, known.c.section_id.is_not(None)).distinct().limit(2)
+            )
+            if rows:
+                return [row.section_id for row in rows]
+        return []
 
     async def _section_details(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, SectionDetails]:
         known = self.tables.sections
@@ -317,7 +351,7 @@ def _row(
         locked_by=own["locked_by"],
         locked_at=own["locked_at"],
         error=own["error"],
-        created_at=own["created_at"],
+        created_at=own.get("created_at"),
         event=event,
         subscription=subscription,
     )

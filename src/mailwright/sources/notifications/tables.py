@@ -34,7 +34,6 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
         "locked_by",
         "locked_at",
         "error",
-        "created_at",
     ),
     EVENTS: ("open_event_id", "term_id", "campus_code", "index_number", "status_after", "event_at"),
     SUBSCRIPTIONS: ("subscription_id", "contact_type", "contact_value", "status"),
@@ -42,11 +41,12 @@ REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 # Also required to write events.
 PRODUCER_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    EVENTS: ("dedupe_key", "payload", "status_before", "created_at"),
+    EVENTS: ("dedupe_key", "payload", "status_before"),
     SUBSCRIPTIONS: ("term_id", "campus_code", "index_number"),
 }
-# Optional: used in messages if they exist.
+# Optional: used if they exist.
 OPTIONAL_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    NOTIFICATIONS: ("created_at",),  # Without it, the age of a row is that of its event.
     EVENTS: (
         "section_id",
         "status_before",
