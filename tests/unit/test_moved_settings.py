@@ -32,6 +32,7 @@ SPECIAL = {
     "RATE_LIMIT_PER_SEC": ("7", 7.0),
     "SNS_ALLOWED_TOPIC_ARNS": ("arn:a; arn:b\tarn:c", ("arn:a", "arn:b", "arn:c")),
     "NOTION_POLL_INTERVAL": ("30000", 30),
+    "UNSUB_SECRET": ("a-secret-of-another-program", "a-secret-of-another-program"),
 }
 
 
@@ -47,12 +48,46 @@ def test_each_amazonsender_name_sets_its_setting(monkeypatch: pytest.MonkeyPatch
     assert (value if alias.pair is None else value[alias.pair]) == expected
 
 
+def test_other_name_of_the_unsubscribe_secret_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSUB_SECRET", "a-secret-of-another-program")
+    monkeypatch.setenv("PORT", "3000")  # A common name, which says nothing without AmazonSender.
+    settings = load()
+    assert settings.unsubscribe_secret is not None
+    assert settings.unsubscribe_secret.get_secret_value() == "a-secret-of-another-program"
+    assert settings.port != 3000
+    monkeypatch.setenv("UNSUB_SECRET", "short")
+    assert problems() == ["UNSUB_SECRET: use at least 16 characters"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ADMIN_PASSWD",
+        "BACKOFF_DELAYS",
+        "LOCK_TTL_SECONDS",
+        "ORG_ADDRESS_LINE",
+        "RETRY_SCHEDULE_MS",
+        "SENDGRID_KEY",
+        "SEND_RATE_PER_SECOND",
+        "SNS_SECRET",
+        "TEST_EMAIL",
+        "UNSUBSCRIBE_SECRETS",
+        "UNSUB_BASE_URL",
+        "UNSUB_SECRETS",
+    ],
+)
+def test_unused_name_is_reported_by_the_check(name: str) -> None:
+    [found] = find_unknown_settings({name: "x", "HOME": "/root", "PATH": "/bin", "TERM": "xterm"})
+    assert found.name == name
+
+
 @pytest.mark.promise("moving-amazonsender")
 @pytest.mark.parametrize("name", ALIASES)
 def test_two_different_values_are_refused_with_both_names(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     alias = ALIASES[name]
     theirs = SPECIAL.get(name, ("https://b.example", None))[0]
-    ours = {"DRY_RUN_SEND": "false", "LOG_LEVEL": "error", "APP_BASE_URL": "https://c.example"}.get(name, "9")
+    others = {"DRY_RUN_SEND": "false", "LOG_LEVEL": "error", "APP_BASE_URL": "https://c.example"}
+    ours = {**others, "UNSUB_SECRET": "a-secret-of-mailwright"}.get(name, "9")
     monkeypatch.setenv(name, theirs)
     monkeypatch.setenv("NOTION_API_TOKEN", "secret" if name != "NOTION_API_TOKEN" else theirs)
     monkeypatch.setenv(alias.setting, ours if alias.pair is None else f"{alias.pair}=Other")

@@ -37,7 +37,7 @@ def make_sender_rules(
     return SenderRules(
         settings.sender_rules_limit,
         find_route,
-        settings.postal_address,
+        settings.sender_postal_address,
         settings.tracking,
         find_refusal=directory.refusal,
         find_own_sender=directory.own_sender,

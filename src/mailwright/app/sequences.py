@@ -13,7 +13,9 @@ from mailwright.storage.database import Database
 
 
 def make_sequences(settings: Settings, database: Database, clock: Clock) -> Sequences:
-    rules = SendingRules(defaults_of(settings, providers_of(settings)), lifetimes(settings), settings.postal_address)
+    rules = SendingRules(
+        defaults_of(settings, providers_of(settings)), lifetimes(settings), settings.sender_postal_address
+    )
     return Sequences(database, clock, rules, fetch_feed=_fetch_feed)
 
 

@@ -177,7 +177,7 @@ async def load_checklist(settings: Settings, database: Database, tenant_id: int)
         has_team = len(await tx.execute(select(users.c.id).limit(2))) > 1
     done = {
         "sender": has_sender(settings),
-        "postal_address": settings.postal_address is not None,
+        "postal_address": settings.sender_postal_address is not None,
         "provider": has_provider(settings),
         "domain": progress.steps.get(SetupStep.DOMAIN) is StepState.DONE,
         "test": has_provider(settings) and progress.steps.get(SetupStep.TEST) is StepState.DONE,

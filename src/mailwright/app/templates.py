@@ -9,4 +9,4 @@ from mailwright.storage.database import Database
 
 def make_templates(settings: Settings, database: Database, clock: Clock) -> TemplateStore:
     images = make_images(settings, database, clock)
-    return TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
+    return TemplateStore(database, clock, images, settings.public_url, settings.sender_postal_address)

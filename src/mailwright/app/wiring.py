@@ -175,7 +175,7 @@ class EngineSettings:
 
     @property
     def postal_address(self) -> str | None:
-        return self.settings.postal_address
+        return self.settings.sender_postal_address
 
     @property
     def imports_folder(self) -> Path:
@@ -423,7 +423,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
     api_messages = _api_messages(settings, database, clock, acceptor, directory)
     reports = make_reports(settings, database, clock)
     images = make_images(settings, database, clock)
-    templates = TemplateStore(database, clock, images, settings.public_url, settings.postal_address)
+    templates = TemplateStore(database, clock, images, settings.public_url, settings.sender_postal_address)
     failed_sign_ins = FailedSignIns(database, clock)
     rules = make_sender_rules(settings, database, directory)
     return Engine(
@@ -757,7 +757,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         settings.bounce_address,
         settings.unsubscribe_url,
         UnsubscribeTokens(secret),
-        settings.postal_address or "",
+        settings.sender_postal_address or "",
         settings.public_url,
         WebViewTokens(secret),
         tags_bounces=settings.bounce_tag,
@@ -816,7 +816,7 @@ def _conversion(providers: Iterable[str]) -> tuple[AcceptWarning, ...]:
 def preview_identity(settings: Settings) -> SenderIdentity:
     """Return the sender of previews. Their unsubscribe links have no effect."""
     tokens = UnsubscribeTokens("preview")
-    postal = settings.postal_address or ""
+    postal = settings.sender_postal_address or ""
     return SenderIdentity(sender_of(settings), None, settings.unsubscribe_url, tokens, postal, settings.public_url)
 
 

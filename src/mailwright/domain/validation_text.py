@@ -73,6 +73,7 @@ _COUNTED: Final[Mapping[str, tuple[str, tuple[str, str]]]] = {
     ),
     "too_long": ("max_length", marked_plural("must have at most {count} item", "must have at most {count} items")),
 }
+_OF_TEXTS: Final = {"too_short": "string_too_short", "too_long": "string_too_long"}
 # Errors of these types already have our own text.
 _OWN: Final = frozenset({"value_error", "assertion_error"})
 _BUILT_IN: Final = frozenset(get_args(ErrorType)) - _OWN
@@ -80,17 +81,23 @@ _BUILT_IN: Final = frozenset(get_args(ErrorType)) - _OWN
 
 def validation_sentence(error: Mapping[str, Any]) -> str:
     """Describe one entry of `ValidationError.errors()` as a predicate that follows the name of the field."""
-    return lazy_text(lambda: _sentence(error["type"], error.get("ctx") or {}, error["msg"]))
+    return lazy_text(lambda: _sentence(error_kind(error), error.get("ctx") or {}, error["msg"]))
+
+
+def error_kind(error: Mapping[str, Any]) -> str:
+    """Return the type of the error. A limit on a text is about characters, even if pydantic counts them as items."""
+    kind: str = error["type"]
+    return _OF_TEXTS.get(kind, kind) if isinstance(error.get("input"), str) else kind
 
 
 def _sentence(kind: str, context: Mapping[str, Any], message: str) -> str:
-    if kind in _COUNTED:
+    if kind in _COUNTED and _COUNTED[kind][0] in context:
         name, forms = _COUNTED[kind]
         return plural_message(*forms, context[name]).format(count=context[name])
     if kind in _SENTENCES:
         expected = str(context.get("expected", "")).replace(" or ", f" {pgettext('choices', 'or')} ")
         return _SENTENCES[kind].format(**{**context, "expected": expected})
-    if kind in _BUILT_IN:
+    if kind in _BUILT_IN and "reason" not in context:
         return gettext("is not valid")
     return lower_first(own_message(context, message))
 

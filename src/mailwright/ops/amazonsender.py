@@ -1,6 +1,7 @@
-"""AmazonSender's environment variables, so that an installation can move to Mailwright with an unchanged `.env`.
+"""Other programs' names of settings, so that an installation can move to Mailwright with an unchanged `.env`.
 
-Names that both programs share, such as `ORG_NAME` and `SUPABASE_URL`, need no entry in this module.
+Nearly all of them are AmazonSender's. Names that both programs share, such as `ORG_NAME` and `SUPABASE_URL`, need no
+entry in this module.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """An AmazonSender name for a setting. `setting` is Mailwright's name.
+    """Another name for a setting. `setting` is Mailwright's name.
 
     If the setting contains `name=value` pairs, `pair` is the name of the pair that this variable sets.
     """
@@ -21,6 +22,8 @@ class Alias:
     convert: Callable[[str], str] = str.strip
     # True if other programs use the name too. Then it counts only together with a name that only AmazonSender has.
     is_common: bool = False
+    # True if the name is not AmazonSender's. It always counts, and says nothing about the other names.
+    is_independent: bool = False
 
 
 def _to_level(text: str) -> str:
@@ -42,6 +45,7 @@ _ERROR_PROPERTIES: Final = "NOTION_ERROR_PROPERTIES"
 _STATUSES: Final = "NOTION_STATUSES"
 
 ALIASES: Final[Mapping[str, Alias]] = {
+    "UNSUB_SECRET": Alias("UNSUBSCRIBE_SECRET", is_independent=True),
     "PORT": Alias("MAILWRIGHT_PORT", is_common=True),
     "APP_BASE_URL": Alias("MAILWRIGHT_BASE_URL", is_common=True),
     "LOG_LEVEL": Alias("MAILWRIGHT_LOG_LEVEL", convert=_to_level, is_common=True),
@@ -82,24 +86,27 @@ ALIASES: Final[Mapping[str, Alias]] = {
     "NOTION_ERROR_RETRY_PROP": Alias(_ERROR_PROPERTIES, "retry_count"),
 }
 
-# AmazonSender names that have no effect in Mailwright, with the reason or the replacement.
+# Names that have no effect in Mailwright, with the reason or the replacement.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "ALLOW_NON_TEST_SEND": "a page with the status for real mailouts and without Test goes to everyone",
+    "BACKOFF_DELAYS": "the delays of retries are fixed: 1 s, 5 s, 30 s, 2 min and 10 min",
     "CSV_OUTPUT_DIR": "the report of a mailout has the results of a run",
     "MACOS_NOTIFICATIONS": "the list of mailouts shows the runs",
     "NOTION_WEBHOOK_VERIFICATION_TOKEN": "`/send-mailout` requires a password or the `x-auth-token` header",
+    "RETRY_SCHEDULE_MS": "declare it for an event type (`retry_schedule_ms` in `MAILWRIGHT_NOTIFY_KINDS`)",
+    "SNS_SECRET": "SNS signs its messages; set SNS_TOPIC_ARNS to the topics to trust",
 }
 
 
 def given_names(environment: Mapping[str, str]) -> dict[str, Alias]:
-    """Return the names of AmazonSender that are set."""
+    """Return the other names that are set. Common ones count only in an installation of AmazonSender."""
     given = {name: alias for name, alias in ALIASES.items() if environment.get(name, "").strip()}
-    is_amazonsender = any(not alias.is_common for alias in given.values())
-    return given if is_amazonsender else {}
+    is_amazonsender = any(not (alias.is_common or alias.is_independent) for alias in given.values())
+    return {name: alias for name, alias in given.items() if is_amazonsender or alias.is_independent}
 
 
 def translate(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of AmazonSender's names under our names."""
+    """Return the values of the other names under our names."""
     values: dict[str, Any] = {}
     for name, alias in given_names(environment).items():
         value = alias.convert(environment[name])

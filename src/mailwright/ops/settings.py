@@ -583,7 +583,8 @@ class Settings(BaseSettings):
         Field(
             alias="MAILWRIGHT_POSTAL_ADDRESS",
             max_length=500,
-            description="Postal address of the sender, available in templates as `{{ postal_address }}`.",
+            description="Postal address of the sender, available in templates as `{{ postal_address }}`. Defaults to "
+            "`ORG_ADDRESS`.",
         ),
     ] = None
     sender_rules_limit: Annotated[
@@ -1310,6 +1311,11 @@ class Settings(BaseSettings):
         if any(len(secret.get_secret_value()) < 16 for secret in value):
             raise ValueError("use at least 16 characters for each")
         return value
+
+    @property
+    def sender_postal_address(self) -> str | None:
+        """The postal address in bulk email: the installation's, or else the one in the footer of mailouts."""
+        return self.postal_address or self.org_address
 
     @property
     def has_supabase(self) -> bool:

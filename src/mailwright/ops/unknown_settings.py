@@ -17,13 +17,21 @@ _PREFIXES: Final = (
     "MAILWRIGHT_",
     "NOTION_",
     "SUPABASE_",
-    "UNSUBSCRIBE_",
+    "ADMIN_PASS",
+    "ORG_ADDR",
+    "ORG_NAME",
+    "SENDGRID_",
+    "SEND_RATE",
+    "TEST_EMAIL",
+    "UNSUB",
     "EXECUTOR_",
     "SES_",
     "SNS_",
     "SMTPBZ_",
     "BREVO_",
 )
+# Settings of other programs that have the same name in Mailwright after this prefix.
+_PREFIXED: Final = ("LOCK_TTL_SECONDS", "MAX_ATTEMPTS")
 # Prefixes of other programs' variables, which are never reported.
 _FOREIGN_PREFIXES: Final = ("AWS_",)
 # Minimum similarity to a known name, for variables with one of `_PREFIXES` and for all others.
@@ -45,6 +53,9 @@ def find_unknown_settings(environment: Mapping[str, str]) -> Iterator[UnknownSet
     for name in sorted(name for name in environment if name.upper() not in known):
         if reason := WITHOUT_EFFECT.get(name):
             yield UnknownSetting(name, f"has no effect in Mailwright: {reason}")
+            continue
+        if name in _PREFIXED and (full := f"MAILWRIGHT_{name}") in known:
+            yield UnknownSetting(name, f"is not a setting; did you mean {full}?")
             continue
         is_ours = name.startswith(_PREFIXES)
         if name.startswith(_FOREIGN_PREFIXES):

@@ -121,7 +121,7 @@ async def test_message_has_headers_of_automatic_email(setup: QueueSetup) -> None
 
 
 @pytest.mark.parametrize("key", ["92026|NB|10001→Open", "dedupe-7", "two\nlines"])
-async def test_dedupe_key_reaches_the_provider_and_survives_a_requeue(setup: QueueSetup, key: str) -> None:
+async def test_dedupe_key_reaches_provider_and_survives_requeue(setup: QueueSetup, key: str) -> None:
     number = await setup.owner.notification(dedupe_key=key)
     provider = ScriptedProvider(REFUSAL, SENT)
     fanout = await setup.round(provider)
@@ -758,7 +758,7 @@ async def test_facts_of_the_event_itself_win(setup: QueueSetup) -> None:
     assert orjson.loads(row.payload) == {"courseTitle": "Own title", "snapshotHash": "abc"}
 
 
-async def test_section_of_the_subscribers_is_stored_without_a_table_of_sections(setup: QueueSetup) -> None:
+async def test_event_without_sections_stores_section_of_subscribers(setup: QueueSetup) -> None:
     await setup.owner.subscriber(1, section_id=12)
     row = await event_of(setup, await service_of(setup).emit(SEAT))
     assert row.section_id == 12

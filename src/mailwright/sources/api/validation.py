@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.translation import lazy_gettext, lazy_text
-from mailwright.domain.validation_text import validation_sentence
+from mailwright.domain.validation_text import error_kind, validation_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def parse_strict(model: type[Model], body: Any, zone: tzinfo | None = None) -> M
 
 
 def _errors_of(model: type[BaseModel], error: ValidationError) -> list[FieldError]:
-    found = field_errors(error.errors(include_url=False, include_input=False))
+    found = field_errors(error.errors(include_url=False))
     known = {field.alias or name for name, field in model.model_fields.items()}
     return [_with_suggestion(each, known) if each.code == UNKNOWN_FIELD else each for each in found]
 
@@ -119,8 +119,9 @@ def _plain(name: str) -> str:
 def field_errors(errors: Iterable[Any]) -> list[FieldError]:
     """Translate the validator's errors, so that users never see the validator's own texts."""
     return [
-        FieldError(_path(error["loc"]), _CODES.get(error["type"], error["type"].upper()), validation_sentence(error))
+        FieldError(_path(error["loc"]), _CODES.get(kind, kind.upper()), validation_sentence(error))
         for error in errors
+        for kind in (error_kind(error),)
     ]
 
 

@@ -14,6 +14,7 @@ from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import OPEN_SEAT, EventKind, EventKinds
 from mailwright.sources.notifications.jobs import SectionDetails, trimmed_text
 from mailwright.sources.notifications.queue import NotificationQueue
+from mailwright.sources.notifications.section_details import detected_section
 from mailwright.sources.notifications.statuses import ACTIVE, FanoutStatus
 from mailwright.storage.database import Transaction
 
@@ -95,8 +96,9 @@ class EventProducer:
 
         Facts that the event states itself stay as they are.
         """
-        details = await self._queue.detected_section(
+        details = await detected_section(
             tx,
+            self._queue.tables,
             section_id=event.section_id,
             term_id=event.term_id,
             campus_code=event.campus_code,

@@ -19,6 +19,7 @@ from mailwright.sources.notifications.event_kinds import OPEN_SEAT
 from mailwright.sources.notifications.jobs import NotificationRow, SectionDetails, section_of
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.results import NotificationResult
+from mailwright.sources.notifications.section_details import load_details
 from mailwright.sources.notifications.statuses import NOTIFY_SENT, FanoutStatus
 from mailwright.sources.notifications.tables import (
     QueueStatements,
@@ -143,25 +144,10 @@ class NotificationQueue:
     async def related(self, rows: Sequence[NotificationRow]) -> RelatedRows:
         async with self.database.read() as tx:
             return RelatedRows(
-                await self._section_details(tx, {each for row in rows if (each := section_of(row)) is not None}),
+                await load_details(tx, self.tables, {each for row in rows if (each := section_of(row)) is not None}),
                 await self._sent(tx, {row.subscription_id for row in rows}),
                 await self._duplicates(tx, rows),
             )
-
-    async def detected_section(
-        self, tx: Transaction, *, section_id: int | None, term_id: str, campus_code: str, index_number: str
-    ) -> SectionDetails:
-        """Return the section of a subject as the queue's tables describe it now. Nothing if it is unknown or ambiguous.
-
-        The section is given, or the only one with the subject's index number, or the one that its subscribers chose.
-        """
-        found = (
-            [section_id] if section_id is not None else await self._sections_of(tx, term_id, campus_code, index_number)
-        )
-        if len(found) != 1:
-            return SectionDetails()
-        known = (await self._section_details(tx, found)).get(found[0])
-        return known or SectionDetails({"section_id": found[0]})
 
     async def record(self, recorded: Sequence[tuple[MessageLink, NotificationResult]]) -> set[int]:
         return await self.database.transact(lambda tx: self.record_in(tx, recorded))
@@ -248,50 +234,6 @@ class NotificationQueue:
             age_from = times.parse(row.created_at) or times.parse(row.event_at)
             duplicate = DuplicateRow(row.notification_id, status, age_from, row.locked_at)
             found.setdefault((row.dedupe_key, row.subscription_id), []).append(duplicate)
-        return found
-
-    async def _sections_of(self, tx: Transaction, term_id: str, campus_code: str, index_number: str) -> list[Any]:
-        subject = {"index_number": index_number, "term_id": term_id, "campus_code": campus_code}
-        for known in (self.tables.sections, self.tables.subscriptions):
-            if known is None or "index_number" not in known.c or "section_id" not in known.c:
-                continue
-            matches = [cast(known.c[name], Text) == value for name, value in subject.items() if name in known.c]
-            rows = await tx.execute(
-                select(known.c.section_id).where(*matches, known.c.section_id.is_not(None)).distinct().limit(2)
-            )
-            if rows:
-                return [row.section_id for row in rows]
-        return []
-
-    async def _section_details(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, SectionDetails]:
-        known = self.tables.sections
-        if known is None or not sections:
-            return {}
-        rows = await tx.execute(select(known).where(known.c.section_id.in_(list(sections))))
-        found = {row.section_id: dict(row._mapping) for row in rows}
-        courses = await self._courses(
-            tx, {each for row in found.values() if (each := row.get("course_id")) is not None}
-        )
-        meetings = await self._meetings(tx, sections)
-        return {
-            key: SectionDetails(section, courses.get(section.get("course_id"), {}), meetings.get(key, ()))
-            for key, section in found.items()
-        }
-
-    async def _courses(self, tx: Transaction, keys: Collection[Any]) -> dict[Any, Mapping[str, Any]]:
-        known = self.tables.courses
-        if known is None or not keys:
-            return {}
-        rows = await tx.execute(select(known).where(known.c.course_id.in_(list(keys))))
-        return {row.course_id: dict(row._mapping) for row in rows}
-
-    async def _meetings(self, tx: Transaction, sections: Collection[Any]) -> dict[Any, list[Mapping[str, Any]]]:
-        known = self.tables.meetings
-        if known is None:
-            return {}
-        found: dict[Any, list[Mapping[str, Any]]] = {}
-        for row in await tx.execute(select(known).where(known.c.section_id.in_(list(sections)))):
-            found.setdefault(row.section_id, []).append(dict(row._mapping))
         return found
 
 

@@ -658,7 +658,7 @@ class _Reader:
         try:
             return model.model_validate(given)
         except ValidationError as error:
-            for detail in error.errors(include_url=False, include_input=False):
+            for detail in error.errors(include_url=False):
                 # The validator also names its own functions.
                 named = [part for part in detail["loc"] if not str(part).startswith("function-")]
                 location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)

@@ -337,7 +337,7 @@ def _addresses(form: _Form, name: str) -> tuple[Mailbox, ...]:
     try:
         return boxes_of([box for text in form.values.get(name, ()) for box in _ADDRESSES.validate_python(text)])
     except ValidationError as error:
-        first = field_errors(error.errors(include_url=False, include_input=False))[0]
+        first = field_errors(error.errors(include_url=False))[0]
         raise _invalid(name, first.message) from error
 
 
