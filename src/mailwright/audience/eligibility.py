@@ -29,6 +29,10 @@ class Exclusion(StrEnum):
     NOT_SUBSCRIBED = "not_subscribed"
 
 
+# The contact did not decide against the email: only the consent is missing.
+MISSING_CONSENT: Final = (Exclusion.UNCONFIRMED.value, Exclusion.NOT_SUBSCRIBED.value)
+
+
 def is_subscribed_to(list_key: str) -> ColumnElement[bool]:
     """Match contacts who are subscribed to the list and, if it requires that, have confirmed.
 
@@ -110,6 +114,11 @@ def exclusion(lists: Sequence[str]) -> ColumnElement[str]:
         (_has_subscription(of_lists), Exclusion.SUPPRESSED.value),
         else_=Exclusion.NOT_SUBSCRIBED.value,
     )
+
+
+def lacks_consent(lists: Sequence[str]) -> ColumnElement[bool]:
+    """Match excluded rows of `contacts` who would receive bulk email if they subscribed or confirmed."""
+    return exclusion(lists).in_(MISSING_CONSENT)
 
 
 # The list requires double opt-in, so only the contact can subscribe.

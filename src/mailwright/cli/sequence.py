@@ -345,8 +345,8 @@ def enrol(
         print_json(SequenceEnrolResponse.model_validate(result).to_dict())
         return
     out.print(
-        f"Enrolled: {result.enrolled}. Already in it, or left out by the re-entry rule: {result.already_in}. "
-        f"May not receive its emails: {result.not_eligible}. Unknown addresses: {result.unknown}.",
+        f"Enrolled: {result.enrolled}. Already in it: {result.already_in}. Left out by the re-entry rule: "
+        f"{result.re_entry}. May not receive its emails: {result.not_eligible}. Unknown addresses: {result.unknown}.",
         markup=False,
         soft_wrap=True,
     )
@@ -461,8 +461,10 @@ def _sequences(at: Installation) -> Sequences:
 
 
 def _next_time(person: EnrolmentRecord) -> str:
-    unsent = person.unsent_step is not None
-    return "waits until the previous email is sent" if unsent else clock_time(person.due_at)
+    if person.unsent_step is not None:
+        return "waits until the previous email is sent"
+    until = clock_time(person.due_at)
+    return f"waits for consent until {until}" if person.awaits_consent else until
 
 
 def _print_missing(missing: Sequence[FieldError]) -> None:

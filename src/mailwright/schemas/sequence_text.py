@@ -85,7 +85,16 @@ def run_text(run: RunExplanation, now: Instant, zone: tzinfo = UTC) -> str:
         gettext("{entered} because of: {entered_because}.", entered=entered, entered_because=_entered_because(run)),
         _state(run, now, zone),
     ]
-    if run.ended_at is None and run.excluded_because is not None:
+    if run.consent_until is not None and run.excluded_because is not None:
+        sentences.append(
+            gettext(
+                "They may not receive the next email yet: {exclusions}. It is sent within a minute after they consent, "
+                "if that is before {until}. Otherwise the run ends then and does not count as one.",
+                exclusions=_EXCLUSIONS[run.excluded_because],
+                until=time_text(run.consent_until, now, zone),
+            )
+        )
+    elif run.ended_at is None and run.excluded_because is not None:
         sentences.append(
             gettext(
                 "The next email will not be sent, and the run ends then: {exclusions}.",
@@ -294,6 +303,8 @@ def _state(run: RunExplanation, now: Instant, zone: tzinfo) -> str:
                 until=until,
                 following=following,
             )
+        case RunState.WAITS_FOR_CONSENT:
+            return gettext("They wait at {step} for their consent.", step=step)
         case RunState.WAITS | RunState.WAITS_FOR_FILTER | RunState.WAITS_FOR_EMAIL:
             return _wait(run, until, following)
         case _:
@@ -341,9 +352,10 @@ def left_out_texts(rehearsal: Rehearsal) -> list[str]:
     found = []
     if rehearsal.already_in:
         people = count_text(rehearsal.already_in, "person", "people")
-        found.append(
-            gettext("{people} would not enter: already in it, or left out by the re-entry rule.", people=people)
-        )
+        found.append(gettext("{people} would not enter: already in it.", people=people))
+    if rehearsal.re_entry:
+        people = count_text(rehearsal.re_entry, "person", "people")
+        found.append(gettext("{people} would not enter: left out by the re-entry rule.", people=people))
     for reason, count in sorted(rehearsal.excluded.items()):
         people = count_text(count, "person", "people")
         found.append(gettext("{people} would not enter: {why}.", people=people, why=_EXCLUSIONS[reason]))

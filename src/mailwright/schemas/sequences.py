@@ -218,8 +218,14 @@ class SequenceResumeResponse(ResponseModel):
 
 
 class SequenceEnrolResponse(ResponseModel):
+    """How many people entered, and why others did not.
+
+    `alreadyIn` people are in the sequence now; `reEntry` people had a run before, and the re-entry rule keeps them out.
+    """
+
     enrolled: int
     already_in: int
+    re_entry: int
     not_eligible: int
     unknown: int
 
@@ -232,7 +238,8 @@ class EnrolmentResponse(ResponseModel):
     """One run of a person through a sequence.
 
     `nextAt` is null if the run waits for an event without a time limit. `unsentStep`: the wait counts from the email of
-    this step, which is not sent yet; `nextAt` is then the time of the next check.
+    this step, which is not sent yet; `nextAt` is then the time of the next check. `awaitsConsent`: the person may not
+    receive the email of the step yet; it is sent when they consent, and the run ends at `nextAt` if they do not.
     """
 
     email: str
@@ -245,6 +252,7 @@ class EnrolmentResponse(ResponseModel):
     ended_at: Time | None
     end_reason: str | None
     unsent_step: str | None
+    awaits_consent: bool
 
 
 class EnrolledSequenceResponse(SequenceDetailResponse):
@@ -291,8 +299,8 @@ class FailedPeopleResponse(ResponseModel):
 class SequenceRehearsalResponse(ResponseModel):
     """What the draft would do under the limits of the tenant, if people neither open, click, buy nor unsubscribe.
 
-    `alreadyIn`, `notEligible` and `unknown` count the people in the request who would not enter, as in the response of
-    `enrol`.
+    `alreadyIn`, `reEntry`, `notEligible` and `unknown` count the people in the request who would not enter, as in the
+    response of `enrol`.
     """
 
     people: int
@@ -304,6 +312,7 @@ class SequenceRehearsalResponse(ResponseModel):
     ended: dict[str, int]
     daily_limit: int | None
     already_in: int
+    re_entry: int
     not_eligible: int
     unknown: int
     failed_steps: list[FailedPeopleResponse]
@@ -385,6 +394,9 @@ class SequenceRunResponse(ResponseModel):
     ignored_events: list[IgnoredEventResponse]
     steps: list[SequenceStepResponse]
     unsent_step: str | None
+    consent_until: Annotated[
+        Time | None, Field(description="Until when the next email waits for the person's consent, if it does.")
+    ]
 
 
 class SequenceRunListResponse(ResponseModel):
@@ -429,6 +441,7 @@ def _run_response(run: RunExplanation, now: Instant, zone: tzinfo) -> SequenceRu
         ignored_events=ignored,
         steps=[_step_response(each, zone) for each in run.steps],
         unsent_step=run.unsent_step,
+        consent_until=run.consent_until,
     )
 
 
@@ -545,4 +558,5 @@ def enrolment_response(record: EnrolmentRecord) -> EnrolmentResponse:
         ended_at=record.ended_at,
         end_reason=record.end_reason,
         unsent_step=record.unsent_step,
+        awaits_consent=record.awaits_consent,
     )

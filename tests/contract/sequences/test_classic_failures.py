@@ -24,6 +24,7 @@ from tests.sequences import ACTOR, WELCOME, SequenceBench, a_wait, an_email, lis
 
 ANN = "ann@example.com"
 BOB = "bob@example.com"
+OTHER = "tips"
 PEOPLE = tuple(f"person{number}@example.com" for number in range(20))
 
 
@@ -212,6 +213,54 @@ async def test_moved_email_is_not_sent_twice(sequences: SequenceBench) -> None:
         (BOB, "tips", "sent"),
     ]
     assert rehearsal.emails == 3
+
+
+HELLO_RENAMED = (a_wait("two-days", days=2), an_email("hello-later"), an_email("tips", template=OTHER))
+
+
+async def test_email_under_a_new_step_id_is_not_sent_twice(sequences: SequenceBench) -> None:
+    """Its template was received in this run, under the ID that the step had before."""
+    await another_template(sequences)
+    await sequences.people(ANN, BOB)
+    key = await sequences.start(an_email("hello"), a_wait("two-days", days=2), an_email("tips", template=OTHER))
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    await sequences.send()
+    plan = await sequences.publish(key, *HELLO_RENAMED)
+    assert (plan.stays, plan.received) == (1, {"hello-later": 1})
+    # Another version does not forget it.
+    assert (await sequences.publish(key, *HELLO_RENAMED, a_wait("rest"))).received == {"hello-later": 1}
+    await sequences.enrol(key, BOB)
+    rehearsal = await sequences.engine.sequences.rehearsals.rehearse(DEFAULT_TENANT, key)
+    await sequences.run_for(4 * DAY, DAY)
+    assert [(email, node, outcome) for email, node, outcome, _ in await sequences.history()] == [
+        (ANN, "hello", "sent"),
+        (ANN, "hello-later", "already_received"),
+        (ANN, "tips", "sent"),
+        (BOB, "hello-later", "sent"),
+        (BOB, "tips", "sent"),
+    ]
+    assert rehearsal.emails == 3
+
+
+async def test_template_of_an_earlier_version_counts_as_received(sequences: SequenceBench) -> None:
+    """The step has another template now, and a new step has the one that the person received."""
+    await another_template(sequences)
+    await sequences.people(ANN)
+    key = await sequences.start(an_email("hello"), a_wait())
+    await sequences.enrol(key, ANN)
+    await sequences.run()
+    changed = (an_email("hello", template=OTHER), a_wait())
+    assert (await sequences.publish(key, *changed, an_email("again", template=OTHER))).received == {}
+    assert (await sequences.publish(key, *changed, an_email("last", subject="Reminder"))).received == {"last": 1}
+    other = an_email("later", variables={"text": "Another email"})
+    assert (await sequences.publish(key, *changed, other)).received == {}
+    # The step that is expected gets the template that they received.
+    assert (await sequences.publish(key, *changed, an_email("later"))).received == {"later": 1}
+
+
+async def another_template(sequences: SequenceBench) -> None:
+    await sequences.engine.templates.put(DEFAULT_TENANT, OTHER, subject="Tips", html="<p>Tips</p>", text=None)
 
 
 async def test_moved_email_is_sent_again_on_request(sequences: SequenceBench) -> None:

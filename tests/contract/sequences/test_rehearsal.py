@@ -345,7 +345,7 @@ async def test_rehearsal_leaves_out_people_who_may_not_reenter(prepared: Sequenc
     await prepared.run()
     rehearse, people = prepared.engine.sequences.rehearsals.rehearse, People(emails=["ann@example.com"])
     result = await rehearse(DEFAULT_TENANT, key, people=people)
-    assert (result.people, result.already_in) == (0, 1)
+    assert (result.people, result.already_in, result.re_entry) == (0, 0, 1)
     await a_contact(prepared.database, "stranger@example.com")
     strangers = await rehearse(DEFAULT_TENANT, key, people=People(emails=["stranger@example.com"]))
     assert (strangers.people, strangers.not_eligible) == (0, 1)

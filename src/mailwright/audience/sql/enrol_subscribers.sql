@@ -1,5 +1,5 @@
--- Enrols new subscribers of a list into the sequences that it starts, also paused ones. An enrolment that ended because
--- of the entry filter does not count for the re-entry rule, which has half a day of tolerance.
+-- Enrols new subscribers of a list into the sequences that it starts, also paused ones. The re-entry rule is that of
+-- `enrol_contacts`.
 INSERT INTO sequence_enrolments (
   tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, events_after)
 SELECT c.tenant_id, q.id, c.id,
@@ -23,6 +23,10 @@ WHERE c.id = (SELECT k.id FROM contacts AS k WHERE k.tenant_id = :tenant_id AND 
     WHERE e.contact_key = c.id AND e.sequence_key = q.id AND (
       e.ended_at IS NULL OR (
         e.end_reason <> 'entry'
+        AND NOT (
+          e.end_reason IN ('not_eligible', 'unsubscribed', 'bounced', 'complaint', 'suppressed')
+          AND e.visit = (SELECT COUNT(*) FROM sequence_steps AS s WHERE s.enrolment_key = e.id AND s.outcome <> 'sent')
+        )
         AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000 + 43200000)
       )
     )

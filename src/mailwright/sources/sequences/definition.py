@@ -34,6 +34,9 @@ MAX_WEBHOOK_DATA_BYTES: Final = 16 * 1024
 # The days after the last step in which a goal still counts, unless the document says otherwise.
 DEFAULT_GOAL_DAYS: Final = 7
 MAX_GOAL_DAYS: Final = 90
+# The days after their entry in which a person who may not receive the emails yet can still consent.
+DEFAULT_CONSENT_DAYS: Final = 7
+MAX_CONSENT_DAYS: Final = 90
 # The minimum wait in a cycle, so that nobody gets many emails within an hour.
 SHORTEST_CYCLE_WAIT: Final[Instant] = HOUR
 
@@ -388,6 +391,7 @@ class Definition:
     exits: tuple["StopCondition", ...]
     goal: "StopCondition | None"
     goal_days: int  # The days after the last step in which the goal still counts.
+    consent_days: int  # The days after their entry in which a person's first email waits for their consent.
     steps: tuple[SequenceStep, ...]
 
     def walk(self) -> Iterator[SequenceStep]:
@@ -434,6 +438,23 @@ def parse_definition(document: Any) -> Definition:
     return definition
 
 
+_FIELDS: Final = frozenset(
+    {
+        "format",
+        "name",
+        "trigger",
+        "entry",
+        "reentry",
+        "list",
+        "exits",
+        "goal",
+        "goalDays",
+        "consentDays",
+        "steps",
+    }
+)
+
+
 class _Reader:
     """Reads a document and collects its problems."""
 
@@ -446,8 +467,7 @@ class _Reader:
         if not isinstance(document, dict):
             self._add("document", lazy_gettext("must be a JSON object"))
             return None
-        known = {"format", "name", "trigger", "entry", "reentry", "list", "exits", "goal", "goalDays", "steps"}
-        for name in sorted(document.keys() - known):
+        for name in sorted(document.keys() - _FIELDS):
             self._add(str(name), lazy_gettext("is not a known field"), "UNKNOWN_FIELD")
         if document.get("format", 1) != 1:
             self._add("format", lazy_gettext("must be 1"))
@@ -465,7 +485,8 @@ class _Reader:
             list_key=list_key,
             exits=self._exits(document.get("exits", [])),
             goal=None if document.get("goal") is None else self._stop(document["goal"], "goal"),
-            goal_days=self._goal_days(document.get("goalDays", DEFAULT_GOAL_DAYS)),
+            goal_days=self._days(document, "goalDays", DEFAULT_GOAL_DAYS, MAX_GOAL_DAYS),
+            consent_days=self._days(document, "consentDays", DEFAULT_CONSENT_DAYS, MAX_CONSENT_DAYS),
             steps=self._steps(document.get("steps"), "steps", 1),
         )
         self._check_targets()
@@ -482,13 +503,11 @@ class _Reader:
             return ""
         return given
 
-    def _goal_days(self, given: Any) -> int:
-        if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= MAX_GOAL_DAYS:
+    def _days(self, document: Mapping[str, Any], name: str, default: int, most: int) -> int:
+        given = document.get(name, default)
+        if isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= most:
             return given
-        self._add(
-            "goalDays",
-            lazy_gettext("must be a whole number of days from 0 to {max_goal_days}", max_goal_days=MAX_GOAL_DAYS),
-        )
+        self._add(name, lazy_gettext("must be a whole number of days from 0 to {most}", most=most))
         return 0
 
     def _reentry(self, given: Any) -> int | None:

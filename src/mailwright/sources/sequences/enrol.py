@@ -17,12 +17,13 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.outbox import audit_log
 from mailwright.sources.send_approvals import PlannedSend, SendKind, end_approvals, find_refusal
 from mailwright.sources.sequences.last_emails import load_last_emails
-from mailwright.sources.sequences.program import EndReason
+from mailwright.sources.sequences.program import MAY_NOT_RECEIVE, EndReason
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.records import SequenceStatus, StoredSequence, find_sequence
+from mailwright.sources.sequences.versions import load_published
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import contacts, sequence_enrolments
+from mailwright.storage.tables import contacts, sequence_enrolments, sequence_steps
 
 ENROL_CONTACTS = statement(__package__, "enrol_contacts")
 
@@ -30,6 +31,7 @@ MAX_EMAILS: Final = 10_000
 _BATCH: Final = 10_000
 _NO_EVENTS: Final[Mapping[int, int]] = {}
 _E = sequence_enrolments.c
+_S = sequence_steps.c
 OPEN_STATUSES: Final = (SequenceStatus.RUNNING, SequenceStatus.PAUSED)
 
 
@@ -47,7 +49,8 @@ class EnrolResult:
     """How many people entered, and why others did not."""
 
     enrolled: int
-    already_in: int  # They are in the sequence now, or its re-entry rule leaves them out.
+    already_in: int  # They are in the sequence now.
+    re_entry: int  # They had a run before, and the re-entry rule does not let them enter again.
     not_eligible: int  # They may not receive its emails.
     unknown: int  # There is no contact with the address.
 
@@ -66,6 +69,7 @@ class EnrolmentRecord:
     ended_at: Instant | None
     end_reason: str | None
     unsent_step: str | None = None  # The step of the email from which their wait counts, if it is not sent yet.
+    awaits_consent: bool = False  # They may not receive the email of their step before they subscribe or confirm.
 
 
 class Enrolments:
@@ -84,6 +88,7 @@ class Enrolments:
             eligible = may_receive(tenant_id, [] if sequence.list_key is None else [sequence.list_key])
             total = await count_contacts(tx, wanted)
             allowed = await count_contacts(tx, and_(wanted, eligible))
+            already_in = await count_contacts(tx, and_(wanted, eligible, is_in(sequence.id)))
             planned = planned_enrolment(sequence, people, allowed)
             if (refusal := await find_refusal(tx, now, planned, actor=actor)) is None:
                 enrolled = await enrol_matching(tx, sequence.id, and_(wanted, eligible), "manual", now)
@@ -91,7 +96,7 @@ class Enrolments:
                 await _record(tx, now, sequence, actor, "enrol", enrolled=enrolled)
         if refusal is not None:
             raise refusal  # After the commit, which keeps the request for an approval.
-        return EnrolResult(enrolled, allowed - enrolled, total - allowed, unknown)
+        return EnrolResult(enrolled, already_in, allowed - already_in - enrolled, total - allowed, unknown)
 
     async def list_page(
         self,
@@ -117,8 +122,14 @@ class Enrolments:
             found = [EnrolmentRecord(**row._mapping) for row in rows]
             waiting = [each.id for each in found if each.waits_since is not None and each.due_at is not None]
             emails = await load_last_emails(tx, waiting)
+            awaiting = await _awaiting_consent(tx, sequence, [each for each in found if each.id in set(waiting)])
         unsent = {key: email.step for key, email in emails.items() if email.is_unsent}
-        return [replace(each, unsent_step=unsent.get(each.id)) for each in found]
+        return [
+            replace(each, unsent_step=unsent.get(each.id), awaits_consent=each.id in awaiting)
+            if each.id in unsent or each.id in awaiting
+            else each
+            for each in found
+        ]
 
     async def retry(self, tenant_id: int, sequence_id: str, *, email: str | None, actor: str, skips: bool) -> int:
         """Run the failed step of a person or of everyone again.
@@ -152,6 +163,16 @@ class Enrolments:
             await _record(tx, now, sequence, actor, "remove")
 
 
+async def _awaiting_consent(
+    tx: Transaction, sequence: StoredSequence, waiting: Sequence[EnrolmentRecord]
+) -> frozenset[int]:
+    """Return those of the waiting runs that wait for the person's consent."""
+    if not waiting or sequence.version is None:
+        return frozenset()
+    program = (await load_published(tx, sequence.id, sequence.version)).program
+    return frozenset(each.id for each in waiting if program.awaits_consent(each.node, each.waits_since))
+
+
 def planned_enrolment(sequence: StoredSequence, people: People, recipients: int, **more: Any) -> PlannedSend:
     """Return the content that a second person must approve before many people enter at once."""
     content: dict[str, Any] = {"sequence": sequence.name, "version": sequence.version, **more}
@@ -161,7 +182,8 @@ def planned_enrolment(sequence: StoredSequence, people: People, recipients: int,
 
 
 def enrolment_query() -> Select[Any]:
-    own = [_E[name] for name in EnrolmentRecord.__slots__ if name not in ("email", "unsent_step")]
+    others = ("email", "unsent_step", "awaits_consent")
+    own = [_E[name] for name in EnrolmentRecord.__slots__ if name not in others]
     return select(contacts.c.email, *own).join_from(sequence_enrolments, contacts, contacts.c.id == _E.contact_key)
 
 
@@ -233,8 +255,23 @@ def _address(number: int, email: str) -> str:
 def kept_out(sequence_key: int, reentry: int | None, now: Instant) -> Select[tuple[int]]:
     """Return who is in a sequence or may not enter it again yet, by the same rule as in `enrol_contacts.sql`."""
     is_too_early = true() if reentry is None else _E.entered_at > now - reentry * DAY + DAY // 2
-    was_in = and_(_E.end_reason != EndReason.ENTRY.value, is_too_early)
+    was_in = and_(counts_for_re_entry(), is_too_early)
     return select(_E.contact_key).where(_E.sequence_key == sequence_key, or_(_E.ended_at.is_(None), was_in))
+
+
+def counts_for_re_entry() -> ColumnElement[bool]:
+    """Match runs that the re-entry rule counts, by the same rule as in `enrol_contacts.sql`: all except those that the
+    entry filter ended, and those that ended before their first email because the person may not receive emails.
+    """
+    other_steps = select(func.count()).where(_S.enrolment_key == _E.id, _S.outcome != "sent").scalar_subquery()
+    has_email = _E.visit != other_steps  # Also if retention has deleted its steps.
+    was_reached = or_(_E.end_reason.not_in([reason.value for reason in MAY_NOT_RECEIVE]), has_email)
+    return or_(_E.ended_at.is_(None), and_(_E.end_reason != EndReason.ENTRY.value, was_reached))
+
+
+def is_in(sequence_key: int) -> ColumnElement[bool]:
+    """Match contacts who are in a sequence now."""
+    return contacts.c.id.in_(select(_E.contact_key).where(is_enrolled(sequence_key)))
 
 
 async def count_contacts(tx: Transaction, matching: ColumnElement[bool]) -> int:

@@ -25,6 +25,7 @@ class Enrolled:
     seed: str
     zone: str | None
     node: int
+    entered_at: Instant
     visit: int
     waits_since: Instant | None
     skips_email: bool

@@ -16,7 +16,7 @@ from mailwright.domain.clock import DAY, Instant
 from mailwright.sources.sequences import triggers
 from mailwright.sources.sequences.definition import Definition, Trigger, TriggerKind
 from mailwright.sources.sequences.enrol import People, wanted_people
-from mailwright.sources.sequences.program import EndReason, zone_of
+from mailwright.sources.sequences.program import zone_of
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, sequence_members, sequence_versions, sequences, subscriptions
@@ -94,7 +94,7 @@ class Candidate:
     @property
     def re_entry(self) -> NotEntered | None:
         """The re-entry rule, if it keeps the person out now."""
-        counted = [run.entered_at for run in self.runs if run.end_reason != EndReason.ENTRY]
+        counted = [run.entered_at for run in self.runs if run.counts]
         if not counted:
             return None
         if (days := self.definition.reentry) is None:

@@ -42,15 +42,22 @@ async def count_expected(tx: Transaction, now: Instant, until: Instant) -> list[
     by_key = {row.id: row for row in await tx.execute(current)} if due else {}
     for row in due:
         sequence = by_key[row.sequence_key]
-        emails = row.people * _emails_by_node(sequence.document).get(row.node, 0.0)
-        if emails:
+        expected = _emails_by_node(sequence.document)
+        emails = row.people * expected.by_node.get(row.node, 0.0)
+        if emails and not (row.is_waiting and row.node in expected.sends):  # Nobody knows whether they consent.
             found.append(ExpectedEmails(sequence.tenant_id, row.due_at, emails))
     return found
 
 
+class _EmailsByNode(NamedTuple):
+    """How many emails a person at each step gets until they wait again, and the steps that are emails."""
+
+    by_node: dict[str | None, float]  # None is the start.
+    sends: frozenset[str]
+
+
 @lru_cache(maxsize=256)
-def _emails_by_node(document: str) -> dict[str | None, float]:
-    """Return how many emails a person at each step gets until they wait again. None is the start."""
+def _emails_by_node(document: str) -> _EmailsByNode:
     program = published_from(orjson.loads(document)).program
     known: dict[int, float] = {}
     found: dict[str | None, float] = {None: _emails_from(program, 0, known)}
@@ -58,7 +65,7 @@ def _emails_by_node(document: str) -> dict[str | None, float]:
         # A person whose wait ends without the event takes the last path.
         first = successors(node)[-1] if program.is_at_wait(number) else number
         found[node.id] = _emails_from(program, first, known)
-    return found
+    return _EmailsByNode(found, frozenset(node.id for node in program.nodes if node.kind is StepKind.SEND))
 
 
 def _emails_from(program: Program, number: int, known: dict[int, float]) -> float:

@@ -10,7 +10,7 @@ from sqlalchemy import Select, case, func, select
 
 from mailwright.audience.contact_events import ContactEvent
 from mailwright.audience.contact_fields import normalize_email
-from mailwright.audience.eligibility import exclusion, may_receive
+from mailwright.audience.eligibility import MISSING_CONSENT, exclusion, may_receive
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Clock, Instant
@@ -19,6 +19,7 @@ from mailwright.domain.explanation import MessageExplanation
 from mailwright.domain.states import Status
 from mailwright.outbox.explain import explain
 from mailwright.sources.sequences.definition import StepKind
+from mailwright.sources.sequences.enrol import counts_for_re_entry
 from mailwright.sources.sequences.enrolled import received_steps
 from mailwright.sources.sequences.entry_rules import Candidate, NotEntered, find_rule, ignored_events
 from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
@@ -68,6 +69,7 @@ class RunState(StrEnum):
     WAITS = "waits"
     WAITS_FOR_FILTER = "waits_for_filter"
     WAITS_FOR_EMAIL = "waits_for_email"  # The wait counts from when the previous email is sent.
+    WAITS_FOR_CONSENT = "waits_for_consent"  # The person may not receive the email before they subscribe or confirm.
     PAUSED = "paused"
     FAILED = "failed"
     ENDED = "ended"
@@ -118,6 +120,7 @@ class RunExplanation:
     ignored: tuple[ContactEvent, ...] = ()  # Events of the trigger that came while they were in it, the latest first.
     steps: tuple[StepRecord, ...] = ()
     unsent_step: str | None = None  # The step of the email from which the wait counts, if it is not sent yet.
+    consent_until: Instant | None = None  # Until when the next email waits for the person's consent, if so.
 
 
 class SequenceExplanations:
@@ -236,7 +239,16 @@ class SequenceExplanations:
             unmatched=unmatched,
             steps=await _steps(tx, row.enrolment_key),
             unsent_step=email.step if email is not None and email.is_unsent else None,
+            consent_until=self._consent_until(row, program, excluded),
         )
+
+    def _consent_until(self, row: Any, program: Program, excluded: str | None) -> Instant | None:
+        """Return until when the next email of a run waits for the person's consent; None if it does not."""
+        until = row.entered_at + program.consent_window
+        is_waiting = program.awaits_consent(row.node, row.waits_since)
+        reached_at = self._clock.now() if row.due_at is None or is_waiting else max(row.due_at, self._clock.now())
+        lacks_consent = row.ended_at is None and excluded in MISSING_CONSENT
+        return int(until) if lacks_consent and reached_at < until else None
 
     def _next_at(self, row: Any, person: Candidate, program: Program, email: LastEmail) -> Instant | None:
         """Return when a wait ends. If its email is unsent, this is the earliest possible time."""
@@ -275,10 +287,11 @@ class SequenceExplanations:
             return RunState.PAUSED
         if row.due_at is None or row.due_at <= self._clock.now():
             return RunState.RUNS_SOON
+        if program.awaits_consent(row.node, row.waits_since):
+            return RunState.WAITS_FOR_CONSENT
         is_filter = row.node is not None and program.nodes[program.by_id[row.node]].kind is StepKind.WAIT_FOR
-        if is_filter:
-            return RunState.WAITS_FOR_FILTER
-        return RunState.WAITS_FOR_EMAIL if email is not None and email.is_unsent else RunState.WAITS
+        waits = RunState.WAITS_FOR_EMAIL if email is not None and email.is_unsent else RunState.WAITS
+        return RunState.WAITS_FOR_FILTER if is_filter else waits
 
 
 _MOVING = (RunState.WAITS, RunState.WAITS_FOR_EMAIL, RunState.PAUSED, RunState.RUNS_SOON)
@@ -316,7 +329,8 @@ async def _contact_key(tx: Transaction, tenant_id: int, email: str) -> int:
 def _runs(contact_key: int) -> Select[Any]:
     own = [_E[name] for name in _RUN_COLUMNS]
     zone = select(contacts.c.timezone).where(contacts.c.id == _E.contact_key).scalar_subquery().label("zone")
-    joined = select(*columns(), _E.id.label("enrolment_key"), zone, *own).join_from(
+    counts = case((counts_for_re_entry(), 1), else_=0).label("counts")
+    joined = select(*columns(), _E.id.label("enrolment_key"), zone, counts, *own).join_from(
         sequence_enrolments, sequences, sequences.c.id == _E.sequence_key
     )
     return joined.where(_E.contact_key == contact_key).order_by(_E.id.desc())

@@ -5,11 +5,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, select
 
-from mailwright.audience.eligibility import may_receive
+from mailwright.audience.eligibility import lacks_consent, may_receive
 from mailwright.audience.filter_sql import filter_clause, reported_after, reported_since
 from mailwright.domain.clock import Instant
 from mailwright.sources.sequences.enrolled import Enrolled
-from mailwright.sources.sequences.program import ELIGIBLE, EventFact, Program
+from mailwright.sources.sequences.program import ELIGIBLE, LACKS_CONSENT, EventFact, Program
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, sequence_enrolments
 
@@ -29,12 +29,23 @@ async def load_facts(
     keys = [each.contact_key for each in people]
     rows: Any = await tx.execute(select(contacts.c.id, *columns).where(contacts.c.id.in_(keys)))
     found = {row[0]: dict(zip(filters, map(bool, row[1:]), strict=True)) for row in rows}
+    await _add_missing_consent(tx, program, found)
     for number in numbers:
         if (fact := program.event_of(number)) is not None:
             happened = await _had_event(tx, tenant_id, fact, people)
             for key, facts in found.items():
                 facts[number] = key in happened
     return dict(found)
+
+
+async def _add_missing_consent(tx: Transaction, program: Program, found: Mapping[int, dict[int, bool]]) -> None:
+    """Of the people who may not receive an email, find out whose consent alone is missing."""
+    excluded = [key for key, facts in found.items() if facts.get(ELIGIBLE) is False]
+    if excluded:
+        lacking = select(contacts.c.id).where(contacts.c.id.in_(excluded), lacks_consent(program.lists))
+        waiting = {row.id for row in await tx.execute(lacking)}
+        for key in excluded:
+            found[key][LACKS_CONSENT] = key in waiting
 
 
 async def _had_event(tx: Transaction, tenant_id: int, fact: EventFact, people: Iterable[Enrolled]) -> set[int]:
@@ -55,6 +66,6 @@ def event_clause(tenant_id: int, fact: EventFact) -> ColumnElement[bool]:
 
 def fact_clause(tenant_id: int, program: Program, number: int, now: Instant) -> ColumnElement[bool]:
     if number == ELIGIBLE:
-        return may_receive(tenant_id, [] if program.list_key is None else [program.list_key])
+        return may_receive(tenant_id, program.lists)
     condition: Any = program.conditions[number]
     return filter_clause(condition, tenant_id, now)

@@ -31,6 +31,8 @@ START: Final = -1  # The position of a person whose entry filter was not checked
 # The outcome of an email step that the person reaches again, after a new version moved it, and that is not sent twice.
 ALREADY_RECEIVED: Final = "already_received"
 ELIGIBLE: Final = 0  # The number of the fact that the person may receive the emails of the sequence.
+# The number of the fact that only the person's consent is missing: they never subscribed, or have not confirmed.
+LACKS_CONSENT: Final = 1
 
 
 class EndReason(StrEnum):
@@ -45,6 +47,17 @@ class EndReason(StrEnum):
     SUPPRESSED = "suppressed"
     ERASED = "erased"
     REMOVED = "removed"
+
+
+# The reasons why a person may not receive emails. If a run ends for one of them before its first email, the person may
+# enter again as if it had not happened.
+MAY_NOT_RECEIVE: Final = (
+    EndReason.NOT_ELIGIBLE,
+    EndReason.UNSUBSCRIBED,
+    EndReason.BOUNCED,
+    EndReason.COMPLAINT,
+    EndReason.SUPPRESSED,
+)
 
 
 class StepAction(IntEnum):
@@ -80,6 +93,7 @@ class PersonInSequence(Protocol):
     """A person in a sequence, and their position."""
 
     node: int
+    entered_at: Instant
     waits_since: Instant | None  # Since when the person waits at this node; None if they have just arrived.
     # When the latest email of the run left the outbox, or the earliest time when it can leave; None without an email.
     email_left_at: Instant | None
@@ -106,15 +120,24 @@ class Program:
     list_key: str | None
     nodes: list[Node] = field(default_factory=list)
     by_id: dict[str, int] = field(default_factory=dict)
-    # The first fact is `ELIGIBLE`.
-    conditions: list[Mapping[str, Any] | EventFact | None] = field(default_factory=lambda: [None])
+    # The first facts are `ELIGIBLE` and `LACKS_CONSENT`.
+    conditions: list[Mapping[str, Any] | EventFact | None] = field(default_factory=lambda: [None, None])
     entry: int | None = None
     stops: tuple[tuple[int, EndReason], ...] = ()  # The facts that end an enrolment at any step: exits and the goal.
     goal_window: Instant = 0  # The time after a finished run in which the goal still counts.
+    consent_window: Instant = 0  # The time after the entry in which an email waits for the person's consent.
     _needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def lists(self) -> list[str]:
+        """The lists whose subscribers get its emails; an empty list stands for all bulk email."""
+        return [] if self.list_key is None else [self.list_key]
+
     def needed_facts(self, node: int) -> tuple[int, ...]:
-        """Return the numbers of the facts that `advance` reads at a node."""
+        """Return the numbers of the facts that `advance` reads at a node.
+
+        `LACKS_CONSENT` is left out: only people who are not `ELIGIBLE` need it.
+        """
         found = self._needed.get(node)
         if found is None:
             always = tuple(number for number, _ in self.stops)
@@ -145,6 +168,11 @@ class Program:
         found = [(self.event_of(number), reason) for number, reason in self.stops]
         return [(fact.event, reason) for fact, reason in found if fact is not None]
 
+    def awaits_consent(self, node: str | None, waits_since: Instant | None) -> bool:
+        """Return whether a person at a step waits there for their consent to its email."""
+        number = self.by_id.get(node or "")
+        return waits_since is not None and number is not None and self.nodes[number].kind is StepKind.SEND
+
     def is_at_wait(self, node: int) -> bool:
         return node != START and self.nodes[node].kind in _WAITS
 
@@ -162,13 +190,16 @@ def advance(program: Program, person: PersonInSequence, facts: Facts, now: Insta
             return Decision(StepAction.END, START, EndReason.ENTRY)
         return Decision(StepAction.MOVE, 0)
     node = program.nodes[person.node]
+    if node.kind is StepKind.SEND and not facts[ELIGIBLE]:
+        consent_until = person.entered_at + program.consent_window
+        if facts[LACKS_CONSENT] and now < consent_until:
+            return Decision(StepAction.WAIT, person.node, until=consent_until)
+        return Decision(StepAction.END, START, EndReason.NOT_ELIGIBLE)
     return _DECISIONS[node.kind](node, person, facts, now)
 
 
-def _send(node: Node, _person: PersonInSequence, facts: Facts, _now: Instant) -> Decision:
-    if facts[ELIGIBLE]:
-        return Decision(StepAction.SEND, node.next)
-    return Decision(StepAction.END, START, EndReason.NOT_ELIGIBLE)
+def _send(node: Node, _person: PersonInSequence, _facts: Facts, _now: Instant) -> Decision:
+    return Decision(StepAction.SEND, node.next)
 
 
 def _wait(node: Node, person: PersonInSequence, _facts: Facts, now: Instant) -> Decision:
@@ -279,6 +310,7 @@ def compile_program(definition: Definition) -> Program:
         stops.append((compiler.stop(definition.goal), EndReason.GOAL))
     program.stops = tuple(stops)
     program.goal_window = definition.goal_days * DAY
+    program.consent_window = definition.consent_days * DAY
     steps = list(definition.walk())
     for number, step in enumerate(steps):
         program.by_id[step.id] = number

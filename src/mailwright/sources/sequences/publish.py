@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
@@ -23,6 +23,7 @@ from mailwright.sources.sequences.program import (
     steps_ahead,
     wait_end,
 )
+from mailwright.sources.sequences.versions import load_published
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts, sequence_enrolments, sequence_steps
@@ -33,11 +34,12 @@ _E = sequence_enrolments.c
 _S = sequence_steps.c
 _PERSON: Final = (_E.id, contacts.c.email, contacts.c.timezone, _E.node, _E.waits_since, _E.due_at)
 _JOINED: Final = (sequence_enrolments, contacts, contacts.c.id == _E.contact_key)
+_WAS_SENT: Final = and_(_S.kind == StepKind.SEND.value, _S.outcome == "sent")
 _BATCH: Final = 5_000
 
 
 class Received(StrEnum):
-    """Whether a person gets an email a second time, if a new version moves its step after their position."""
+    """Whether a person gets an email a second time, if a new version has its step or template after their position."""
 
     SKIP = "skip"
     SEND = "send"
@@ -127,7 +129,13 @@ async def plan_moves(
         emails = await load_last_emails(tx, [row.id for row in people if row.waits_since is not None])
         for row in people:
             _, received = repeated.pop(row.id, (row, ()))
-            affected.append(_moved(row, targets[row.node], new, received, emails.get(row.id), now=now, zone=zone))
+            to, email = targets[row.node], emails.get(row.id)
+            if to != row.node and old.awaits_consent(row.node, row.waits_since):
+                # The step after a removed email runs now, or waits for the same consent.
+                person = AffectedPerson(row.id, row.email, row.node, to, None, now, False, received)
+            else:
+                person = _moved(row, to, new, received, email, now=now, zone=zone)
+            affected.append(person)
     for row, received in repeated.values():
         affected.append(
             AffectedPerson(row.id, row.email, row.node, row.node, row.waits_since, row.due_at, False, received)
@@ -140,29 +148,77 @@ async def _repeated_emails(
 ) -> dict[int, tuple[Any, tuple[str, ...]]]:
     """Return the people who would get an email a second time in this run because of the new version.
 
-    Emails in a cycle are meant to be sent again.
+    A step sends the same email as another one if it has its ID, or its template and variables. Emails in a cycle are
+    meant to be sent again.
     """
     once, added, coming = emails_sent_once(new), {}, {}
     for node, position in places.items():
         if position is not None:
             ahead = {new.nodes[each].id for each in once & steps_ahead(new, position)}
             expected = {old.nodes[each].id for each in steps_ahead(old, old.by_id[node])}
-            added[node], coming[node] = ahead - expected, ahead
-    moved = [and_(_E.node == node, _S.node.in_(sorted(steps))) for node, steps in added.items() if steps]
-    was_sent = and_(_S.kind == StepKind.SEND.value, _S.outcome == "sent", or_(_E.received_steps.is_not(None), *moved))
+            changed = {step for step in ahead & expected if _email_of(old, step) != _email_of(new, step)}
+            added[node], coming[node] = _AddedEmails(ahead - expected, changed), ahead
+    repeats = await _repeats(tx, sequence_key, new, added)
+    moved = [and_(_E.node == node, or_(*map(_is_step, emails))) for node, emails in repeats.items()]
     query = (
-        select(*_PERSON, _E.received_steps, _S.node.label("step"))
+        select(*_PERSON, _E.received_steps, _S.version, _S.node.label("step"))
         .join_from(*_JOINED)
         .join(sequence_steps, _S.enrolment_key == _E.id)
+        .where(is_enrolled(sequence_key), _WAS_SENT, or_(_E.received_steps.is_not(None), *moved))
     )
-    people, found = {}, defaultdict(set)
-    for row in await tx.execute(query.where(is_enrolled(sequence_key), was_sent).order_by(_E.contact_key)):
+    people: dict[int, Any] = {}
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for row in await tx.execute(query.order_by(_E.contact_key)):
         # An email that an earlier version skipped is still skipped.
-        left_out = row.step in received_steps(row.received_steps) and row.step in coming.get(row.node, ())
-        if left_out or row.step in added.get(row.node, ()):
+        again = received_steps(row.received_steps) & coming.get(row.node, set())
+        again |= repeats.get(row.node, {}).get((row.version, row.step), frozenset())
+        if again:
             people[row.id] = row
-            found[row.id].add(row.step)
+            found[row.id] |= again
     return {key: (row, tuple(sorted(found[key]))) for key, row in people.items()}
+
+
+class _AddedEmails(NamedTuple):
+    """The email steps that a new version adds after a position, and those there that send another email than before."""
+
+    steps: set[str]
+    changed: set[str]
+
+
+async def _repeats(
+    tx: Transaction, sequence_key: int, new: Program, added: dict[str, _AddedEmails]
+) -> dict[str, dict[tuple[int, str], frozenset[str]]]:
+    """Return, by the position of people, which recorded emails the added steps would send again.
+
+    A recorded email is a version and a step of it, because a step can have another template in each version.
+    """
+    positions = [node for node, emails in added.items() if emails.steps or emails.changed]
+    if not positions:
+        return {}
+    recorded = select(_S.version, _S.node).join_from(sequence_steps, sequence_enrolments, _E.id == _S.enrolment_key)
+    recorded = recorded.where(is_enrolled(sequence_key), _E.node.in_(positions), _WAS_SENT).distinct()
+    sent = [(row.version, row.node) for row in await tx.execute(recorded)]
+    versions = {each: await load_published(tx, sequence_key, each) for each in sorted({version for version, _ in sent})}
+    emails = {(version, node): _email_of(versions[version].program, node) for version, node in sent}
+    found: dict[str, dict[tuple[int, str], frozenset[str]]] = {}
+    for position in positions:
+        steps, changed = added[position]
+        for key, email in emails.items():
+            same = {step for step in steps | changed if _email_of(new, step) == email} | (steps & {key[1]})
+            if same:
+                found.setdefault(position, {})[key] = frozenset(same)
+    return found
+
+
+def _email_of(program: Program, step: str) -> tuple[str, dict[str, Any]] | None:
+    """Return what a step sends, None if it is no email. Its subject can differ for the same email."""
+    node = program.nodes[program.by_id[step]]
+    return (node.body.template, node.body.variables) if node.kind is StepKind.SEND else None
+
+
+def _is_step(recorded: tuple[int, str]) -> ColumnElement[bool]:
+    version, node = recorded
+    return and_(_S.version == version, _S.node == node)
 
 
 def _moved(
@@ -178,7 +234,7 @@ def _moved(
     # A failed step has no time. If it was removed, the step after it runs now.
     waits_since = None
     due_at = now if row.due_at is None and to != row.node else row.due_at
-    if to == row.node:
+    if to is not None and to == row.node and new.is_at_wait(new.by_id[to]):
         waits_since = row.waits_since
         if waits_since is not None and due_at is not None:
             left_at = None if email is None else email.leaves_at(now)
@@ -222,8 +278,9 @@ async def move_everyone(
 
 
 def _is_changed_wait(old: Program, new: Program, node: str) -> bool:
+    """Return whether a step is another wait than before, or is a wait only in one of the versions."""
     position = new.by_id.get(node)
-    if position is None or not new.is_at_wait(position) or not old.is_at_wait(old.by_id[node]):
+    if position is None or not (new.is_at_wait(position) or old.is_at_wait(old.by_id[node])):
         return False
     before, after = old.nodes[old.by_id[node]], new.nodes[position]
     return (before.kind, before.body) != (after.kind, after.body)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, Clock, Instant, to_instant
 from mailwright.sources.sequences.enrol import People
-from mailwright.sources.sequences.program import EndReason, zone_of
+from mailwright.sources.sequences.program import zone_of
 from mailwright.sources.sequences.records import find_sequence
 from mailwright.sources.sequences.references import require_known
 from mailwright.sources.sequences.rehearsed_people import LeftOut, PeopleLoader, load_required
@@ -73,6 +73,7 @@ class Rehearsal:
     failed_steps: tuple[FailedPeople, ...] = ()
     # The requested people who do not enter, for the same reasons as when they are enrolled.
     already_in: int = 0
+    re_entry: int = 0
     unknown: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)  # They may not receive its emails, by reason.
 
@@ -133,7 +134,7 @@ class Rehearsals:
             entered = {person.contact_key for person in entering}
             for each in expected:
                 each.latest = begun.get(key := each.person.contact_key)
-                if key in entered and begun[key].end.end_reason != EndReason.ENTRY:
+                if key in entered and begun[key].counts_for_re_entry:
                     each.last_entered_at = now
             runs.finish(expected, draft.definition.reentry)
             return _result(runs, Calendar(now, zone, days), conditions.level.limits.daily_limit, left_out)
@@ -196,6 +197,7 @@ def _result(runs: RehearsedRuns, calendar: Calendar, daily_limit: int | None, le
         daily_limit=daily_limit,
         failed_steps=tuple(FailedPeople(*failure, number) for failure, number in stopped.items()),
         already_in=left_out.already_in,
+        re_entry=left_out.re_entry,
         unknown=left_out.unknown,
         excluded=left_out.excluded,
     )

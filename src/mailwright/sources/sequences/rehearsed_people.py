@@ -5,9 +5,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, and_, case, func, literal, null, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, literal, null, select
 
-from mailwright.audience.eligibility import bases_of_bulk_email, exclusion, is_known, may_receive, opt_out
+from mailwright.audience.eligibility import (
+    bases_of_bulk_email,
+    exclusion,
+    is_known,
+    lacks_consent,
+    may_receive,
+    opt_out,
+)
 from mailwright.audience.filter_sql import filter_clause
 from mailwright.content.template_store import latest_by_locale
 from mailwright.content.template_syntax import InvalidTemplate
@@ -18,9 +25,16 @@ from mailwright.sources.api.validation import FieldError
 from mailwright.sources.sequences.content_checks import notify_problem
 from mailwright.sources.sequences.definition import InvalidSequence, StepKind, TriggerKind
 from mailwright.sources.sequences.emails import notify_template, required_by_subject
-from mailwright.sources.sequences.enrol import People, count_contacts, kept_out, wanted_people
+from mailwright.sources.sequences.enrol import (
+    People,
+    count_contacts,
+    counts_for_re_entry,
+    is_in,
+    kept_out,
+    wanted_people,
+)
 from mailwright.sources.sequences.last_emails import LastEmail, load_last_emails
-from mailwright.sources.sequences.program import START, EndReason, Program
+from mailwright.sources.sequences.program import START, Program
 from mailwright.sources.sequences.publish import is_enrolled, plan_moves
 from mailwright.sources.sequences.records import StoredSequence
 from mailwright.sources.sequences.rehearsed_runs import Entrant
@@ -37,7 +51,8 @@ _C = contacts.c
 class LeftOut(NamedTuple):
     """How many of the requested people do not enter, and why."""
 
-    already_in: int = 0  # They are in the sequence now, or its re-entry rule leaves them out.
+    already_in: int = 0  # They are in the sequence now.
+    re_entry: int = 0  # They had a run before, and the re-entry rule does not let them enter again.
     unknown: int = 0  # There is no contact with the address.
     excluded: Mapping[str, int] = MappingProxyType({})  # They may not receive its emails, by reason.
 
@@ -46,6 +61,7 @@ class StartingPoint(NamedTuple):
     """Where a person is, and when their next step is due."""
 
     node: int
+    entered_at: Instant
     waits_since: Instant | None
     due_at: Instant
 
@@ -76,14 +92,14 @@ class PeopleLoader:
         plan = await plan_moves(self._tx, sequence.id, old, program, now=self._now, zone=self._zone)
         moved = {each.id: each for each in plan.affected}
         query = (
-            select(_E.id, _E.node, _E.waits_since, _E.due_at, _E.event_key, _E.item_key, *self._columns)
+            select(_E.id, _E.entered_at, _E.node, _E.waits_since, _E.due_at, _E.event_key, _E.item_key, *self._columns)
             .join_from(sequence_enrolments, contacts, _C.id == _E.contact_key)
             .where(is_enrolled(sequence.id))
         )
         found = []
         rows: Any = await self._tx.execute(query)
         emails = await load_last_emails(self._tx, [row[0] for row in rows])
-        for key, *place, event_key, item_key, about in ((*row[:6], row[6:]) for row in rows):
+        for key, entered_at, *place, event_key, item_key, about in ((*row[:7], row[7:]) for row in rows):
             received: tuple[str, ...] = ()
             node, waits_since, due_at = place
             if (person := moved.get(key)) is not None:
@@ -92,7 +108,9 @@ class PeopleLoader:
                 node, waits_since, due_at, received = person.to, person.waits_since, person.due_at, person.received
             if due_at is not None:
                 number = START if node is None else program.by_id[node]
-                point = StartingPoint(number, waits_since, max(due_at, self._now))
+                if program.awaits_consent(node, waits_since):
+                    due_at = self._now  # A worker notices within a minute that the person may receive the email.
+                point = StartingPoint(number, entered_at, waits_since, max(due_at, self._now))
                 start = [name for name, is_it in (("event", event_key), ("item", item_key)) if is_it is not None]
                 simulated = self._simulated(about, point, start, frozenset(received))
                 self._add_last_email(simulated, emails.get(key))
@@ -118,7 +136,7 @@ class PeopleLoader:
             return [], LeftOut()
         tenant_id = self._sequence.tenant_id
         wanted, unknown = await wanted_people(self._tx, tenant_id, people, self._now)
-        lists = _lists_of(self._draft.program)
+        lists = self._draft.program.lists
         may_get = may_receive(tenant_id, lists)
         matching, allowed = and_(wanted, may_get), await count_contacts(self._tx, and_(wanted, may_get))
         reasons = select(exclusion(lists).label("reason")).where(wanted, ~may_get).subquery()
@@ -127,9 +145,11 @@ class PeopleLoader:
         )
         may_enter = _C.id.not_in(kept_out(self._sequence.id, self._draft.definition.reentry, self._now))
         rows: Any = await self._tx.execute(select(*self._columns).where(matching, may_enter))
-        point = StartingPoint(START, None, self._now)
+        point = StartingPoint(START, self._now, None, self._now)
         found = [self._simulated(row, point, self._start) for row in rows]
-        return found, LeftOut(allowed - len(found), unknown, {row.reason: int(row.people) for row in excluded})
+        already_in = await count_contacts(self._tx, and_(matching, is_in(self._sequence.id)))
+        reasons_of = {row.reason: int(row.people) for row in excluded}
+        return found, LeftOut(already_in, allowed - already_in - len(found), unknown, reasons_of)
 
     async def expected(self, until: Instant) -> list[Entrant]:
         """Return the people who enter because of a schedule or a date until a time.
@@ -153,11 +173,11 @@ class PeopleLoader:
         entered = select(func.max(_E.entered_at)).where(
             _E.sequence_key == self._sequence.id,
             _E.contact_key == _C.id,
-            or_(_E.end_reason.is_(None), _E.end_reason != EndReason.ENTRY.value),
+            counts_for_re_entry(),
         )
         rows: Any = await self._tx.execute(select(part, entered.scalar_subquery(), *self._columns).where(matching))
         needs_eligibility = trigger.kind is TriggerKind.SCHEDULE
-        point = StartingPoint(START, None, self._now)
+        point = StartingPoint(START, self._now, None, self._now)
         return [
             Entrant(self._simulated(about, point, ()), times[key], last, needs_eligibility)
             for key, last, about in ((row[0], row[1], row[2:]) for row in rows)
@@ -211,18 +231,10 @@ async def load_required(tx: Transaction, tenant_id: int, program: Program) -> di
 
 def _columns(tenant_id: int, program: Program, model: FactModel, now: Instant) -> list[Any]:
     """Return the columns of a person: who they are, what their emails need, and whether each condition holds."""
-    clauses = [_may_receive(tenant_id, program)]
+    clauses = [may_receive(tenant_id, program.lists), lacks_consent(program.lists)]
     clauses += [filter_clause(each, tenant_id, now) for each in model.conditions if each is not None]
     clauses += [opt_out(list_key).is_(None) for list_key in model.subscribed]
     clauses += bases_of_bulk_email(model.left) if model.left else []
     content = (_C.locale, _C.attributes) if model.required else (null(), null())
     about = (_C.id, _C.contact_id, _C.email, _C.snoozed_until, _C.timezone, *content)
     return [*about, *(case((each, 1), else_=0) for each in clauses)]
-
-
-def _may_receive(tenant_id: int, program: Program) -> ColumnElement[bool]:
-    return may_receive(tenant_id, _lists_of(program))
-
-
-def _lists_of(program: Program) -> list[str]:
-    return [] if program.list_key is None else [program.list_key]

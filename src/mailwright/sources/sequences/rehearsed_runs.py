@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from mailwright.domain.clock import DAY, Instant
-from mailwright.sources.sequences.program import ELIGIBLE, START, EndReason, Node
+from mailwright.sources.sequences.program import ELIGIBLE, START, Node
 from mailwright.sources.sequences.simulated_sending import (
     OLDER,
     RehearsedEmail,
@@ -76,13 +76,14 @@ class RehearsedRuns:
             replace(
                 entrant.person,
                 node=START,
+                entered_at=at,
                 waits_since=None,
                 due_at=at,
                 leaves=person.leaves,
                 variables=person.variables,
             )
         )
-        if entrant.latest.end.end_reason != EndReason.ENTRY:
+        if entrant.latest.counts_for_re_entry:
             entrant.last_entered_at = at
 
     def _continue(self, email: RehearsedEmail, left_at: Instant) -> None:

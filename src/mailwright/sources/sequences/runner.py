@@ -187,6 +187,7 @@ class SequenceRunner:
                 f"{sequence.sequence_id}:{row.contact_id}",
                 row.timezone or sequence.timezone or self._zone,
                 START if row.node is None else program.by_id[row.node],
+                row.entered_at,
                 row.visit,
                 row.waits_since,
                 bool(row.skips_email),
@@ -268,8 +269,8 @@ def _apply(batch: Batch, person: Enrolled, decision: Decision, outcome: str) -> 
             if person.waits_since is None:
                 person.waits_since = batch.now
             person.due_at = decision.until
-            # An email after this wait is not overdue. Only a wait for a time of day keeps an email overdue.
-            if batch.program.nodes[person.node].kind is not StepKind.WAIT_UNTIL:
+            # An email after this wait is not overdue. A wait for a time of day or for consent keeps an email overdue.
+            if batch.program.nodes[person.node].kind not in (StepKind.WAIT_UNTIL, StepKind.SEND):
                 person.skips_email = False
             return
         case StepAction.CHOOSE | StepAction.CHANGE:

@@ -31,7 +31,7 @@ from mailwright.policies.rates import windows
 from mailwright.policies.reserve import quota_for_bulk
 from mailwright.sources.campaigns.simulated_campaign import SimulatedCounters
 from mailwright.sources.campaigns.simulated_queue import count_quota, quota_windows
-from mailwright.sources.sequences.program import EndReason
+from mailwright.sources.sequences.program import MAY_NOT_RECEIVE, EndReason
 from mailwright.sources.sequences.simulation import Simulated, SimulatedSegment
 from mailwright.storage.database import Database
 
@@ -80,6 +80,15 @@ class RehearsedRun:
     def end(self) -> Simulated:
         """The person's position after these steps."""
         return self.segment.end
+
+    @property
+    def counts_for_re_entry(self) -> bool:
+        """Whether the re-entry rule counts the run, by the same rule as in `enrol_contacts.sql`.
+
+        A run that continues after its first steps has an email.
+        """
+        had_email = any(step.is_email for step in self.segment.steps)
+        return self.end.end_reason != EndReason.ENTRY and (had_email or self.end.end_reason not in MAY_NOT_RECEIVE)
 
 
 @dataclass(slots=True, eq=False)

@@ -19,6 +19,7 @@ from mailwright.sources.sequences.emails import lacks_variables
 from mailwright.sources.sequences.program import (
     ALREADY_RECEIVED,
     ELIGIBLE,
+    LACKS_CONSENT,
     EndReason,
     EventFact,
     Node,
@@ -52,6 +53,7 @@ class Simulated:
     seed: str
     zone: str | None
     node: int
+    entered_at: Instant
     waits_since: Instant | None
     due_at: Instant  # When the next step is due, or when the run ended.
     leaves: list[bool]
@@ -101,7 +103,8 @@ class SimulatedSegment:
 class FactModel:
     """The single conditions that the filters of a program consist of, and how change steps affect them."""
 
-    conditions: list[FilterCondition | None] = field(default_factory=lambda: [None])  # The first is `ELIGIBLE`.
+    # The first are `ELIGIBLE` and `LACKS_CONSENT`.
+    conditions: list[FilterCondition | None] = field(default_factory=lambda: [None, None])
     facts: list[Evaluate] = field(default_factory=list)
     effects: dict[int, dict[int, bool]] = field(default_factory=dict)  # By node: the leaves that a change decides.
     # Lists that a change step subscribes people to. Each has a leaf that says whether the person can be subscribed,
@@ -123,8 +126,8 @@ class FactModel:
 def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[str]]]) -> FactModel:
     """Take the filters of a program apart."""
     model = FactModel(required=required)
-    model.facts.append(lambda leaves: leaves[ELIGIBLE])
-    for given in program.conditions[1:]:
+    model.facts += [lambda leaves: leaves[ELIGIBLE], lambda leaves: leaves[LACKS_CONSENT]]
+    for given in program.conditions[2:]:
         is_event = isinstance(given, EventFact)
         model.facts.append(_never if is_event else _compile(filters.parse(given), model.conditions))
     changes = {number: node.body for number, node in enumerate(program.nodes) if node.kind is StepKind.CHANGE}
@@ -144,7 +147,7 @@ def make_model(program: Program, required: Mapping[int, Mapping[str, frozenset[s
         effects |= {can_subscribe[key]: False for key in body.unsubscribe if key in can_subscribe}
         if model.left and body.unsubscribe:
             ended = [_basis(model, key) for key in body.unsubscribe if key in model.left]
-            effects |= dict.fromkeys([*ended, model.bases[-1]], False)
+            effects |= dict.fromkeys([*ended, model.bases[-1], LACKS_CONSENT], False)
         model.effects[number] = effects
         model.subscriptions[number] = {
             can_subscribe[key]: _leaves_of_list(model, key, program.list_key) for key in body.subscribe
@@ -224,6 +227,7 @@ class Simulator:
             person.received,
             person.locale,
             *person.leaves,
+            person.entered_at if person.leaves[LACKS_CONSENT] else None,
             frozenset(person.variables),
             *(chosen_share(person.seed, node.id, node.body) for node in self._splits),
         )

@@ -21,7 +21,7 @@ from mailwright.sources.sequences.finished import (
     stop_finished,
 )
 from mailwright.sources.sequences.overdue import cancel_emails
-from mailwright.sources.sequences.program import EndReason, Node, Program
+from mailwright.sources.sequences.program import ELIGIBLE, EndReason, Node, Program
 from mailwright.sources.sequences.publish import is_enrolled
 from mailwright.sources.sequences.versions import ProgramCache
 from mailwright.storage.database import Database, Transaction
@@ -147,12 +147,28 @@ async def _lock_matching(
 
 
 async def _wake(tx: Transaction, sequence: Any, program: Program, now: Instant) -> int:
-    """Make the steps of people due who wait for a filter and match it now."""
-    woken = 0
+    """Make the steps of people due who wait for a filter or for their consent, and match it now."""
+    woken = await _wake_consenting(tx, sequence, program, now)
     for node in program.nodes:
         if node.kind is StepKind.WAIT_FOR and program.event_of(node.conditions[0]) is None:
             woken += await _wake_at(tx, sequence, program, node, now)
     return woken
+
+
+async def _wake_consenting(tx: Transaction, sequence: Any, program: Program, now: Instant) -> int:
+    """Make the emails of people due who waited for their consent and may receive them now."""
+    emails = [node.id for node in program.nodes if node.kind is StepKind.SEND]
+    waiting = and_(is_enrolled(sequence.id), _E.node.in_(emails), _E.waits_since.is_not(None), _E.due_at > now)
+    # `+ 0` makes SQLite begin with the runs instead of all contacts of the tenant.
+    person = and_(contacts.c.id == _E.contact_key, contacts.c.tenant_id + 0 == sequence.tenant_id)
+    may_get = fact_clause(sequence.tenant_id, program, ELIGIBLE, now)
+    matching = select(_E.id).join_from(sequence_enrolments, contacts, person).where(waiting, may_get)
+    locked = matching.order_by(_E.contact_key).with_for_update(of=sequence_enrolments)
+    keys = [row.id for row in await tx.execute(locked)] if emails else []
+    for start in range(0, len(keys), 5_000):
+        woken = _E.id.in_(keys[start : start + 5_000])
+        await tx.execute(update(sequence_enrolments).where(woken).values(due_at=now))
+    return len(keys)
 
 
 async def _wake_at(tx: Transaction, sequence: Any, program: Program, node: Node, now: Instant) -> int:

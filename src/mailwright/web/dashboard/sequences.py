@@ -229,11 +229,8 @@ async def enrol(request: Request, engine: EngineDep, visitor: EditorDep, sequenc
     except (InvalidInput, RequestInvalid, NotPossibleNow) as error:
         return await _people_page(request, engine, visitor, sequence_id, form=form, error=error)
     parts = [gettext("{enrolled} enrolled", enrolled=result.enrolled)]
-    parts += (
-        [gettext("{already_in} already in it or left out by the re-entry rule", already_in=result.already_in)]
-        if result.already_in
-        else []
-    )
+    parts += [gettext("{already_in} already in it", already_in=result.already_in)] if result.already_in else []
+    parts += [gettext("{re_entry} left out by the re-entry rule", re_entry=result.re_entry)] if result.re_entry else []
     parts += (
         [gettext("{not_eligible} may not receive its emails", not_eligible=result.not_eligible)]
         if result.not_eligible

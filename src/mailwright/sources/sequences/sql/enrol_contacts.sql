@@ -1,6 +1,7 @@
 -- Enrols contacts unless they are in the sequence or its re-entry rule leaves them out. An enrolment that ended because
--- of the entry filter does not count for the rule. Half a day of tolerance, because workers start people late by seconds,
--- and a week with a change of the clocks is an hour shorter.
+-- of the entry filter does not count for the rule, nor does one that ended before its first email because the person
+-- may not receive emails. Retention deletes steps but keeps `visit`, so such a run counts. Half a day of tolerance,
+-- because workers start people late by seconds, and a week with a change of the clocks is an hour shorter.
 INSERT INTO sequence_enrolments (
   tenant_id, sequence_key, contact_key, run, entered_at, entered_because, due_at, event_key, item_key, events_after)
 SELECT q.tenant_id, q.id, n.contact_key,
@@ -15,6 +16,10 @@ WHERE q.id = :sequence_key
     WHERE e.contact_key = n.contact_key AND e.sequence_key = q.id AND (
       e.ended_at IS NULL OR (
         e.end_reason <> 'entry'
+        AND NOT (
+          e.end_reason IN ('not_eligible', 'unsubscribed', 'bounced', 'complaint', 'suppressed')
+          AND e.visit = (SELECT COUNT(*) FROM sequence_steps AS s WHERE s.enrolment_key = e.id AND s.outcome <> 'sent')
+        )
         AND (q.reentry_days IS NULL OR e.entered_at > :now - q.reentry_days * 86400000 + 43200000)
       )
     )

@@ -1,4 +1,4 @@
-SELECT e.id, e.run, e.contact_key, e.node, e.visit, e.waits_since, e.skips_email, e.received_steps,
+SELECT e.id, e.run, e.contact_key, e.node, e.entered_at, e.visit, e.waits_since, e.skips_email, e.received_steps,
   c.contact_id, c.email, c.name, c.locale, c.timezone, c.attributes,
   (SELECT v.properties FROM contact_events AS v WHERE v.id = e.event_key) AS event,
   (SELECT i.content FROM feed_items AS i WHERE i.id = e.item_key) AS item
