@@ -208,6 +208,7 @@ class Admitted:
     tenant_limit: int | None = None  # How many of the tenant's messages may be in flight.
     pacing: PacingRules | None = None  # Set if the send must start at a booked time.
     lane_limit: int | None = None  # How many messages of its lane may be in flight.
+    source_limit: int | None = None  # How many messages of its source may be in flight.
     domain_limit: int | None = None  # How many messages to the recipient's domain may be in flight.
     frequency_cap: FrequencyCap | None = None  # How many bulk emails the recipient may receive.
 

@@ -67,6 +67,8 @@ class Limits:
     in_recipient_zone: bool = False  # Working hours apply in each recipient's time zone.
     interval_ms: int | None = None  # The minimum time between the starts of two sends, across all workers.
     one_at_a_time: bool = False  # The next send starts only after the previous one has ended.
+    # The source whose campaigns share the interval and the turn: they apply to all of them together.
+    paced_source: str | None = None
     # The part of the hourly and daily limits that bulk messages leave for transactional messages.
     reserve_percent: int = 0
     frequency_cap: str | None = None  # Bulk emails to one contact: `3 per 7 days`.

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, exists, select
 
 from mailwright.domain.campaign import (
     AWAITING_WINNER,
@@ -26,13 +26,14 @@ from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.guard_rails import GuardState
 from mailwright.domain.lanes import Lane, is_of_campaign, place_of
+from mailwright.domain.message import Source
 from mailwright.domain.permits import DomainLimits, LimitLevel, Limits, QuotaSnapshot
 from mailwright.domain.states import Priority
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.quotas import load_quota_snapshot, provider_rate
 from mailwright.storage.database import Database
-from mailwright.storage.tables import queue_entries, tenants
+from mailwright.storage.tables import campaigns, mailouts, queue_entries, tenants
 
 LIMIT_COLUMNS = (
     "rate_per_second",
@@ -57,6 +58,11 @@ NON_LIMIT_REASONS = (
     GUARD_RAILS,
     NEXT_WAVE,
     AWAITS_APPROVAL,
+)
+
+# Whether the campaign of a queue entry is a mailout, which has the same ID.
+_IS_MAILOUT = exists().where(
+    campaigns.c.id == queue_entries.c.campaign_key, mailouts.c.mailout_id == campaigns.c.campaign_id
 )
 
 
@@ -160,13 +166,14 @@ async def _campaigns(
         queue_entries.c.created_at,
         queue_entries.c.position,
         queue_entries.c.guard,
+        _IS_MAILOUT.label("is_mailout"),
     ).where(which)
     async with database.read() as tx:
         rows = await tx.execute(found)
     return {
         row.lane: LimitLevel(
             f"campaign-{row.campaign_key}",
-            _slowed(parse_campaign_limits(row.limits, own.get(row.tenant_id, default), row.created_at), row.guard),
+            _slowed(_parse_entry_limits(row, own.get(row.tenant_id, default)), row.guard),
             row.position,
         )
         for row in rows
@@ -180,6 +187,12 @@ async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int
         rows = await tx.execute(select(tenants.c.id, *columns))
     own = {row.id: {name: value for name in LIMIT_COLUMNS if (value := getattr(row, name)) is not None} for row in rows}
     return {tenant_id: replace(default, **_typed(limits)) for tenant_id, limits in own.items() if limits}
+
+
+def _parse_entry_limits(row: Any, tenant: Limits) -> Limits:
+    """Parse the limits of a queue entry. All mailouts of the installation share one interval and one turn."""
+    limits = parse_campaign_limits(row.limits, tenant, row.created_at)
+    return replace(limits, paced_source=Source.MAILOUT) if row.is_mailout else limits
 
 
 def parse_campaign_limits(text: str, tenant: Limits, started_at: Instant) -> Limits:

@@ -1,6 +1,6 @@
 """Record the results of attempts with their events, and the start of the next attempts, in one transaction."""
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -22,6 +22,7 @@ from mailwright.storage.statements import statement
 COUNT_ATTEMPTS_OF_TENANTS = statement(__package__, "count_attempts_of_tenants")
 BEGIN_ATTEMPTS = statement(__package__, "begin_attempts")
 FIND_HELD_LANES = statement(__package__, "find_held_lanes")
+COUNT_ATTEMPTS_OF_SOURCES = statement(__package__, "count_attempts_of_sources")
 COUNT_ATTEMPTS_IN_LANES = statement(__package__, "count_attempts_in_lanes")
 FIND_OUT_OF_TURN = statement(__package__, "find_out_of_turn")
 COUNT_ATTEMPTS_TO_DOMAINS = statement(__package__, "count_attempts_to_domains")
@@ -162,6 +163,7 @@ async def settle_and_begin(
     if account is not None and not await tx.run(LOCK_PROVIDER_ACCOUNT, name=account.name, account=account.account):
         return BegunAttempts(frozenset(), frozenset(), now, is_account_replaced=True)
     over_limit = await _over_limit(tx, next_up, now) | await _over_lane_limit(tx, next_up, now)
+    over_limit |= await _over_source_limit(tx, next_up, over_limit, now)
     within_limit = [attempt for attempt in next_up if attempt.claimed.message_key not in over_limit]
     over_domain_limit = await _over_domain_limit(tx, within_limit, now)
     not_now = over_domain_limit | await _newly_suppressed_copies(tx, within_limit)
@@ -272,6 +274,7 @@ def _independent_changes(outcomes: Sequence[Outcome], next_up: Sequence[NextAtte
 def _needs_check(attempt: NextAttempt) -> bool:
     """Return whether rows of other messages decide if the attempt may begin."""
     admitted = attempt.admitted
+    # A message with a limit of its source also has a limit of its lane.
     limits = (admitted.tenant_limit, admitted.lane_limit, admitted.domain_limit, admitted.frequency_cap)
     return bool(attempt.copies) or limits != NO_LIMITS
 
@@ -332,6 +335,23 @@ async def _over_lane_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Inst
     over = _without_room([(attempt.claimed.message_key, attempt.claimed.lane) for attempt in next_up], room)
     in_line = [_attempt_row(attempt.claimed, attempt.provider) for attempt in next_up if attempt.claimed.lane in limits]
     return over | {row.message_key for row in await tx.run(FIND_OUT_OF_TURN, claims=in_line)}
+
+
+async def _over_source_limit(
+    tx: Runner, next_up: Sequence[NextAttempt], over_limit: Collection[int], now: Instant
+) -> frozenset[int]:
+    """Return the messages that must wait because others of their source are in flight, in any lane of any tenant."""
+    limited = [attempt for attempt in next_up if attempt.admitted.source_limit is not None]
+    if not limited:
+        return frozenset()
+    limits = {attempt.claimed.source: attempt.admitted.source_limit or 0 for attempt in limited}
+    await lock_names(tx, [f"mailwright:source:{source}" for source in limits], now)
+    sources = [{"source": source} for source in limits]
+    rows = await tx.run(COUNT_ATTEMPTS_OF_SOURCES, sources=sources, now=now)
+    in_flight = {row.source: row.in_flight for row in rows}
+    room = {source: limit - in_flight.get(source, 0) for source, limit in limits.items()}
+    possible = [attempt.claimed for attempt in limited if attempt.claimed.message_key not in over_limit]
+    return _without_room([(claimed.message_key, claimed.source) for claimed in possible], room)
 
 
 async def _over_domain_limit(tx: Runner, next_up: Sequence[NextAttempt], now: Instant) -> frozenset[int]:

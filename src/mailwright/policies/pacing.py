@@ -41,18 +41,24 @@ def pacing_rules(
         rates.append(_per_second(provider_rate, f"mailwright:pace:provider:{route}", PROVIDER_RATE))
     if throttled is not None:
         rates.append(throttled)
-    alone = tuple(level.owner for level in levels if level.limits.one_at_a_time)
+    alone = tuple(_pace_owner(level.limits, level.owner) for level in levels if level.limits.one_at_a_time)
     return PacingRules(tuple(rates), alone) if rates or alone else None
 
 
 def send_rates(limits: Limits, owner: int | str) -> tuple[SendRate, ...]:
     rates = []
     if limits.interval_ms is not None:
-        rates.append(SendRate(f"mailwright:pace:interval:{owner}", limits.interval_ms * 1_000, INTERVAL, is_exact=True))
+        name = f"mailwright:pace:interval:{_pace_owner(limits, owner)}"
+        rates.append(SendRate(name, limits.interval_ms * 1_000, INTERVAL, is_exact=True))
     if limits.rate_per_second is not None:
         reason = limits.reason(PER_SECOND)
         rates.append(_per_second(limits.rate_per_second, f"mailwright:pace:second:{owner}", reason))
     return tuple(rates)
+
+
+def _pace_owner(limits: Limits, owner: int | str) -> str:
+    """Return whose messages share the interval and the turn: those of the level, or of all campaigns of a source."""
+    return str(owner) if limits.paced_source is None else f"source-{limits.paced_source}"
 
 
 def slowest_rate(levels: Sequence[LimitLevel]) -> SendRate | None:

@@ -1,7 +1,7 @@
 """The gate between claim and build: apply the policies, reserve permits and defer messages that may not be sent yet."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
@@ -254,10 +254,12 @@ class Gate:
         lane = waiting[0].lane
         ready = sum(other == lane for other in self._paced.values())
         room = room_for(pacing, ready)
-        lane_limit = 1 if levels[-1].limits.one_at_a_time else None
+        own = levels[-1].limits
+        lane_limit = 1 if own.one_at_a_time else None
+        source_limit = lane_limit if own.paced_source is not None else None
         is_tenant_alone = levels[0].limits.one_at_a_time
         admitted = [
-            Admitted(claimed, 1 if is_tenant_alone else claimed.tenant_limit, pacing, lane_limit)
+            Admitted(claimed, 1 if is_tenant_alone else claimed.tenant_limit, pacing, lane_limit, source_limit)
             for claimed in waiting[:room]
         ]
         for message in admitted:
@@ -342,9 +344,7 @@ def _lane(claimed: Claimed) -> int:
 
 
 def _with_domain_limit(message: Admitted, limit: int | None) -> Admitted:
-    if limit is None:
-        return message
-    return Admitted(message.claimed, message.tenant_limit, message.pacing, message.lane_limit, limit)
+    return message if limit is None else replace(message, domain_limit=limit)
 
 
 def _log_deferral(first: Claimed, deferral: Deferral, now: Instant) -> None:

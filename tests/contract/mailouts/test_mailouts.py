@@ -51,7 +51,7 @@ from mailwright.storage.tables import (
     messages,
     queue_entries,
 )
-from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, a_subscriber, suppress
+from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, a_subscriber, a_tenant, suppress
 from tests.campaigns import a_list
 from tests.conftest import DatabaseAddress
 from tests.mailouts import MailoutBench, a_mailout_bench
@@ -451,12 +451,19 @@ async def test_campaign_has_the_interval_of_the_rate(opened: Open, is_alone: boo
 class Timed(ScriptedProvider):
     """Records when each send starts, by a monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
         self.begun: list[float] = []
+        self.most_at_once = 0
+        self._at_once = 0
+        self._seconds = seconds
 
     async def send(self, message: OutgoingMessage) -> SendResult:
         self.begun.append(perf_counter())
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        await asyncio.sleep(self._seconds)
+        self._at_once -= 1
         return await super().send(message)
 
 
@@ -471,6 +478,29 @@ async def test_send_interval_never_exceeds_the_rate(opened: Open) -> None:
         assert len(gaps) == 16
         assert min(gaps) >= 1 / 8
         assert provider.most_under_way == 1
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_rate_applies_to_all_mailouts_together(opened: Open, is_alone: bool) -> None:
+    """Mailouts of two tenants and two workers share the interval, and the turn if they send one at a time."""
+    async with opened(send_rate_per_sec=10, mailout_one_at_a_time=is_alone) as bench:
+        await a_tenant(bench.database, "other")
+        elsewhere = bench.another_service(bench.bench.engine.settings.model_copy(update={"mailout_tenant": "other"}))
+        bench.subscribe(*(f"reader{number:02}@example.com" for number in range(5)))
+        for service in (bench.service, elsewhere, bench.service):
+            await (await service.open()).send(bench.page(), actor="tester")
+        for service in (bench.service, elsewhere):
+            await drain_mailouts(service)
+        provider = Timed(seconds=0.15 if is_alone else 0.0)
+        workers = [await bench.bench.worker(provider, name) for name in ("a", "b")]
+        await asyncio.gather(*(worker.run(drain=True) for worker in workers))
+        while (await bench.bench.statuses()) != {Status.SENT: 15}:
+            bench.clock.advance(SECOND)
+            await bench.deliver(provider)
+        gaps = [after - before for before, after in pairwise(sorted(provider.begun))]
+        assert len(gaps) == 14
+        assert min(gaps) >= 1 / 10
+        assert not is_alone or provider.most_at_once == 1
 
 
 async def stumble() -> None:
