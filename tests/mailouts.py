@@ -121,14 +121,16 @@ class MailoutBench:
             newest = select(messages.c.to_email, messages.c.outbox_id).where(messages.c.to_email.in_(emails))
             rows = await tx.execute(newest.order_by(messages.c.id))
         all_emails = {row.to_email: row.outbox_id for row in rows}
-        verdict = {"bounce": ContactVerdict.HARD_BOUNCE, "complaint": ContactVerdict.COMPLAINT}.get(
-            what, ContactVerdict.NOTHING
-        )
+        verdict = {
+            "bounce": ContactVerdict.HARD_BOUNCE,
+            "soft bounce": ContactVerdict.SOFT_BOUNCE,
+            "complaint": ContactVerdict.COMPLAINT,
+        }.get(what, ContactVerdict.NOTHING)
         told = [
             Report(
                 key=f"{what}:{all_emails[email]}",
                 source="ses",
-                type=EventType(what),
+                type=EventType(what.removeprefix("soft ")),
                 at=self.clock.now(),
                 recipient=email,
                 outbox_id=all_emails[email],

@@ -764,6 +764,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
         domains=sender_domains(settings),
         tracking=_tracking(settings, secret),
         reply_address=settings.reply_address,
+        names_mailout_messages=settings.mailout_message_links,
     )
 
 

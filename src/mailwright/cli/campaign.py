@@ -763,7 +763,7 @@ def report_command(
         str, typer.Option(help="Only these recipients, for example opened, clicked, did_not_open or bounced.")
     ] = "all",
 ) -> None:
-    """Write the result for every recipient: email, status, error_message, message_id, sent_at."""
+    """Write the result for every recipient: email, status, error_message, message_id, sent_at and others."""
 
     async def work(at: Installation) -> None:
         shown = parse_strict(RecipientQuery, {"show": show}).filter

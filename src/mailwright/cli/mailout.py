@@ -46,6 +46,8 @@ SHAPES: Final = {
     "refused": ("✗", "red"),
 }
 
+# The maximum number of errors in JSON. `mailout report` names every recipient.
+MAX_ERRORS: Final = 10_000
 ONLY_LOCAL: Final = "The provider is the local mailbox, so nobody receives these emails."
 
 Page = Annotated[str, typer.Argument(metavar="PAGE", help="The page's address or id.", show_default=False)]
@@ -81,7 +83,9 @@ def send(
         try:
             found, email = _run(lambda mailouts: _dry_run(mailouts, page))
         except MailoutRefused as refused:
-            raise _refused([(each.code, str(each)) for each in refused.each]) from refused
+            faults = [(each.code, str(each)) for each in refused.each]
+            faults += [(issue.code, f"{issue.type}: {issue.reason}") for issue in refused.issues]
+            raise _refused(faults) from refused
         _show_dry_run(found, email, html, as_json=as_json)
         return
     begun, wait, errors = _run_at(lambda at, mailouts: _send(at, mailouts, page, overrides_rules=override_sender_rules))
@@ -121,7 +125,8 @@ def show(run_id: RunId, as_json: Json = False) -> None:
         found = await runs.find(run_id, tenant_id=None)
         tallies = await progress_of(at.database, at.clock, [found])
         waits = await find_waits(at.database, at.clock, [found])
-        return found, tallies.get(found.key), await runs.list_errors(found), waits.get(found.key)
+        errors = await runs.list_errors(found, MAX_ERRORS if as_json else 100)
+        return found, tallies.get(found.key), errors, waits.get(found.key)
 
     found, tally, errors, wait = _find_run(lambda: run(work))
     if as_json:
@@ -152,7 +157,7 @@ def report_command(
         Path | None, typer.Argument(metavar="[FILE]", help="The file to write.", show_default="stdout")
     ] = None,
 ) -> None:
-    """Write the result for every recipient as CSV: email, status, error_message, message_id, sent_at."""
+    """Write the result for every recipient as CSV: email, status, error_message, message_id, sent_at and others."""
 
     async def work(at: Installation) -> None:
         found = await _service(at).runs.find(run_id, tenant_id=None)
@@ -291,8 +296,9 @@ def _about(found: MailoutRun, tally: MailoutProgress | None) -> Text:
 
 def _counted(found: MailoutRun, tally: MailoutProgress) -> str:
     parts = [f"{tally.sent:,} of {found.planned or 0:,} sent", f"{tally.failed:,} failed"]
+    rate = f" ({tally.bounce_rate:.1%})"
     others = (
-        ("bounced", tally.bounced),
+        (f"bounced{rate}", tally.bounced),
         ("waiting", tally.waiting),
         ("in doubt", tally.in_doubt),
         ("suppressed", tally.suppressed),

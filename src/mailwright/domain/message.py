@@ -33,6 +33,8 @@ class Source(StrEnum):
 
 # The field of a payload that holds the warnings with which the message was accepted.
 WARNINGS = "warnings"
+# The field of a payload that is true for a test, whose unsubscribe link changes nothing.
+IS_TEST = "isTest"
 # The field of a payload that holds a subject with variables, which replaces the one of the template.
 SUBJECT_TEMPLATE = "subjectTemplate"
 # The field of a payload that holds the envelope sender of a raw email.

@@ -107,13 +107,17 @@ def parse_amazonsender_token(token: str, secrets: Sequence[str]) -> TokenPayload
         raise InvalidToken from error
 
 
-def unsubscribe_link(page: str, token: str, tenant: str | None = None, message: str | None = None) -> str:
+def unsubscribe_link(
+    page: str, token: str, tenant: str | None = None, message: str | None = None, *, is_test: bool = False
+) -> str:
     """Build the link. It contains the tenant, unless it is the default tenant, and the message that contains the link.
 
-    The message is not signed, because it only attributes the unsubscribe to one of the address's own messages.
+    The message is not signed, because it only attributes the unsubscribe to one of the address's own messages. The
+    link of a test shows what it would change, and changes nothing.
     """
     link = f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
-    return link if message is None else f"{link}&message={message}"
+    link = link if message is None else f"{link}&message={message}"
+    return f"{link}&test=1" if is_test else link
 
 
 def _payload(email: str, list_key: str) -> bytes:

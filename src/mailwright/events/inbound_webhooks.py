@@ -170,8 +170,10 @@ async def record_ses_event(reports: ReportRecorder, text: str, clock: Clock, *, 
     recipient's address.
     """
     parsed = ses.parse_event(text, clock.now())
-    if not parsed.is_known:
-        log.info("unknown_event", source=ses.SOURCE, kind=parsed.kind[:40])
+    if parsed.is_text:
+        log.info("event_is_plain_text", source=ses.SOURCE)
+    elif not parsed.is_known:
+        log.error("unknown_event_type", source=ses.SOURCE, kind=parsed.kind[:40])
     return await _record(reports, parsed.reports, by_address=by_address)
 
 

@@ -30,14 +30,15 @@ class ParsedSesEvent:
     kind: str
     reports: tuple[Report, ...] = ()
     is_known: bool = True
+    is_text: bool = False  # SES sends a sentence to new topics.
 
 
 def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
-    """Parse an event, or raise `MalformedEvent`. Plain text is ignored, because SES sends a sentence to new topics."""
+    """Parse an event, or raise `MalformedEvent`. Plain text has no reports."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return ParsedSesEvent("text", is_known=False)
+        return ParsedSesEvent("text", is_known=False, is_text=True)
     if not isinstance(event, dict):
         raise MalformedEvent("The event is not an object.")
     kind = event.get("eventType", event.get("notificationType"))

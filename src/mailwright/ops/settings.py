@@ -987,15 +987,23 @@ class Settings(BaseSettings):
             alias="SEND_RATE_PER_SEC",
             gt=0,
             le=1000,
-            description="Messages of a mailout per second, evenly spaced.",
+            description="Messages of all mailouts together per second, evenly spaced.",
         ),
     ] = 5.0
     mailout_one_at_a_time: Annotated[
         bool,
         Field(
             alias="MAILWRIGHT_MAILOUT_ONE_AT_A_TIME",
-            description="Whether each message of a mailout waits for the response to the previous one. With `false`, "
+            description="Whether each message of any mailout waits for the response to the previous one. With `false`, "
             "slow responses do not reduce the rate below `SEND_RATE_PER_SEC`.",
+        ),
+    ] = True
+    mailout_message_links: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_MAILOUT_MESSAGE_LINKS",
+            description="Whether the unsubscribe links of mailouts contain the message id, so that an unsubscribe "
+            "counts for the mailout that caused it.",
         ),
     ] = True
     batch_size: Annotated[

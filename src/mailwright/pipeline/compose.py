@@ -35,6 +35,7 @@ from mailwright.domain.message import (
     ALTERNATIVES,
     DEDUPE_KEY_FIELD,
     ENVELOPE_FROM,
+    IS_TEST,
     OWN_MESSAGE_ID,
     PREFERENCES_LINK_MARK,
     SEALED_LINK,
@@ -45,6 +46,7 @@ from mailwright.domain.message import (
     Admitted,
     Claimed,
     Settlement,
+    Source,
 )
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.sender_domains import SenderDomains
@@ -81,6 +83,11 @@ class SenderIdentity:
     domains: SenderDomains = field(default_factory=SenderDomains)  # Only messages from these domains are signed.
     tracking: TrackingSettings | None = None  # None if nothing is tracked.
     reply_address: str | None = None  # The Reply-To of messages without their own.
+    names_mailout_messages: bool = True  # Whether the unsubscribe links of mailouts contain the message ID.
+
+    def names_message(self, source: str) -> bool:
+        """Return whether unsubscribe links contain the message ID, to which an unsubscribe is then attributed."""
+        return self.names_mailout_messages or source != Source.MAILOUT
 
     def envelope_sender(self, outbox_id: str, sender: str, return_path: str | None = None) -> str:
         """Return the envelope sender. It contains the message ID, which identifies the message of any bounce.
@@ -431,8 +438,10 @@ class Composer:
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
             return claimed.payload.get("unsubscribeUrl")  # For a notification, another system manages subscriptions.
-        token = self._identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
-        return unsubscribe_link(self._identity.unsubscribe_url, token, _other_tenant(claimed), claimed.outbox_id)
+        identity, is_test = self._identity, bool(claimed.payload.get(IS_TEST))
+        token = identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
+        message = claimed.outbox_id if identity.names_message(claimed.source) else None
+        return unsubscribe_link(identity.unsubscribe_url, token, _other_tenant(claimed), message, is_test=is_test)
 
 
 def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url: str | None) -> Iterator[bytes]:

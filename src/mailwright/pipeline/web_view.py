@@ -9,7 +9,7 @@ from sqlalchemy import and_, select
 
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.message import personalize_payload
+from mailwright.domain.message import IS_TEST, personalize_payload
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, GENERAL, UnsubscribeTokens, unsubscribe_link
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.pipeline.compose import RecipientLinks, template_values, web_view_link
@@ -77,8 +77,9 @@ def _payload(row: Any) -> dict[str, Any]:
 def _links(pages: WebViewSettings, row: Any, outbox_id: str) -> RecipientLinks:
     token = pages.tokens.for_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
     tenant = None if row.tenant_id == FIRST_TENANT else row.tenant
+    is_test = bool(orjson.loads(row.payload or "{}").get(IS_TEST))
     return RecipientLinks(
-        unsubscribe_link(pages.unsubscribe_url, token, tenant, outbox_id),
-        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant, outbox_id),
+        unsubscribe_link(pages.unsubscribe_url, token, tenant, outbox_id, is_test=is_test),
+        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant, outbox_id, is_test=is_test),
         web_view_link(pages.public_url, pages.views, outbox_id),
     )

@@ -27,12 +27,13 @@ class MailoutRequest(RequestModel):
 
 class MailoutCountsResponse(ResponseModel):
     """Number of messages by state. `bounced`: accepted by the provider and bounced later. `suppressed`: unsubscribed,
-    suppressed or deleted before sending.
+    suppressed or deleted before sending. `bounceRate`: the share of bounced messages among those that were accepted.
     """
 
     planned: int
     sent: int
     bounced: int
+    bounce_rate: float
     failed: int
     in_doubt: int
     suppressed: int
@@ -190,6 +191,7 @@ def _counts(run: MailoutRun, progress: MailoutProgress) -> MailoutCountsResponse
         planned=run.planned or 0,
         sent=progress.sent,
         bounced=progress.bounced,
+        bounce_rate=progress.bounce_rate,
         failed=progress.failed,
         in_doubt=progress.in_doubt,
         suppressed=progress.suppressed,

@@ -10,7 +10,18 @@ from mailwright.audience.csv_cells import escape_formula
 from mailwright.domain.clock import isoformat
 from mailwright.sources.campaigns.report import ReportRow
 
-REPORT_COLUMNS = ("email", "status", "error_message", "message_id", "sent_at")
+REPORT_COLUMNS = (
+    "email",
+    "status",
+    "error_message",
+    "message_id",
+    "sent_at",
+    "provider_message_id",
+    "variant",
+    "opened_at",
+    "clicked_at",
+    "unsubscribed_at",
+)
 # Rows per chunk: smaller chunks cost more writes, larger ones delay the first bytes.
 _CHUNK_ROWS = 500
 
@@ -35,7 +46,9 @@ async def report_json(rows: AsyncIterator[ReportRow]) -> AsyncIterator[str]:
 
 
 def _cells(row: ReportRow) -> tuple[str | None, ...]:
-    return row.email, row.status, row.error_message, row.message_id, isoformat(row.sent_at)
+    responses = (row.opened_at, row.clicked_at, row.unsubscribed_at)
+    about = (row.email, row.status, row.error_message, row.message_id, isoformat(row.sent_at))
+    return *about, row.provider_message_id, row.variant, *map(isoformat, responses)
 
 
 def _csv_lines(rows: Iterable[Iterable[str]]) -> str:

@@ -12,6 +12,7 @@ from mailwright.web.app import create_app
 from tests.api import Api, an_api, client_of
 from tests.conftest import DatabaseAddress
 from tests.mailouts import MailoutBench, a_mailout_bench
+from tests.notion_pages import said
 from tests.standins.notion import busy
 
 PASSWORD = "a-password-for-tests"
@@ -77,7 +78,7 @@ async def test_report_csv_contains_no_formulas(served: Served) -> None:
     run = await served.bench.send(served.bench.page())
     await served.bench.finish(run)
     report = (await served.api.client.get(f"/v1/mailouts/{run.mailout_id}/report.csv")).text.splitlines()
-    assert report[0] == "email,status,error_message,message_id,sent_at"
+    assert report[0].startswith("email,status,error_message,message_id,sent_at,provider_message_id,")
     assert report[1].startswith("'=cmd@example.com,SENT,")
     assert report[2].startswith("ada@example.com,SENT,")
 
@@ -93,6 +94,13 @@ async def test_run_shows_its_delay_until_it_ends(served: Served) -> None:
     served.bench.clock.advance(600 * SECOND)
     await served.bench.work()
     assert (await served.api.client.get(f"/v1/mailouts/{answer['runId']}")).json()["delay"] is None
+
+
+@pytest.mark.parametrize("blocks", [[], [said("toggle", "", said("paragraph", ""))]], ids=["none", "inside"])
+async def test_empty_page_is_refused_at_once(served: Served, blocks: list[Any]) -> None:
+    status, answer = await served.send(served.bench.page(blocks=blocks))
+    assert (status, answer["code"]) == (422, "empty_body")
+    assert [each["code"] for each in answer["errors"]] == ["empty_body"]
 
 
 async def test_each_page_problem_has_its_code(served: Served) -> None:

@@ -1,6 +1,7 @@
 """Campaigns, on both engines: each recipient gets one message, and every action takes effect."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
@@ -631,6 +632,21 @@ async def clicks(desk: CampaignHarness, provider: ScriptedProvider, subject: str
         for again in range(2)
     ]
     await desk.bench.engine.reports.receive(told)
+
+
+async def test_report_names_variant_and_responses_of_each_recipient(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(100, experiment=TEST)
+    provider = ScriptedProvider()
+    await desk.bench.drain(provider)
+    await clicks(desk, provider, "News", 1)
+    await clicks(desk, provider, "Other", 7)
+    for expected in ({"A": 10, "B": 10}, {"A": 10, "B": 90}):
+        rows = await desk.report(campaign_id)
+        assert Counter(row.variant for row in rows) == expected
+        assert Counter(row.variant for row in rows if row.clicked_at is not None) == {"A": 1, "B": 7}
+        assert not any(row.opened_at or row.unsubscribed_at for row in rows)
+        desk.clock.advance(HOUR)
+        await desk.bench.drain(provider)
 
 
 @pytest.mark.promise("campaign-experiment")

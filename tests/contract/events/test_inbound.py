@@ -203,19 +203,22 @@ async def test_replayed_event_has_no_effect(api: Api, clock: ManualClock) -> Non
 
 
 @pytest.mark.parametrize(
-    "message",
+    ("message", "logged"),
     [
-        {"eventType": "Surprise", "mail": {}},
-        {"notificationType": "Received"},
-        "Successfully validated SNS topic for Amazon SES event publishing.",
+        ({"eventType": "Surprise", "mail": {}}, ("error", "unknown_event_type")),
+        ({"notificationType": "Received"}, ("error", "unknown_event_type")),
+        (
+            "Successfully validated SNS topic for Amazon SES event publishing.",
+            ("info", "event_is_plain_text"),
+        ),
     ],
     ids=str,
 )
-async def test_unknown_event_is_logged_and_accepted(api: Api, message: Any) -> None:
+async def test_unknown_event_is_logged_and_accepted(api: Api, message: Any, logged: tuple[str, str]) -> None:
     before = await traces(api.engine.database)
     with capture_logs() as lines:
         assert counted(await from_ses(api, message)) == (200, 0, 0, 0)
-    assert [line["event"] for line in lines] == ["unknown_event"]
+    assert [(line["log_level"], line["event"]) for line in lines] == [logged]
     assert await traces(api.engine.database) == before
 
 

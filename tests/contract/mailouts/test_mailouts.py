@@ -21,6 +21,7 @@ from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult, sent
 from mailwright.domain.states import Status
+from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
@@ -28,7 +29,7 @@ from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.records import Actor
-from mailwright.sources.mailouts.prepare import error_of_issue
+from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import MailoutRefused
 from mailwright.sources.mailouts.rendering import ContentIssue
 from mailwright.sources.mailouts.runs import (
@@ -37,6 +38,7 @@ from mailwright.sources.mailouts.runs import (
     MailoutRunStatus,
     RunError,
     RunLease,
+    error_of_issue,
     store_errors,
 )
 from mailwright.sources.mailouts.send_logs import LOG_BATCH_SIZE
@@ -51,6 +53,7 @@ from mailwright.storage.tables import (
     messages,
     queue_entries,
 )
+from tests.api import an_api
 from tests.builders import DEFAULT_TENANT, REFUSAL, a_contact, a_subscriber, a_tenant, suppress
 from tests.campaigns import a_list
 from tests.conftest import DatabaseAddress
@@ -59,6 +62,7 @@ from tests.notion_pages import block, picture, said
 from tests.standins.http import Answer, Step
 from tests.standins.notion import busy
 from tests.standins.provider import ScriptedProvider
+from tests.tracking import PERSON
 
 Open = Callable[..., AbstractAsyncContextManager[MailoutBench]]
 
@@ -154,6 +158,66 @@ async def test_real_figures_outrank_later_figures_of_a_test(bench: MailoutBench)
     assert (cells["Sent Count"], cells["Delivered Count"], cells["Status"]) == (3, 0, "Send")
 
 
+SENT_ELSEWHERE: list[dict[str, Any]] = [
+    {"Sent_At": "2027-01-01", "Sent_Count": 812, "Bounce_Rate": 0.02},
+    {"Status": "Send", "Sent_Count": 812},
+    {"Status": "Failed", "Sent_Count": 812},
+    {"Sent_Count": 812},
+]
+
+
+@pytest.mark.parametrize("cells", SENT_ELSEWHERE, ids=str)
+async def test_test_keeps_figures_of_another_program(bench: MailoutBench, cells: dict[str, Any]) -> None:
+    page = bench.page(Test=True, **cells)
+    before = bench.cells(page)
+    for _ in range(2):
+        await bench.finish(await bench.send(page))
+        await bench.report("delivered", "tester@example.com")
+        bench.clock.advance(HOUR)
+        await bench.work()
+    assert len(bench.reached) == 4
+    assert bench.cells(page) == before
+
+
+async def test_bounce_rate_is_the_same_in_notion_csv_and_progress(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com", "cleo@example.com")
+    page = bench.page()
+    run = await bench.finish(await bench.send(page))
+    await bench.report("bounce", "ada@example.com")
+    await bench.report("soft bounce", "bob@example.com")
+    bench.clock.advance(MINUTE)
+    await bench.work()
+    tally = (await progress_of(bench.database, bench.clock, [run]))[run.key]
+    rows = [row async for row in report.report_rows(bench.database, run.campaign_key or 0)]
+    in_csv = [row.status for row in rows].count("BOUNCED") / len(rows)
+    assert bench.cells(page)["Bounce Rate"] == tally.bounce_rate == round(in_csv, 4) == 0.6667
+
+
+async def test_report_names_message_of_provider_and_responses(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    run = await bench.finish(await bench.send(bench.page()))
+    await bench.report("open", "ada@example.com")
+    await bench.report("click", "ada@example.com")
+    [ada, bob] = [row async for row in report.report_rows(bench.database, run.campaign_key or 0)]
+    await bench.leave("ada@example.com", ada.message_id)
+    [ada, bob] = [row async for row in report.report_rows(bench.database, run.campaign_key or 0)]
+    assert [ada.provider_message_id, bob.provider_message_id] == ["<1@scripted>", "<2@scripted>"]
+    assert None not in (ada.opened_at, ada.clicked_at, ada.unsubscribed_at)
+    assert (bob.opened_at, bob.clicked_at, bob.unsubscribed_at) == (None, None, None)
+    lines = "".join([part async for part in report_csv(report.report_rows(bench.database, run.campaign_key or 0))])
+    head, first, _ = lines.splitlines()
+    assert head.split(",")[:6] == ["email", "status", "error_message", "message_id", "sent_at", "provider_message_id"]
+    assert first.split(",")[3:6:2] == [ada.message_id, "<1@scripted>"]
+
+
+async def test_failed_addresses_are_named_after_notion_has_them(bench: MailoutBench) -> None:
+    bench.subscribe("ada@example.com", "bob@example.com")
+    run = await bench.finish(await bench.send(bench.page()), refusing("ada@example.com"))
+    assert [row["Email"] for row in bench.errors()] == ["ada@example.com"]
+    errors = await bench.service.runs.list_errors(run)
+    assert [(each.stage, each.email) for each in errors] == [("send", "ada@example.com")]
+
+
 @pytest.mark.promise("mailout-fail-closed")
 async def test_test_goes_to_test_addresses_and_leaves_page_unsent(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
@@ -247,6 +311,46 @@ async def test_footer_has_sender_and_own_unsubscribe_link(bench: MailoutBench) -
     assert len(links) == 2
 
 
+@pytest.mark.parametrize("names_message", [True, False])
+async def test_link_names_the_message_unless_configured(opened: Open, names_message: bool) -> None:
+    async with opened(mailout_message_links=names_message) as bench:
+        bench.subscribe("ada@example.com")
+        await bench.finish(await bench.send(bench.page()))
+        [message] = bench.provider.messages
+        html, text = bodies_of(message)
+        token = UnsubscribeTokens("s" * 32).make("ada@example.com")
+        expected = f"https://news.example.com/unsubscribe?token={token}"
+        expected += f"&message={message.outbox_id}" if names_message else ""
+        assert text.rstrip().endswith(f"\nUnsubscribe: {expected}")
+        assert (message.outbox_id in html) is names_message
+        assert mail_of(message)["List-Unsubscribe"] == f"<{expected}>"
+
+
+@pytest.mark.parametrize("names_message", [True, False])
+async def test_unsubscribe_link_of_a_test_changes_nothing(opened: Open, names_message: bool) -> None:
+    async with (
+        opened(mailout_message_links=names_message) as bench,
+        an_api(bench.database, bench.clock, unsubscribe_secret="s" * 32) as api,
+    ):
+        page = bench.page(Test=True)
+        await bench.finish(await bench.send(page))
+        bench.clock.advance(MINUTE)
+        _, text = bodies_of(bench.provider.messages[0])
+        query = text.rstrip().rpartition("Unsubscribe: ")[2].partition("?")[2]
+        shown = await api.anonymous.get(f"/unsubscribe?{query}", headers=PERSON)
+        assert (shown.status_code, "<button" in shown.text) == (200, False)
+        assert "Link of a test email" in shown.text
+        assert "Nothing was changed." in shown.text
+        one_click = await api.anonymous.post(f"/unsubscribe?{query}", data={"List-Unsubscribe": "One-Click"})
+        program = await api.anonymous.post(f"/unsubscribe?{query}", headers={"Accept": "application/json"})
+        saved = await api.anonymous.post(f"/preferences?{query}", data={"everything": "1"})
+        assert [each.status_code for each in (one_click, program, saved)] == [200] * 3
+        assert program.json() == {"ok": True, "listKey": "general", "isTest": True}
+        assert "Nothing is saved." in saved.text
+        await bench.finish(await bench.send(page))
+        assert bench.reached == ["second@example.com", "tester@example.com"] * 2
+
+
 async def test_braces_in_a_page_are_literal(bench: MailoutBench) -> None:
     bench.subscribe("ada@example.com")
     words = "{{ other }} {% if %} {# no #} {{{ }}} {"
@@ -301,6 +405,33 @@ async def test_invalid_page_is_refused_with_code_in_notion(
         assert error["Error Message"] == run.error_message
         assert bench.reached == []
         assert bench.cells(page_id) == before
+
+
+@pytest.mark.parametrize(
+    ("blocks", "unsupported"),
+    [
+        ([block("hologram")], ["hologram"]),
+        ([block("hologram"), block("smell")], ["hologram", "smell"]),
+        ([block("column_list", block("column", block("hologram")))], ["hologram"]),
+    ],
+    ids=["one", "two", "inside"],
+)
+async def test_page_with_unsupported_blocks_only_is_refused_and_named(
+    bench: MailoutBench, blocks: list[Any], unsupported: list[str]
+) -> None:
+    bench.subscribe("ada@example.com")
+    run = await bench.send(bench.page(blocks=blocks))
+    assert (run.status, run.error_code) == ("refused", "empty_body")  # The response to the request says so.
+    assert f"Not supported: {', '.join(unsupported)}." in (run.error_message or "")
+    await bench.finish(run)
+    assert [error["Error Code"] for error in bench.errors()] == [
+        "empty_body",
+        *["content_block_unsupported"] * len(unsupported),
+    ]
+    assert [error["Stage"] for error in bench.errors()] == ["prepare", *["render"] * len(unsupported)]
+    with pytest.raises(MailoutRefused) as refused:
+        await (await bench.mailouts()).dry_run(bench.page(blocks=blocks))
+    assert [issue.type for issue in refused.value.issues] == unsupported
 
 
 @pytest.mark.parametrize("is_test", [False, True], ids=["everybody", "test"])

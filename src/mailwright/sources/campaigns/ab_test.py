@@ -135,6 +135,11 @@ async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now:
         await _record(tx, entry, now, actor=DECIDED_BY_STATISTICS, action=UNDECIDED, detail=detail)
 
 
+def variants_by_template(variants: Sequence[CampaignVariant]) -> dict[str, str]:
+    """Return the name of the variant of each template. The keys are text, because they are stored as JSON."""
+    return {str(key): variant.name for variant in variants for key in variant.templates.values()}
+
+
 async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, actor: str, name: str) -> None:
     """Make the variant the winner, and enqueue it for every recipient without a message, from the first address on."""
     ab_test = entry.content.ab_test
@@ -147,7 +152,7 @@ async def decide_winner(tx: Transaction, entry: QueueEntry, now: Instant, *, act
             "There is no variant {name}; the variants are {names}", field="version", name=name, names=names
         )
     results = await variant_results(tx, entry, ab_test.winner_by)
-    decision = AbTestDecision(name, actor, now, tuple(results))
+    decision = AbTestDecision(name, actor, now, tuple(results), variants_by_template(entry.content.variants))
     content = replace(entry.content, variants=(replace(variant, share=100),), ab_test=None, decision=decision)
     await update_entry(tx, entry.campaign_key, content=content.as_text(), **ENQUEUE_AGAIN)
     await defer.end_lane_deferral(tx, entry.lane, but=(PAUSED, GUARD_RAILS))

@@ -68,6 +68,7 @@ class AbTestDecision:
     decided_by: str  # a constant of `ab_test.py`, or the name of the user
     decided_at: Instant
     results: tuple["VariantResult", ...]
+    templates: Mapping[str, str] = field(default_factory=dict)  # the variant of each template, by its key
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,8 @@ def _decision(stored: dict[str, Any] | None) -> AbTestDecision | None:
     if stored is None:
         return None
     results = tuple(VariantResult(**result) for result in stored["results"])
-    return AbTestDecision(stored["winner"], stored["decided_by"], stored["decided_at"], results)
+    templates = stored.get("templates", {})
+    return AbTestDecision(stored["winner"], stored["decided_by"], stored["decided_at"], results, templates)
 
 
 def _entries() -> Select[Any]:

@@ -1,7 +1,7 @@
 """The report of a campaign: every recipient's message with its bucket, or those of one bucket or with one response."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,8 +11,13 @@ from mailwright.audience.responses import responses, was_not_opened
 from mailwright.domain.buckets import SUPPRESSED_CODES, Bucket, bucket_of
 from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType, Status
-from mailwright.storage.database import Database
+from mailwright.sources.campaigns.ab_test import variants_by_template
+from mailwright.sources.campaigns.entries import find_entry
+from mailwright.storage.database import Database, Transaction
+from mailwright.storage.statements import statement
 from mailwright.storage.tables import contacts, deliveries, messages
+
+FIRST_RESPONSES = statement(__package__, "first_responses")
 
 PAGE = 5_000
 
@@ -49,6 +54,12 @@ class ReportRow:
     error_code: str | None = None
     attempts: int = 0
     failed_at: Instant | None = None
+    provider_message_id: str | None = None
+    # Only in the rows of `report_rows`:
+    variant: str | None = None
+    opened_at: Instant | None = None
+    clicked_at: Instant | None = None
+    unsubscribed_at: Instant | None = None
 
 
 class RecipientResponse(StrEnum):
@@ -73,16 +84,43 @@ _EVENTS: Final = {
 async def report_rows(
     database: Database, campaign_key: int, show: RecipientFilter | None = None
 ) -> AsyncIterator[ReportRow]:
-    """Yield all rows, or those of a filter. They are read page by page, and each page has the latest state."""
+    """Yield all rows, or those of a filter, with variants and responses of people.
+
+    They are read page by page, and each page has the latest state.
+    """
     last: tuple[str, int] = ("", 0)
     while True:
         async with database.read() as tx:
             found = await tx.execute(_shown(_by_address(campaign_key, last), show).limit(PAGE))
+            variants = await _variants(tx, campaign_key)
+            first = await _first_responses(tx, [row.id for row in found])
         for row in found:
-            yield _row(row)
+            yield replace(
+                _row(row),
+                variant=variants.get(str(row.template_key)) or None,
+                opened_at=first.get((row.id, EventType.OPENED)),
+                clicked_at=first.get((row.id, EventType.CLICKED)),
+                unsubscribed_at=first.get((row.id, EventType.UNSUBSCRIBED)),
+            )
         if len(found) < PAGE:
             return
         last = (found[-1].to_email, found[-1].id)
+
+
+async def _variants(tx: Transaction, campaign_key: int) -> Mapping[str, str]:
+    """Return the variant of an A/B test for each template."""
+    entry = await find_entry(tx, campaign_key)
+    if entry is None:
+        return {}
+    decided = {} if entry.content.decision is None else entry.content.decision.templates
+    return {**variants_by_template(entry.content.variants), **decided}
+
+
+async def _first_responses(tx: Transaction, message_keys: Sequence[int]) -> dict[tuple[int, str], Instant]:
+    if not message_keys:
+        return {}
+    rows = await tx.run(FIRST_RESPONSES, wanted=[{"message_key": key} for key in message_keys])
+    return {(row.message_key, row.type): row.at for row in rows}
 
 
 async def report_page(
@@ -130,7 +168,8 @@ def _by_address(campaign_key: int, last: tuple[str, int]) -> Select[Any]:
 def _rows() -> Select[Any]:
     m, d = messages.c, deliveries.c
     columns = (d.status, d.locked_by, d.bounced_at, d.error_code, d.error_reason, d.sent_at, d.attempts, d.failed_at)
-    return select(m.id, m.to_email, m.outbox_id, *columns).join(deliveries, d.message_key == m.id)
+    query = select(m.id, m.to_email, m.outbox_id, m.template_key, d.provider_message_id, *columns)
+    return query.join(deliveries, d.message_key == m.id)
 
 
 def _row(row: Any) -> ReportRow:
@@ -150,4 +189,5 @@ def _row(row: Any) -> ReportRow:
         error_code=row.error_code,
         attempts=row.attempts,
         failed_at=row.failed_at,
+        provider_message_id=row.provider_message_id,
     )

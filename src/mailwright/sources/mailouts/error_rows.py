@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from mailwright.domain.clock import MINUTE, Clock, Instant, isoformat, to_instant
 from mailwright.sources.mailouts.notion import Cell, DataSource, Notion, NotionPage, plain
-from mailwright.sources.mailouts.runs import MailoutRun, RunError, RunLease, store_errors
+from mailwright.sources.mailouts.runs import MailoutRun, RunError, RunLease, failure_key, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.storage.database import Database
 from mailwright.storage.statements import statement
@@ -114,7 +114,7 @@ def _failure(row: Any, now: Instant) -> RunError:
         row.status, (row.error_code or "FAILED", row.error_reason or "No reason was given.")
     )
     return RunError(
-        key=f"send:{row.message_key}:{row.attempts}",
+        key=failure_key(row.message_key, row.attempts),
         stage="send",
         code=code,
         message=message,

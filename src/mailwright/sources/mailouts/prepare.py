@@ -3,7 +3,6 @@
 Nothing is sent before that. Each step ends in a commit and can be repeated, so a run resumes after a crash.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from sqlalchemy import delete, func, select
 from mailwright.content.template import InvalidTemplate
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import Clock
-from mailwright.domain.message import Source
-from mailwright.domain.translation import english_text, lazy_gettext
+from mailwright.domain.message import IS_TEST, Source
+from mailwright.domain.translation import lazy_gettext
 from mailwright.ops.logs import logger
 from mailwright.sources.campaigns import external
 from mailwright.sources.campaigns.approval_gate import AwaitsApproval
@@ -52,7 +51,7 @@ from mailwright.sources.mailouts.refusals import (
     sender_rules_unmet,
 )
 from mailwright.sources.mailouts.rendering import ContentIssue, ImageCopier, framed, render
-from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError, RunLease, store_errors
+from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunLease, error_of_issue, store_errors
 from mailwright.sources.mailouts.setup import MailoutSetup
 from mailwright.sources.mailouts.supabase import SupabaseRefused
 from mailwright.sources.send_approvals import (
@@ -137,9 +136,11 @@ class MailoutPreparation:
             return await self._refuse(lease, MailoutRefused(refused.text, code=refused.code))
 
     async def check(self, lease: RunLease) -> MailoutRun:
-        """Check the properties of the page, without its content. A refusal ends the run."""
+        """Check the properties of the page, and that its content is not empty. A refusal ends the run."""
         try:
-            await self._examine(lease)
+            page = await self._examine(lease)
+            if faults := await self._check_content(page):
+                raise combine(faults)
         except MailoutRefused as refused:
             return await self._refuse(lease, refused)
         except NotionRefused as refused:
@@ -203,13 +204,15 @@ class MailoutPreparation:
             raise combine([*of_page, *await self._check_content(page), *of_settings])
 
     async def _check_content(self, page: MailoutPage) -> list[MailoutRefused]:
-        """Check the content with one request. If Notion is unavailable, report the other refusals only."""
+        """Check that the page is not empty, usually with one request. If Notion is unavailable, report nothing."""
         try:
             blocks = await read_top_level(self._notion, page.page_id)
+            rendered = render(blocks, {})
+            if rendered.is_empty and any(each.missing is not None for each in blocks):
+                rendered = render(await read_content(self._notion, page.page_id), {})
         except NotionError:
             return []
-        holds_others = any(each.missing is not None for each in blocks)
-        return [] if holds_others or not render(blocks, {}).is_empty else [empty_body()]
+        return [empty_body(rendered.issues)] if rendered.is_empty else []
 
     def _test_emails(self) -> list[str]:
         found = parse_test_emails(self._setup.test_emails)
@@ -246,7 +249,7 @@ class MailoutPreparation:
         copies = await self._images.copy(self._setup.tenant_id, blocks)
         rendered = render(blocks, copies)
         if rendered.is_empty:
-            raise empty_body()
+            raise empty_body(rendered.issues)
         unreachable = () if self._setup.has_public_url or not copies else (_unreachable_images(page),)
         html_footer, text_footer = footers(self._setup.footer)
         html = literal_html(framed(page.subject, rendered.html, _FOOTER)).replace(_FOOTER, html_footer)
@@ -335,7 +338,8 @@ class MailoutPreparation:
         async with self._database.write() as tx:
             query = select(people.email, people.from_name).where(mine).order_by(people.email)
             rows = await tx.execute(query.limit(self._setup.batch_size))
-            batch = [ExternalRecipient(row.email, self._payload(row.email, row.from_name)) for row in rows]
+            is_test = bool(run.is_test)
+            batch = [ExternalRecipient(row.email, self._payload(row.email, row.from_name, is_test)) for row in rows]
             # `add_recipients` returns false if the campaign was cancelled.
             if not batch or not await external.add_recipients(tx, Source.MAILOUT, run.campaign_key, batch, now):
                 await tx.execute(delete(mailout_recipients).where(mine))
@@ -347,13 +351,15 @@ class MailoutPreparation:
             await lease.renew(tx)
         return True
 
-    def _payload(self, email: str, from_name: str | None) -> dict[str, object]:
+    def _payload(self, email: str, from_name: str | None, is_test: bool) -> dict[str, object]:
         """Return the payload that is specific to the recipient: the From name of the subscriber, if any."""
         sender = {"email": self._setup.from_email, "name": from_name or self._setup.from_name}
         variables = {"name": from_name or name_in(email), "from_name": from_name or ""}
         payload: dict[str, object] = {"from": sender, "variables": variables}
         if self._setup.reply_to is not None:
             payload["replyTo"] = self._setup.reply_to
+        if is_test:
+            payload[IS_TEST] = True
         return payload
 
 
@@ -409,10 +415,3 @@ def _unreachable_images(page: MailoutPage) -> ContentIssue:
         "recipients cannot load its images: set MAILWRIGHT_BASE_URL to the public address of this installation"
     )
     return ContentIssue(page.page_id, "page", reason, "content_image_unreachable")
-
-
-def error_of_issue(issue: ContentIssue, now: int) -> RunError:
-    message = f"{issue.type} {issue.block_id}: {english_text(issue.reason)}"
-    # The digest keeps several issues of one block apart.
-    key = f"block:{issue.block_id}:{hashlib.sha256(message.encode()).hexdigest()[:16]}"
-    return RunError(key, "render", issue.code, message, now)

@@ -25,6 +25,15 @@ class MailoutProgress:
     is_over: bool
     campaign_status: CampaignStatus | None = None
 
+    @property
+    def bounce_rate(self) -> float:
+        """The share of the messages that a provider accepted and that bounced later."""
+        return share(self.bounced, self.sent + self.bounced)
+
+
+def share(some: int, of_all: int) -> float:
+    return round(some / of_all, 4) if of_all else 0.0
+
 
 def shown_status(run: MailoutRun, progress: MailoutProgress | None) -> str:
     """Return the status of a run as shown to users: "paused" or "cancelled" if its campaign is."""

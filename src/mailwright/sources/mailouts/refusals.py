@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.translation import lazy_join
+from mailwright.sources.mailouts.rendering.block_renderer import ContentIssue
 
 SUBJECT_REQUIRED: Final = "subject_required"
 ALREADY_SENT: Final = "mailout_already_sent"
@@ -24,14 +25,27 @@ NOT_CONFIGURED: Final = "mailouts_not_configured"
 
 
 class MailoutRefused(MailwrightError):
-    """The mailout was refused; nothing was sent. `each` holds every reason, `code` is that of the first."""
+    """The mailout was refused; nothing was sent. `each` holds every reason, `code` is that of the first.
+
+    `issues` are the parts of the page that cannot be shown in an email.
+    """
 
     code = "mailout_refused"
 
-    def __init__(self, message: str, /, *, code: str, each: "Sequence[MailoutRefused]" = (), **values: Any) -> None:
+    def __init__(
+        self,
+        message: str,
+        /,
+        *,
+        code: str,
+        each: "Sequence[MailoutRefused]" = (),
+        issues: Sequence[ContentIssue] = (),
+        **values: Any,
+    ) -> None:
         super().__init__(message, **values)
         self.code = code
         self.each: tuple[MailoutRefused, ...] = tuple(each) or (self,)
+        self.issues: tuple[ContentIssue, ...] = (*issues, *(issue for one in each for issue in one.issues))
 
 
 def combine(faults: Sequence[MailoutRefused]) -> MailoutRefused:
@@ -53,9 +67,17 @@ def already_sent(how: str) -> MailoutRefused:
     )
 
 
-def empty_body() -> MailoutRefused:
+def empty_body(issues: Sequence[ContentIssue] = ()) -> MailoutRefused:
+    if not issues:
+        return MailoutRefused(
+            "The page has no visible content. Write some in Notion, then send the page again.", code=EMPTY_BODY
+        )
     return MailoutRefused(
-        "The page has no visible content. Write some in Notion, then send the page again.", code=EMPTY_BODY
+        "The page has no content that an email can show. Not supported: {types}. Write some text in Notion, then send "
+        "the page again.",
+        code=EMPTY_BODY,
+        issues=issues,
+        types=", ".join(dict.fromkeys(issue.type for issue in issues)),
     )
 
 

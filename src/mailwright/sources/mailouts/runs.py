@@ -4,9 +4,10 @@ A process works on a run under a lease that it renews. If it dies, another proce
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -17,18 +18,21 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant
 from mailwright.domain.errors import NotDurable, NotFound
 from mailwright.domain.ids import is_uuid, token, uuid7
-from mailwright.domain.translation import lazy_gettext
+from mailwright.domain.translation import english_text, lazy_gettext
 from mailwright.outbox import audit_log
 from mailwright.sources.mailouts.notion import notion_id
 from mailwright.sources.mailouts.refusals import MailoutRefused, already_sent
+from mailwright.sources.mailouts.rendering import ContentIssue
 from mailwright.storage.database import Database, Transaction
-from mailwright.storage.tables import mailout_errors, mailouts
+from mailwright.storage.tables import mailout_errors, mailouts, messages
 
 LEASE_DURATION: Final = 2 * MINUTE
 # The backoff of steps that depend on Notion or Supabase. They are retried without limit.
 MIN_RETRY_DELAY: Final = 2 * SECOND
 MAX_RETRY_DELAY: Final = 5 * MINUTE
 MAX_REASON_LENGTH: Final = 500
+# The beginning of an error's key, if it is about a message. The statement `unreported_failures` uses it too.
+_FAILURE: Final = "send:"
 _FREE: Final = {"leased_by": None, "leased_until": 0}
 # After a test, or a rehearsal into the local mailbox, the page can be sent again.
 _IS_REPEATABLE: Final = mailouts.c.is_test.is_(True) | mailouts.c.is_local
@@ -195,10 +199,15 @@ class MailoutRuns:
             await tx.execute(update(mailouts).where(left).values(fingerprint=None))
 
     async def list_errors(self, run: MailoutRun, limit: int = 100) -> list[RunError]:
+        """List the errors with the addresses of failed messages, which are deleted here once Notion has them."""
         query = select(mailout_errors).where(mailout_errors.c.mailout_key == run.key).order_by(mailout_errors.c.id)
         async with self._database.read() as tx:
             rows = await tx.execute(query.limit(limit))
-        return [RunError(**{name: getattr(row, name) for name in RunError.__slots__}) for row in rows]
+            keys = {key for row in rows if row.email is None and (key := _message_key(row.key)) is not None}
+            found = await tx.execute(select(messages.c.id, messages.c.to_email).where(messages.c.id.in_(keys)))
+        addresses = {row.id: row.to_email for row in found}
+        errors = [RunError(**{name: getattr(row, name) for name in RunError.__slots__}) for row in rows]
+        return [replace(each, email=each.email or addresses.get(_message_key(each.key))) for each in errors]
 
     async def _select(self, which: ColumnElement[bool], limit: int) -> list[MailoutRun]:
         async with self._database.read() as tx:
@@ -277,6 +286,7 @@ class RunLease:
         """End the run, and store its errors for Notion in the same transaction."""
         now = self._clock.now()
         errors = [RunError(f"refused:{each.code}", "prepare", each.code, str(each), now) for each in refused.each]
+        errors += [error_of_issue(issue, now) for issue in refused.issues]
         async with self._database.write() as tx:
             await store_errors(tx, self.run.key, errors)
             return await self.change(
@@ -322,6 +332,23 @@ class RunLease:
             with suppress(NotDurable, LeaseLost):  # The next renewal tries again, and every change checks the lease.
                 async with self._database.write() as tx:
                     await self.renew(tx)
+
+
+def failure_key(message_key: int, attempts: int) -> str:
+    """Return the key of the error about a failed message."""
+    return f"{_FAILURE}{message_key}:{attempts}"
+
+
+def _message_key(key: str) -> int | None:
+    """Return the message that an error is about, if any."""
+    return int(key.removeprefix(_FAILURE).partition(":")[0]) if key.startswith(_FAILURE) else None
+
+
+def error_of_issue(issue: ContentIssue, now: Instant) -> RunError:
+    message = f"{issue.type} {issue.block_id}: {english_text(issue.reason)}"
+    # The digest keeps several issues of one block apart.
+    key = f"block:{issue.block_id}:{hashlib.sha256(message.encode()).hexdigest()[:16]}"
+    return RunError(key, "render", issue.code, message, now)
 
 
 async def store_errors(tx: Transaction, mailout_key: int, errors: list[RunError]) -> None:

@@ -29,6 +29,10 @@ class NotionStatuses:
         named = {"ready": self.ready, "test": self.test, "reset": self.reset}
         return {field: status for field, status in named.items() if status is not None}
 
+    def is_sent(self, status: str | None) -> bool:
+        """Return whether the status says that the page was sent, with or without failures."""
+        return (status or "").casefold() in (self.send.casefold(), self.failed.casefold())
+
     def is_test_only(self, status: str | None) -> bool:
         return self.test is not None and (status or "").casefold() == self.test.casefold()
 

@@ -85,7 +85,7 @@ async def show(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response
 
 @router.get("/v1/mailouts/{mailoutId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
 async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
-    """Download the result of every recipient as CSV: email, status, error_message, message_id, sent_at."""
+    """Download the result of every recipient as CSV: email, status, error_message, message_id, sent_at and others."""
     run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)
     rows = report.report_rows(engine.database, run.campaign_key or 0)
     return StreamingResponse(report_csv(rows), media_type="text/csv; charset=utf-8")

@@ -43,8 +43,10 @@ async def show(request: Request, engine: EngineDep) -> Response:
 
 @router.post("/preferences")
 async def save(request: Request, engine: EngineDep) -> Response:
-    """Save the choice and show the form again with a list of changes."""
+    """Save the choice and show the form again with a list of changes. The link of a test email saves nothing."""
     recipient = await recipient_of(request, engine)
+    if recipient.is_test:
+        return await show(request, engine)
     form = await read_form(request)
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
@@ -104,6 +106,7 @@ async def preferences_page(
         asks_for_consent=asks,
         consents=bool(about.consents_to_tracking),
         snoozed_until=_day(about.snoozed_until, engine.clock.now()),
+        is_test=recipient.is_test,
     )
 
 

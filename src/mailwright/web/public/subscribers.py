@@ -67,6 +67,7 @@ class LinkRecipient:
     message_id: str | None = None  # the message that contained the link
     confirms_consent: bool = False  # whether the confirmation link is also for the consent to tracking
     submission_id: str | None = None  # the submitted form that the confirmation link belongs to
+    is_test: bool = False  # The link is from a test email, so it changes nothing.
 
     @property
     def masked(self) -> str:
@@ -102,15 +103,16 @@ async def recipient_of(
     message = named if is_uuid(named) else None
     submitted = request.query_params.get("form", "")
     submission = submitted if _SUBMISSION_ID.fullmatch(submitted) else None
+    is_test = request.query_params.get("test") == "1"
     links = SubscriberLinks(
-        unsubscribe=unsubscribe_link("unsubscribe", leave, tenant, message),
-        resubscribe=unsubscribe_link("resubscribe", back, tenant, message),
-        preferences=unsubscribe_link("preferences", leave, tenant, message),
+        unsubscribe=unsubscribe_link("unsubscribe", leave, tenant, message, is_test=is_test),
+        resubscribe=unsubscribe_link("resubscribe", back, tenant, message, is_test=is_test),
+        preferences=unsubscribe_link("preferences", leave, tenant, message, is_test=is_test),
         confirm=unsubscribe_link("confirm", confirmation.make(*leaving), tenant)
         + (f"&form={submission}" if submission else ""),
     )
     with_consent = confirmation is tokens.for_confirmation(with_consent=True)
-    return LinkRecipient(tenant_id, email, leaving.list_key, links, message, with_consent, submission)
+    return LinkRecipient(tenant_id, email, leaving.list_key, links, message, with_consent, submission, is_test)
 
 
 def _confirmation(tokens: UnsubscribeTokens, token: str) -> UnsubscribeTokens:

@@ -17,6 +17,12 @@ class Texts:
     unsubscribe_button: str
     choose_instead: str
 
+    test_title: str
+    test_list: str
+    test_general: str
+    test_nothing_changed: str
+    test_preferences: str
+
     unsubscribed_title: str
     unsubscribed_list: str
     unsubscribed_general: str
@@ -130,6 +136,11 @@ ENGLISH = Texts(
     unsubscribe_general="{email} will no longer receive our newsletters.",
     unsubscribe_button="Unsubscribe",
     choose_instead="Manage preferences instead",
+    test_title="Link of a test email",
+    test_list="In the real email, this link unsubscribes {email} from {list}.",
+    test_general="In the real email, this link unsubscribes {email} from our newsletters.",
+    test_nothing_changed="Nothing was changed. Tests still arrive.",
+    test_preferences="This page shows what recipients see. Nothing is saved.",
     unsubscribed_title="You are unsubscribed",
     unsubscribed_list="{email} will no longer receive emails from {list}.",
     unsubscribed_general="{email} will no longer receive our newsletters.",
@@ -246,6 +257,11 @@ RUSSIAN = Texts(
     unsubscribe_general="Наши рассылки больше не будут приходить на {email}.",
     unsubscribe_button="Отписаться",
     choose_instead="Настроить рассылки",
+    test_title="Ссылка из тестового письма",
+    test_list="В настоящем письме эта ссылка отписывает {email} от рассылки {list}.",
+    test_general="В настоящем письме эта ссылка отписывает {email} от наших рассылок.",
+    test_nothing_changed="Ничего не изменено. Тесты продолжат приходить.",
+    test_preferences="Страница показывает то, что видят получатели. Ничего не сохраняется.",
     unsubscribed_title="Вы отписались",
     unsubscribed_list="Письма рассылки {list} больше не будут приходить на {email}.",
     unsubscribed_general="Наши рассылки больше не будут приходить на {email}.",
@@ -361,6 +377,11 @@ PORTUGUESE = Texts(
     unsubscribe_general="{email} deixará de receber as nossas newsletters.",
     unsubscribe_button="Cancelar inscrição",
     choose_instead="Gerenciar preferências",
+    test_title="Link de um e-mail de teste",
+    test_list="No e-mail verdadeiro, este link cancela a inscrição de {email} em {list}.",
+    test_general="No e-mail verdadeiro, este link cancela a inscrição de {email} nas nossas newsletters.",
+    test_nothing_changed="Nada foi alterado. Os testes continuam a chegar.",
+    test_preferences="Esta página mostra o que os destinatários veem. Nada é salvo.",
     unsubscribed_title="Inscrição cancelada",
     unsubscribed_list="{email} deixará de receber e-mails de {list}.",
     unsubscribed_general="{email} deixará de receber as nossas newsletters.",

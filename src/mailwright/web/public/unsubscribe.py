@@ -38,6 +38,8 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 async def open_link(request: Request, engine: EngineDep) -> Response:
     """Unsubscribe, or show a button to visitors who may be link scanners. HEAD and prefetches change nothing."""
     recipient = await recipient_of(request, engine)
+    if recipient.is_test:
+        return await _show_test(request, engine, recipient)
     if not await _asks_first(request, engine, recipient):
         return await _unsubscribe(request, engine, recipient)
     if wants_json(request):
@@ -54,6 +56,8 @@ async def open_link(request: Request, engine: EngineDep) -> Response:
 async def unsubscribe(request: Request, engine: EngineDep) -> Response:
     """Unsubscribe with one click (RFC 8058) or the button of the page. Any other request changes nothing."""
     recipient = await recipient_of(request, engine)
+    if recipient.is_test:
+        return await _show_test(request, engine, recipient)
     form = await read_form(request)
     if any(value in form.get(name, ()) for name, value in UNSUBSCRIBE_FIELDS):
         return await _unsubscribe(request, engine, recipient)
@@ -73,6 +77,8 @@ async def unsubscribe(request: Request, engine: EngineDep) -> Response:
 async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
     """Show the button that resubscribes."""
     recipient = await recipient_of(request, engine, returns=True)
+    if recipient.is_test:
+        return await _show_test(request, engine, recipient)
     return await _show(request, engine, recipient, "resubscribe", here=recipient.links.resubscribe)
 
 
@@ -80,6 +86,8 @@ async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
 async def resubscribe(request: Request, engine: EngineDep) -> Response:
     """Resubscribe, or report that the address still cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, returns=True)
+    if recipient.is_test:
+        return await _show_test(request, engine, recipient)
     contact_status = ContactStatusService(engine.database, engine.clock)
     await contact_status.resubscribe_by_link(recipient.tenant_id, recipient.email, recipient.list_key, source=SOURCE)
     now = await contact_status.load_preferences(recipient.tenant_id, recipient.email)
@@ -140,7 +148,17 @@ async def _unsubscribe(request: Request, engine: Engine, recipient: LinkRecipien
 
 
 def _success_json(recipient: LinkRecipient) -> Response:
-    return json_response({"ok": True, "listKey": recipient.list_key}, headers={"Cache-Control": "no-store"})
+    content: dict[str, object] = {"ok": True, "listKey": recipient.list_key}
+    if recipient.is_test:
+        content["isTest"] = True
+    return json_response(content, headers={"Cache-Control": "no-store"})
+
+
+async def _show_test(request: Request, engine: Engine, recipient: LinkRecipient) -> Response:
+    """Show what the link of a test email would change. It changes nothing."""
+    if wants_json(request):
+        return _success_json(recipient)
+    return await _show(request, engine, recipient, "test_link", here=recipient.links.unsubscribe)
 
 
 async def _show(

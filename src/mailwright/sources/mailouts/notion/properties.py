@@ -59,6 +59,7 @@ class MailoutPage:
     is_test: bool | None  # None if the page has no such property; the mailout is then refused
     sent_at: str | None
     lacking: tuple[str, ...] = ()
+    sent_count: float | None = None  # None if it is not a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def read_mailout(page: NotionPage, names: MailoutColumns) -> MailoutPage:
         is_test=_checkbox(here, names.test),
         sent_at=_date(here, names.sent_at),
         lacking=tuple(name for name in asked if name not in here),
+        sent_count=_count(here, names.sent_count),
     )
 
 
@@ -145,6 +147,14 @@ def _checkbox(here: Mapping[str, Mapping[str, Any]], name: str) -> bool | None:
         case (kind, _):
             # Never treat another type as unchecked, because a test would then go to the whole audience.
             raise _wrong_type(name, kind, lazy_gettext("a checkbox"))
+
+
+def _count(here: Mapping[str, Mapping[str, Any]], name: str) -> float | None:
+    match _value(here, name):
+        case ("number", int() | float() as number):
+            return float(number)
+        case _:
+            return None
 
 
 def _date(here: Mapping[str, Mapping[str, Any]], name: str) -> str | None:
