@@ -16,14 +16,14 @@ from mailwright.pipeline.conclude import ReadyMessage, conclude
 from mailwright.providers.sendgrid.responses import RESPONSE_RULES
 from mailwright.providers.smtp.phases import SmtpPhase
 from mailwright.providers.smtp.replies import SmtpReply
-from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd, interpret_rejection
+from mailwright.providers.smtp.responses import NOT_CONNECTED, interpret_rejection
 from mailwright.sources.api.messages import payload
 from mailwright.sources.api.requests import parse_send
 from mailwright.sources.api.validation import RequestInvalid
 
 NOW: Instant = 1_800_000_000_000
 GREYLISTED = interpret_rejection(SmtpPhase.RCPT, SmtpReply(451, [b"4.7.1 greylisted, try again later"]))
-REFUSED_CONNECTION = ENDED_BEFORE[SessionEnd.LOST].result("connection refused")
+REFUSED_CONNECTION = NOT_CONNECTED.result("connection refused")
 SENDGRID_DOWN = next(rule.meaning for rule in RESPONSE_RULES if rule.meaning.code == "SENDGRID_SERVER_ERROR")
 
 
@@ -71,18 +71,22 @@ def retry_all(claimed: Claimed, result: SendResult) -> tuple[list[Instant], Sett
     """Return the times of all retries and the final outcome of a message that always gets the same response."""
     now, times = NOW, []
     while (outcome := settle(claimed, result, now)).status is Status.RETRY_SCHEDULED:
-        assert not outcome.completes_attempt
+        assert (outcome.completes_attempt, outcome.is_excused) == (True, True)
         now = outcome.due_at
         times.append(now - NOW)
         since = claimed.deferred_since or outcome.deferred_at
         claimed = claimed._replace(
-            deferrals=claimed.deferrals + 1, deferred_since=since, retry_until=outcome.retry_until
+            attempts=claimed.attempts + 1,
+            excused_attempts=claimed.excused_attempts + 1,
+            deferrals=claimed.deferrals + 1,
+            deferred_since=since,
+            retry_until=outcome.retry_until,
         )
     return times, outcome
 
 
 @pytest.mark.promise("deferrals-are-not-failures")
-def test_greylisted_message_is_retried_for_a_day_without_an_attempt() -> None:
+def test_greylisted_message_is_retried_for_a_day() -> None:
     times, outcome = retry_all(a_claim(), GREYLISTED)
     gaps = [later - earlier for earlier, later in zip([0, *times], times, strict=False)]
     expected = [SECOND, 5 * SECOND, 30 * SECOND, 2 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE]
@@ -148,7 +152,14 @@ def test_article_through_sendgrid_keeps_its_four_attempts() -> None:
     article = a_claim(source="article", retry_policy="articles", is_bulk=True)
     outcomes = [settle(article._replace(attempts=attempts), down) for attempts in range(4)]
     assert [outcome.error_code for outcome in outcomes] == ["SENDGRID_SERVER_ERROR"] * 3 + ["MAX_ATTEMPTS_EXCEEDED"]
-    assert not settle(article, GREYLISTED).completes_attempt
+    assert settle(article, GREYLISTED).is_excused
+
+
+@pytest.mark.promise("deferrals-are-not-failures")
+def test_excused_attempts_leave_the_maximum_to_other_errors() -> None:
+    unknown = interpret_rejection(SmtpPhase.RCPT, SmtpReply(700, [b"?"]))
+    claims = [a_claim(attempts=10 + errors, excused_attempts=10) for errors in range(5)]
+    assert [settle(claimed, unknown).is_dead_letter for claimed in claims] == [False] * 4 + [True]
 
 
 def test_deferral_schedule_is_the_fast_attempts_and_then_hourly() -> None:

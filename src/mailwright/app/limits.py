@@ -16,7 +16,14 @@ from mailwright.policies.rates import DEFAULT_HOURLY_LIMITS
 def defaults_of(settings: Settings, providers: Mapping[str, int | None], named: str | None = None) -> DefaultLimits:
     """Return the limits of the settings. With `named`, return those for messages that this provider sends."""
     domains = domain_limits(settings) or DomainLimits()
-    return DefaultLimits(default_limits(settings), providers, settings.quota_sync_seconds * SECOND, domains, named)
+    return DefaultLimits(
+        default_limits(settings),
+        providers,
+        settings.quota_sync_seconds * SECOND,
+        domains,
+        named,
+        max_attempts=settings.max_attempts,
+    )
 
 
 def default_limits(settings: Settings) -> Limits:

@@ -630,6 +630,7 @@ def _worker_settings(settings: Settings, doubt_grace: Instant, *, runs_source_du
         maintenance_seconds=min(1.0, settings.lock_ttl_seconds / 6),
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         lifetimes=lifetimes(settings),
+        max_attempts=settings.max_attempts,
         doubt_grace=doubt_grace,
         runs_source_duties=runs_source_duties,
     )

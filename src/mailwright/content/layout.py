@@ -107,6 +107,7 @@ class Layout:
         ]
         # Drop the template if all parts are prepared, because it would take most of the layout's memory.
         self._compiled = template if subject is None or plan is None else (_Subject(subject), plan)
+        self._is_subject_fixed = subject is not None and "".join(subject.pieces) == template.subject.source
         size = _IN_PIECES if self.is_flat else _COMPILED
         self.size_bytes = size.own_bytes + size.bytes_of_character * sum(len(source or "") for source in self._sources)
         self._mailto = shared.unsubscribe_mailto
@@ -129,6 +130,14 @@ class Layout:
     @property
     def is_flat(self) -> bool:
         return not isinstance(self._compiled, Template)
+
+    def own_subject(self, values: Values) -> str | None:
+        """Return the subject of one recipient's email; None if it is the source of the template's subject."""
+        if self._is_subject_fixed:
+            return None
+        if isinstance(self._compiled, Template):
+            return self._compiled.subject.render(values)
+        return self._compiled[0].fill(values)
 
     def fill(
         self,

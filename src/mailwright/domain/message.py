@@ -181,6 +181,7 @@ class Claimed(NamedTuple):
     tracking_host: str | None = None
     consents_to_tracking: bool | None = None  # None if the contact has not decided
     snoozed_until: Instant | None = None  # Until when the contact has paused bulk email; None for transactional email.
+    excused_attempts: int = 0  # How many of the attempts do not count towards the maximum of the retry policy.
 
     @property
     def priority(self) -> int:
@@ -190,6 +191,11 @@ class Claimed(NamedTuple):
     def attempt(self) -> int:
         """The number of the next attempt."""
         return self.attempts + 1
+
+    @property
+    def counted_attempt(self) -> int:
+        """The number of the next attempt among those that count towards the maximum of the retry policy."""
+        return self.attempt - self.excused_attempts
 
     @property
     def log_fields(self) -> dict[str, str | int]:
@@ -245,6 +251,8 @@ class Delivered:
     note: str | None = None  # The provider's remark, for example about a rejected copy.
     deferred_recipients: tuple[str, ...] = ()  # Recipients of copies that must be retried.
     is_tracked: bool = False  # Whether opens and clicks of the recipient are recorded.
+    subject: str | None = None  # The rendered subject, if it differs from the one that was accepted.
+    is_ses: bool = False  # Whether the provider is SES, under any name.
 
     @property
     def duration_ms(self) -> int:
@@ -258,7 +266,8 @@ class Settlement:
     claimed: Claimed
     status: Status
     events: tuple[Event, ...]
-    completes_attempt: bool  # Whether the attempt counts towards the maximum.
+    completes_attempt: bool  # Whether the provider was called, so that the message has one more attempt.
+    is_excused: bool = False  # Whether the attempt does not count towards the maximum of the retry policy.
     due_at: Instant = 0  # When the message is due again, if it is.
     defer_reason: str | None = None
     deferred_at: Instant | None = None  # Set if the receiving server or an outage deferred the message.
@@ -274,6 +283,7 @@ class Settlement:
     # Whether `provider` may have the message. Then no other provider may send it, and a report from this provider
     # settles it.
     may_have_been_sent: bool = False
+    subject: str | None = None  # The rendered subject, if it differs from the one that was accepted.
 
 
 Outcome = Delivered | Settlement

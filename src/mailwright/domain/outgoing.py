@@ -25,3 +25,5 @@ class OutgoingMessage:
     is_tracked: bool = False
     # The key by which the program that requested the message recognises duplicates; providers get it as a tag.
     dedupe_key: str | None = None
+    # The rendered subject, if it differs from the subject that was stored when the message was accepted.
+    own_subject: str | None = None

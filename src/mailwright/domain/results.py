@@ -9,8 +9,8 @@ from mailwright.domain.clock import Instant
 
 class ErrorCategory(StrEnum):
     PERMANENT = "PERMANENT_ERROR"
-    CONFIGURATION = "CONFIGURATION_ERROR"  # Our settings are wrong. The circuit breaker opens; no attempt is counted.
-    QUOTA = "QUOTA_ERROR"  # The provider throttles us. The message is deferred, and no attempt is counted.
+    CONFIGURATION = "CONFIGURATION_ERROR"  # Our settings are wrong. The circuit breaker opens.
+    QUOTA = "QUOTA_ERROR"  # The provider throttles us. The message is deferred.
     TRANSIENT = "TRANSIENT_ERROR"
     TIMEOUT = "TIMEOUT_ERROR"
     VALIDATION = "VALIDATION_ERROR"
@@ -37,8 +37,11 @@ class SendResult:
     retry_after: Instant | None = None  # A duration in milliseconds.
     # The connection or the account failed, not this message. Several such results in a row open the circuit breaker.
     blames_provider: bool = False
-    # The receiving server or an outage defers the message. It is retried until it expires; no attempt is counted.
+    # The receiving server or an outage defers the message. It is retried until it expires, whatever the maximum number
+    # of attempts.
     is_deferral: bool = False
+    # False if the provider was not called: no connection was made, or Mailwright itself ended the attempt.
+    is_completed: bool = True
     # True if the provider cannot have the message: it was rejected, or its last byte was never sent. Only then may
     # another provider send it.
     definitely_not_sent: bool = False
@@ -46,6 +49,11 @@ class SendResult:
     deferred_recipients: tuple[str, ...] = ()
     # The bounce kind if the rejection is about the address itself.
     bounce: BounceKind | None = None
+
+    @property
+    def pauses_provider(self) -> bool:
+        """Whether nothing can be sent until somebody acts: our settings are wrong, or the account is paused."""
+        return self.kind is ResultKind.FAILED and (self.blames_provider or self.category is ErrorCategory.CONFIGURATION)
 
 
 def sent(provider: str, provider_message_id: str | None) -> SendResult:

@@ -1,6 +1,7 @@
 """Message states and the events on a message's timeline."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Status(StrEnum):
@@ -28,6 +29,10 @@ class MessageGroup(StrEnum):
     QUEUED = "QUEUED"  # waiting for their first or next attempt
     SUPPRESSED = "SUPPRESSED"  # FAILED, because the recipient may not or cannot receive it
     BOUNCED = "BOUNCED"  # SENT, and bounced later
+
+
+# The validations that a message has passed when it is VALIDATED, in their order.
+VALIDATIONS: Final = ("INTEGRITY", "OUTBOX", "RECIPIENT", "TEMPLATE")
 
 
 class EventType(StrEnum):

@@ -778,6 +778,16 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    max_attempts: Annotated[
+        PositiveInt | None,
+        Field(
+            alias="MAILWRIGHT_MAX_ATTEMPTS",
+            le=1_000,
+            description="Attempts after which a message fails whatever its errors. Unset: deferred messages are "
+            "retried until their lifetime ends, and other errors fail after 5 attempts.",
+        ),
+    ] = None
+
     frequency_cap: Annotated[
         str | None,
         Field(

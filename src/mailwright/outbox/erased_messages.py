@@ -99,7 +99,9 @@ async def erase_messages(tx: Transaction, keys: list[int], placeholder: str, add
             content_digest=None,
         )
     )
-    await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None))
+    await tx.execute(
+        update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None, subject=None)
+    )
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
     await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
 
@@ -119,6 +121,7 @@ async def erase_forwarded_replies(tx: Transaction, tenant_id: int, keys: list[in
         await tx.execute(delete(raw_contents).where(c.tenant_id == tenant_id, c.digest.in_(digests)))
         erased = {"subject": ERASED_SUBJECT, "payload": "{}", "content_digest": None}
         await tx.execute(update(messages).where(m.id.in_([row.id for row in replies])).values(**erased))
+        await _erase_subjects(tx, [row.id for row in replies])
 
 
 async def erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[int], now: Instant) -> None:
@@ -132,6 +135,11 @@ async def erase_team_notifications(tx: Transaction, tenant_id: int, keys: list[i
         await _cancel_unsent(tx, tenant_id, rows, now)
         erased = {"subject": ERASED_SUBJECT, "payload": "{}"}
         await tx.execute(update(messages).where(m.id.in_([row.id for row in rows])).values(**erased))
+        await _erase_subjects(tx, [row.id for row in rows])
+
+
+async def _erase_subjects(tx: Transaction, keys: list[int]) -> None:
+    await tx.execute(update(deliveries).where(deliveries.c.message_key.in_(keys)).values(subject=None))
 
 
 async def find_copies(tx: Transaction, tenant_id: int, address: str, after: int) -> list[int]:

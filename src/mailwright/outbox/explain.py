@@ -94,6 +94,7 @@ class MessageFacts:
     recent_sends: tuple[Instant, ...] = ()  # the bulk messages that a frequency cap counts
     named: frozenset[str] = frozenset()  # the names of all named providers
     limit: ReachedLimit | None = None  # the limit that defers its lane, if it still exists
+    attempt_limit: int | None = None  # the maximum that every attempt counts towards, if there is one
 
     @property
     def is_expired(self) -> bool:
@@ -120,12 +121,18 @@ FindLimit = Callable[[Any, Instant], Awaitable[ReachedLimit | None]]
 
 
 async def explain(
-    database: Database, clock: Clock, outbox_id: str, *, tenant_id: int | None, find_limit: FindLimit | None = None
+    database: Database,
+    clock: Clock,
+    outbox_id: str,
+    *,
+    tenant_id: int | None,
+    find_limit: FindLimit | None = None,
+    max_attempts: int | None = None,
 ) -> MessageExplanation:
     """Explain a message of the tenant. A `tenant_id` of None, for operators, includes all tenants.
 
     Limits belong to a higher layer: without `find_limit`, the explanation does not state how much of a limit is used,
-    or whether it is the campaign's. `sources/message_limits.py` adds it.
+    or whether it is the campaign's. `sources/message_limits.py` adds it. `max_attempts` is the setting of that name.
     """
     if not is_uuid(outbox_id):
         raise NotFound
@@ -139,7 +146,7 @@ async def explain(
         named = await load_names(tx)
     limit = await find_limit(rows[0], now) if find_limit is not None and rows[0].held_until is not None else None
     present = await list_present(database, now)
-    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named, limit))
+    return explanation(MessageFacts(rows[0], now, present, ahead, hold, routes, sends, named, limit, max_attempts))
 
 
 async def _recent_sends(tx: Transaction, message: Any, now: Instant) -> tuple[Instant, ...]:
@@ -384,8 +391,17 @@ def _retrying(facts: MessageFacts) -> MessageExplanation:
         reason=message.error_code,
         until=message.next_attempt_at,
         remedy=Remedy.CANCEL,
-        max_attempts=POLICIES.get(message.retry_policy, STANDARD).max_attempts,
+        max_attempts=_max_attempts(facts),
     )
+
+
+def _max_attempts(facts: MessageFacts) -> int:
+    """Return after how many attempts the message fails if the provider keeps failing."""
+    policy = POLICIES.get(facts.message.retry_policy, STANDARD)
+    if facts.attempt_limit is not None and policy is STANDARD:
+        return facts.attempt_limit
+    excused: int = facts.message.excused_attempts
+    return policy.max_attempts + excused
 
 
 _DEFERRED: Mapping[str, Callable[[MessageFacts], MessageExplanation]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from mailwright.domain.clock import DAY, Clock, Instant
 from mailwright.domain.message import Event
-from mailwright.domain.states import EventType, OnDoubt, Status
+from mailwright.domain.states import VALIDATIONS, EventType, OnDoubt, Status
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_proofs
 from mailwright.storage.database import Database
@@ -122,7 +122,7 @@ def _lost_attempt_events(row: Any, now: Instant) -> tuple[Event, ...]:
     attempt = {"attempt": row.attempts + 1}
     return (
         Event(EventType.RECEIVED, row.attempted_at, attempt),
-        Event(EventType.VALIDATED, row.attempted_at, attempt),
+        Event(EventType.VALIDATED, row.attempted_at, {**attempt, "validations": VALIDATIONS}),
         Event(EventType.SENT_ATTEMPT, row.attempted_at, {**attempt, "provider": row.provider}),
         Event(
             EventType.IN_DOUBT,

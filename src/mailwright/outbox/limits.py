@@ -76,6 +76,7 @@ class DefaultLimits:
     quota_sync_every: Instant = 5 * MINUTE
     domains: DomainLimits = field(default_factory=DomainLimits)  # Limits of the recipients' domains.
     named_provider: str | None = None  # The provider, if it is not that of the installation.
+    max_attempts: int | None = None  # Attempts after which a message fails whatever its errors; None without a limit.
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, TextClause, and_, func, literal, not_, or_, select, text
+from sqlalchemy import ColumnElement, Select, TextClause, and_, case, exists, func, literal, not_, or_, select, text
 
 from mailwright.domain.buckets import SUPPRESSED_CODES, shown_status
 from mailwright.domain.clock import Instant
@@ -17,7 +17,7 @@ from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import deliveries, messages
+from mailwright.storage.tables import deliveries, messages, provider_configurations
 
 FIND_MESSAGE = statement(__package__, "find_message")
 LIST_EVENTS = statement(__package__, "list_events")
@@ -29,6 +29,11 @@ NEWEST = 2**63 - 1
 # States that have their own index, because users search for them and few messages have them.
 _RARE = frozenset({Status.FAILED, Status.IN_DOUBT, Status.CLOSED_UNKNOWN, Status.CANCELLED})
 _D = deliveries.c
+# The subject as it was sent; before the first attempt, the one that was accepted.
+_SUBJECT = func.coalesce(deliveries.c.subject, messages.c.subject)
+_C = provider_configurations.c
+_IS_SES = or_(_D.provider == "ses", exists().where(_C.name == _D.provider, _C.kind == "ses"))
+_SES_MESSAGE_ID = case((_IS_SES, _D.provider_message_id))
 _GROUPS: Final = {
     MessageGroup.QUEUED: and_(_D.locked_by.is_(None), _D.status.in_(CLAIMABLE)),
     MessageGroup.SUPPRESSED: and_(_D.status == Status.FAILED, func.coalesce(_D.error_code, "").in_(SUPPRESSED_CODES)),
@@ -61,6 +66,7 @@ class MessageSummary:
     attempts: int
     provider: str | None
     provider_message_id: str | None
+    ses_message_id: str | None  # Of SES, under any name; None for other providers.
     error_code: str | None
     error_category: str | None
     error_reason: str | None
@@ -78,6 +84,13 @@ class MessageSummary:
     def processed_at(self) -> Instant | None:
         """The time when the message's result was recorded."""
         return self.sent_at if self.sent_at is not None else self.failed_at
+
+    @property
+    def last_error(self) -> str | None:
+        """The error of the last attempt; None after a success."""
+        if self.error_code is None:
+            return None
+        return f"{self.error_code}: {self.error_reason}" if self.error_reason else self.error_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,13 +268,14 @@ def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextCla
         yield and_(_D.status == Status.SENT, _D.sent_at >= wanted.sent_since)
     if wanted.words is not None:
         words = lower_ascii(literal(wanted.words))
-        yield or_(position(lower_ascii(messages.c.subject), words) > 0, position(messages.c.to_email, words) > 0)
+        yield or_(position(lower_ascii(_SUBJECT), words) > 0, position(messages.c.to_email, words) > 0)
     if wanted.campaign_key is not None:
         yield messages.c.campaign_key == wanted.campaign_key
 
 
 def _summary_columns() -> list[Any]:
-    by_name = {**messages.c, **deliveries.c, "message_key": messages.c.id}
+    by_name = {**messages.c, **deliveries.c, "message_key": messages.c.id, "subject": _SUBJECT}
+    by_name["ses_message_id"] = _SES_MESSAGE_ID
     return [by_name[name].label(name) for name in MessageSummary.__slots__]
 
 

@@ -11,7 +11,7 @@ from mailwright.domain.clock import HOUR, Clock, Instant
 from mailwright.domain.frequency import CapReached
 from mailwright.domain.ids import token
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, NewMessage, Outcome, Settlement
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import VALIDATIONS, EventType, Status
 from mailwright.outbox.accept import accept
 from mailwright.outbox.copies import deferred_copies
 from mailwright.outbox.frequency import reached_caps, record_sends
@@ -48,6 +48,7 @@ RECEIVED, VALIDATED, SENT_ATTEMPT, SENT = (
 )
 
 
+_VALIDATIONS_JSON: Final = orjson.dumps(VALIDATIONS).decode()
 # An attempt without a limit of its tenant, lane, domain or recipient.
 NO_LIMITS: Final = (None, None, None, None)
 # The message key of events that belong to no message.
@@ -227,10 +228,10 @@ async def record_proofs(tx: Runner, proofs: Sequence[SentProof], now: Instant) -
     by_key = {proof.message_key: proof for proof in proofs}
     rows = [{"message_key": key, "provider_message_id": by_key[key].provider_message_id} for key in sorted(by_key)]
     await tx.run(LOCK_UNSENT, proofs=rows)
-    proven = [by_key[row.message_key] for row in await tx.run(MARK_PROVEN_SENT, proofs=rows, now=now)]
+    proven = await tx.run(MARK_PROVEN_SENT, proofs=rows, now=now)
     if proven:
-        await append_events(tx, [_proven(proof, now) for proof in proven])
-        await tx.count(DELETE_DEAD_LETTERS, proven=[{"message_key": proof.message_key} for proof in proven])
+        await append_events(tx, [_proven(by_key[row.message_key], now, is_ses=bool(row.is_ses)) for row in proven])
+        await tx.count(DELETE_DEAD_LETTERS, proven=[{"message_key": row.message_key} for row in proven])
     return len(proven)
 
 
@@ -414,8 +415,10 @@ def event_row(message_key: int, tenant_id: int, event: Event) -> dict[str, Any]:
     }
 
 
-def _proven(proof: SentProof, now: Instant) -> Mapping[str, Any]:
+def _proven(proof: SentProof, now: Instant, *, is_ses: bool) -> Mapping[str, Any]:
     evidence = {"settledBy": proof.settled_by, "providerMessageId": proof.provider_message_id}
+    if is_ses:
+        evidence["sesMessageId"] = proof.provider_message_id
     return event_row(proof.message_key, proof.tenant_id, Event(EventType.SENT, now, evidence))
 
 
@@ -434,7 +437,7 @@ def _attempt_row(claimed: Claimed, provider: str | None = None) -> dict[str, Any
 
 def _sent_parameters(delivered: Sequence[Delivered], settlement: int, now: Instant) -> dict[str, Any]:
     rows = [
-        (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms)
+        (each.claimed.message_key, each.claimed.claim_token, each.provider_message_id, each.duration_ms, each.subject)
         for each in delivered
     ]
     return {"sent": rows, "provider": delivered[0].provider, "settlement": settlement, "now": now}
@@ -458,6 +461,8 @@ def _events_of(
         "providerMessageId": delivered.provider_message_id,
         "durationMs": delivered.duration_ms,
     }
+    if delivered.is_ses:
+        outcome["sesMessageId"] = delivered.provider_message_id
     if delivered.is_tracked:
         outcome["isTracked"] = True
     if delivered.note:
@@ -465,10 +470,11 @@ def _events_of(
     if key in copies:
         outcome["deferredCopies"] = [message.outbox_id for message in copies[key]]
     begun = f'{{"attempt":{attempt}}}'
+    validated = f'{{"attempt":{attempt},"validations":{_VALIDATIONS_JSON}}}'
     handed = f'{{"attempt":{attempt},"provider":"{delivered.provider}"}}'  # Provider names need no escaping.
     return (
         (key, tenant, RECEIVED, claimed.received_at, begun),
-        (key, tenant, VALIDATED, delivered.validated_at, begun),
+        (key, tenant, VALIDATED, delivered.validated_at, validated),
         (key, tenant, SENT_ATTEMPT, delivered.attempted_at, handed),
         (key, tenant, SENT, delivered.sent_at, orjson.dumps(outcome).decode()),
     )
@@ -487,6 +493,7 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         "next_attempt_at": settlement.due_at if status is Status.RETRY_SCHEDULED else None,
         "defer_reason": settlement.defer_reason,
         "completed": int(settlement.completes_attempt),
+        "excused": int(settlement.completes_attempt and settlement.is_excused),
         "provider": settlement.provider,
         "provider_message_id": settlement.provider_message_id,
         "error_code": settlement.error_code,
@@ -500,6 +507,7 @@ def _settlement_row(settlement: Settlement, now: Instant) -> dict[str, Any]:
         else None,
         "deferred_at": settlement.deferred_at,
         "retry_until": settlement.retry_until,
+        "subject": settlement.subject,
     }
 
 

@@ -296,9 +296,9 @@ class Composer:
         get = payload.get
         has_own = shown_cc or get("attachments") or get("subject") or get(SENDER_HEADER)
         if claimed.template_key is not None and not has_own:
-            content = self._fill_layout(claimed, sender, addressed)
+            content, own_subject = self._fill_layout(claimed, sender, addressed)
         else:
-            content = self._compose(claimed, sender, addressed, shown_cc)
+            content, own_subject = self._compose(claimed, sender, addressed, shown_cc)
         copies = [address.deliverable(box.address) for box in (*cc, *bcc)] if cc or bcc else ()
         return OutgoingMessage(
             claimed.outbox_id,
@@ -310,6 +310,7 @@ class Composer:
             uses_default_from=sending.is_installations,
             is_tracked=self._tracker.is_individual(claimed),
             dedupe_key=addressed.dedupe_key,
+            own_subject=own_subject,
         )
 
     def _outgoing_raw(self, claimed: Claimed, sending: MessageSender, to: Mailbox) -> OutgoingMessage:
@@ -339,7 +340,7 @@ class Composer:
         cc, bcc = (tuple(box for box in boxes if _normal(box) not in left) for boxes in _copy_boxes(claimed))
         return cc, bcc
 
-    def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> bytes:
+    def _fill_layout(self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders) -> tuple[bytes, str | None]:
         key, mode = _layout_key(claimed), self._tracker.mode_of(claimed)
         if self._senders.is_decided(claimed):
             key = (*key, sender)  # The default sender of a tenant changes with its sender domains.
@@ -348,7 +349,8 @@ class Composer:
         layout = self._layouts.get(key, lambda: self._compile(claimed, sender, mode))
         shows_view = "web_view_url" in layout.variables
         values = self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view)
-        return layout.fill(addressed, values, self._enclosure(claimed), self._tracker.recipient(claimed, mode))
+        content = layout.fill(addressed, values, self._enclosure(claimed), self._tracker.recipient(claimed, mode))
+        return content, layout.own_subject(values)
 
     def _enclosure(self, claimed: Claimed) -> Enclosure | None:
         enclosure = self._enclosed.get(claimed.message_key)
@@ -365,7 +367,8 @@ class Composer:
 
     def _compose(
         self, claimed: Claimed, sender: Mailbox, addressed: RecipientHeaders, cc: tuple[Mailbox, ...]
-    ) -> bytes:
+    ) -> tuple[bytes, str | None]:
+        """Return the email, and its subject if it was rendered from a template."""
         payload, url = claimed.payload, addressed.unsubscribe_url
         own_headers = _headers(claimed, sender)
         if addressed.dedupe_key:
@@ -388,7 +391,7 @@ class Composer:
         if SEALED_LINK in payload and self._shows_sealed_links:
             link = self._database.secret_box.decrypt(payload[SEALED_LINK])
             html, text = ((part or "").replace(SEALED_LINK_MARK, link) for part in (html, text))
-        return build_email(
+        content = build_email(
             EmailParts(
                 message_id=addressed.message_id,
                 date=addressed.date,
@@ -409,6 +412,7 @@ class Composer:
                 feedback_id=_feedback_id(claimed),
             )
         )
+        return content, None if subject == payload.get("subject") else subject
 
     def _with_links(self, part: str | None, claimed: Claimed, url: str | None) -> str | None:
         if not part or not (UNSUBSCRIBE_LINK_MARK in part or PREFERENCES_LINK_MARK in part):

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from mailwright.content.dkim import DkimSigner
-from mailwright.domain.clock import HOUR, SECOND, Instant, isoformat
+from mailwright.domain.clock import HOUR, Instant, isoformat
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.permits import DeferReason, PacingRules
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
-from mailwright.domain.retry import DEFERRALS, LONGEST_OUTAGE_DELAY, POLICIES, STANDARD, RetryPolicy
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.retry import DEFERRALS, LONGEST_OUTAGE_DELAY, OUTSIDE, POLICIES, STANDARD, RetryPolicy
+from mailwright.domain.states import VALIDATIONS, EventType, Status
 from mailwright.outbox.claim import MAX_CLAIMS
 from mailwright.pipeline.validate import ValidationFailure
 from mailwright.providers.protocol import SendHandle
@@ -34,6 +34,9 @@ FROM_REFUSED = frozenset(
 NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
 
+# The name of the provider whose message IDs the events also state as `sesMessageId`.
+SES = "ses"
+
 DEFAULT_LIFETIMES = Lifetimes()
 # After this many deferrals, only the result of each attempt is recorded, because a day's outage has thousands of
 # probes.
@@ -46,7 +49,6 @@ class _DeferralTerms:
 
     probe_at: Instant | None  # When its provider is probed next; None if the circuit breaker is closed.
     lifetime: Instant
-    is_paced: bool  # Whether sending has slowed down to the learned rate.
 
 
 @dataclass(slots=True)
@@ -82,14 +84,14 @@ def conclude(
     fails_over: bool = False,
     probe_at: Instant | None = None,
     lifetimes: Lifetimes = DEFAULT_LIFETIMES,
-    is_paced: bool = False,
+    max_attempts: int | None = None,
 ) -> Outcome:
     """Return the outcome of an attempt.
 
     `deferred_until` is the retry time of an unavailable provider. At `doubt_until`, a message in doubt is resolved.
     With `fails_over`, another provider may send the message at once if this one certainly did not accept it.
-    `probe_at` is the next probe of a provider whose circuit breaker is open. `is_paced` means that sending has slowed
-    down to the rate that a throttling provider accepts.
+    `probe_at` is the next probe of a provider whose circuit breaker is open. With `max_attempts`, a message of the
+    standard retry policy fails after this many completed attempts, whatever their errors.
     """
     match result.kind:
         case ResultKind.SENT:
@@ -103,17 +105,24 @@ def conclude(
                 result.message,
                 result.deferred_recipients,
                 ready.outgoing.is_tracked,
+                ready.outgoing.own_subject,
+                ready.member is not None and ready.member.provider.name == SES,
             )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)
-        case ResultKind.FAILED if result.category is ErrorCategory.CONFIGURATION:
+        case ResultKind.FAILED if result.pauses_provider:
             return _deferred(ready, result, now, deferred_until, DeferReason.PROVIDER_UNAVAILABLE)
         case ResultKind.FAILED:
             return _failed(ready, result, now)
         case ResultKind.RETRYABLE:
             fails_over = fails_over and result.definitely_not_sent
-            deferral = _DeferralTerms(probe_at, lifetimes.of(ready.claimed), is_paced)
-            return _retry_or_defer(ready, result, now, deferral, fails_over=fails_over)
+            terms = _DeferralTerms(probe_at, lifetimes.of(ready.claimed))
+            policy = _policy(ready.claimed)
+            if max_attempts is not None and policy is STANDARD:
+                policy = replace(policy, max_attempts=max_attempts)
+                if result.is_completed and policy.is_exhausted(ready.claimed.attempt):
+                    return _exhausted(ready, result, now, policy)
+            return _retry_or_defer(ready, result, now, policy, terms, fails_over=fails_over)
         case _:
             assert_never(result.kind)
 
@@ -220,20 +229,27 @@ def _failed(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement
 
 
 def _retry_or_defer(
-    ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms, *, fails_over: bool
+    ready: ReadyMessage,
+    result: SendResult,
+    now: Instant,
+    policy: RetryPolicy,
+    terms: _DeferralTerms,
+    *,
+    fails_over: bool,
 ) -> Settlement:
-    if result.category is ErrorCategory.QUOTA:
-        until = now if fails_over else now + _throttle_delay(ready.claimed, result, now, is_paced=terms.is_paced)
-        return _deferred(ready, result, now, until, DeferReason.PROVIDER_THROTTLED)
-    if fails_over and result.blames_provider:
-        return _deferred(ready, result, now, now, DeferReason.PROVIDER_UNAVAILABLE)
-    if result.is_deferral and result.provider not in _policy(ready.claimed).counts_outages_of:
-        return _postpone(ready, result, now, terms)
-    return _retry(ready, result, now)
+    is_throttled = result.category is ErrorCategory.QUOTA
+    if fails_over and (is_throttled or result.blames_provider):
+        reason = DeferReason.PROVIDER_THROTTLED if is_throttled else DeferReason.PROVIDER_UNAVAILABLE
+        return _deferred(ready, result, now, now, reason)
+    if is_throttled or (result.is_deferral and result.provider not in policy.counts_outages_of):
+        return _postpone(ready, result, now, policy, terms)
+    return _retry(ready, result, now, policy)
 
 
-def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _DeferralTerms) -> Settlement:
-    """Retry a deferred message on the long schedule until it expires. No attempt is counted."""
+def _postpone(
+    ready: ReadyMessage, result: SendResult, now: Instant, policy: RetryPolicy, terms: _DeferralTerms
+) -> Settlement:
+    """Retry a deferred or throttled message until its lifetime ends. The maximum number of attempts does not apply."""
     claimed = ready.claimed
     since = now if claimed.deferred_since is None else claimed.deferred_since
     retry_until = since + terms.lifetime if claimed.retry_until is None else claimed.retry_until
@@ -243,17 +259,9 @@ def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _Def
             f"Last error: {result.code}: {result.message}"
         )
         return _dead_letter(ready, result, now, "LIFETIME_EXCEEDED", reason)
-    due_at = min(now + _postponement(claimed, result, now, terms), retry_until)
-    defer_reason = DeferReason.PROVIDER_UNAVAILABLE if result.blames_provider else None
-    event = _retry_event(
-        claimed,
-        result,
-        now,
-        due_at - now,
-        next_attempt=claimed.attempt,
-        reason=defer_reason,
-        retries_until=retry_until,
-    )
+    due_at = min(now + _postponement(claimed, result, now, policy, terms), retry_until)
+    defer_reason = _defer_reason(result)
+    event = _retry_event(claimed, result, now, due_at - now, reason=defer_reason, retries_until=retry_until)
     settlement = _with_error(
         ready,
         result,
@@ -262,29 +270,53 @@ def _postpone(ready: ReadyMessage, result: SendResult, now: Instant, terms: _Def
         event,
         due_at=due_at,
         defer_reason=defer_reason,
-        completes_attempt=False,
+        is_excused=True,
         deferred_at=now,
         retry_until=retry_until,
     )
     return settlement if claimed.deferrals < DETAILED_DEFERRALS else replace(settlement, events=(event,))
 
 
-def _postponement(claimed: Claimed, result: SendResult, now: Instant, terms: _DeferralTerms) -> Instant:
-    """Return the delay of a deferred message. If its provider is down, it lasts until the provider's next probe."""
-    delay = DEFERRALS.delay(claimed.outbox_id, claimed.deferrals + 1)
-    if result.blames_provider:
-        delay = min(delay, LONGEST_OUTAGE_DELAY) if terms.probe_at is None else terms.probe_at - now
-    return max(delay, result.retry_after or 0)
+def _defer_reason(result: SendResult) -> DeferReason | None:
+    """Return the reason if the provider causes the deferral; None if the receiving server does."""
+    if result.category is ErrorCategory.QUOTA:
+        return DeferReason.PROVIDER_THROTTLED
+    return DeferReason.PROVIDER_UNAVAILABLE if result.blames_provider else None
 
 
-def _retry(ready: ReadyMessage, result: SendResult, now: Instant) -> Settlement:
-    claimed, policy = ready.claimed, _policy(ready.claimed)
-    if policy.is_exhausted(claimed.attempt):
-        reason = f"All {policy.max_attempts} attempts failed. Last error: {result.code}: {result.message}"
-        return _dead_letter(ready, result, now, "MAX_ATTEMPTS_EXCEEDED", reason)
+def _postponement(
+    claimed: Claimed, result: SendResult, now: Instant, policy: RetryPolicy, terms: _DeferralTerms
+) -> Instant:
+    """Return the delay of a deferred message. The first delays depend only on the number of its attempts.
+
+    Later, and if the provider could not be reached, an outage defers the message until the provider's next probe.
+    """
+    if result.category is ErrorCategory.QUOTA:
+        return _throttle_delay(claimed, result, now, policy)
+    if not result.blames_provider or (result.is_completed and claimed.attempt <= len(STANDARD.delays)):
+        return DEFERRALS.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
+    delay = min(DEFERRALS.delay(claimed.outbox_id, claimed.deferrals + 1), LONGEST_OUTAGE_DELAY)
+    return max(delay if terms.probe_at is None else terms.probe_at - now, result.retry_after or 0)
+
+
+def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant, policy: RetryPolicy) -> Instant:
+    """Return how long a throttled message waits. For an external queue, which sets no delays, its age decides."""
+    by_age = min((now - claimed.created_at) // 2, policy.delays[-1]) if policy is OUTSIDE else 0
+    return policy.delay(claimed.outbox_id, claimed.attempt, max(by_age, result.retry_after or 0))
+
+
+def _retry(ready: ReadyMessage, result: SendResult, now: Instant, policy: RetryPolicy) -> Settlement:
+    claimed = ready.claimed
+    if result.is_completed and policy.is_exhausted(claimed.counted_attempt):
+        return _exhausted(ready, result, now, policy)
     delay = policy.delay(claimed.outbox_id, claimed.attempt, result.retry_after)
-    event = _retry_event(claimed, result, now, delay, next_attempt=claimed.attempt + 1)
+    event = _retry_event(claimed, result, now, delay)
     return _with_error(ready, result, now, Status.RETRY_SCHEDULED, event, due_at=now + delay)
+
+
+def _exhausted(ready: ReadyMessage, result: SendResult, now: Instant, policy: RetryPolicy) -> Settlement:
+    reason = f"All {policy.max_attempts} attempts failed. Last error: {result.code}: {result.message}"
+    return _dead_letter(ready, result, now, "MAX_ATTEMPTS_EXCEEDED", reason)
 
 
 def _dead_letter(ready: ReadyMessage, result: SendResult, now: Instant, code: str, reason: str) -> Settlement:
@@ -302,10 +334,10 @@ def _dead_letter(ready: ReadyMessage, result: SendResult, now: Instant, code: st
 
 
 def _deferred(ready: ReadyMessage, result: SendResult, now: Instant, until: Instant, reason: DeferReason) -> Settlement:
-    """Defer a message because of its provider; the attempt does not count."""
-    event = _retry_event(ready.claimed, result, now, until - now, next_attempt=ready.claimed.attempt, reason=reason)
+    """Defer a message because of its provider; the attempt does not count towards the maximum."""
+    event = _retry_event(ready.claimed, result, now, until - now, reason=reason)
     return _with_error(
-        ready, result, now, Status.RETRY_SCHEDULED, event, due_at=until, defer_reason=reason, completes_attempt=False
+        ready, result, now, Status.RETRY_SCHEDULED, event, due_at=until, defer_reason=reason, is_excused=True
     )
 
 
@@ -322,13 +354,14 @@ def _with_error(
     ready: ReadyMessage, result: SendResult, now: Instant, status: Status, event: Event, **changes: Any
 ) -> Settlement:
     fields: dict[str, Any] = {
-        "completes_attempt": True,
+        "completes_attempt": result.is_completed,
         "provider": result.provider,
         "error_code": result.code,
         "error_category": result.category,
         "error_reason": result.message,
         "duration_ms": now - ready.claimed.received_at,
         "may_have_been_sent": not result.definitely_not_sent,
+        "subject": ready.outgoing.own_subject,
     }
     return Settlement(ready.claimed, status, (*_steps(ready, result.provider), event), **{**fields, **changes})
 
@@ -337,7 +370,7 @@ def _steps(ready: ReadyMessage, provider: str) -> tuple[Event, ...]:
     attempt = {"attempt": ready.claimed.attempt}
     return (
         Event(EventType.RECEIVED, ready.claimed.received_at, attempt),
-        Event(EventType.VALIDATED, ready.validated_at, attempt),
+        Event(EventType.VALIDATED, ready.validated_at, {**attempt, "validations": VALIDATIONS}),
         Event(EventType.SENT_ATTEMPT, ready.attempted_at, {**attempt, "provider": provider}),
     )
 
@@ -371,7 +404,6 @@ def _retry_event(
     now: Instant,
     delay: Instant,
     *,
-    next_attempt: int,
     reason: str | None = None,
     retries_until: Instant | None = None,
 ) -> Event:
@@ -383,7 +415,7 @@ def _retry_event(
         "errorMessage": result.message,
         "originalCode": result.original_code,
         "willRetry": True,
-        "nextAttemptNumber": next_attempt,
+        "nextAttemptNumber": claimed.attempt + result.is_completed,
         "backoffDelay": delay,
     }
     if reason is not None:
@@ -391,18 +423,6 @@ def _retry_event(
     if retries_until is not None:
         metadata["retriesUntil"] = isoformat(retries_until)
     return Event(EventType.RETRY_SCHEDULED, now, metadata)
-
-
-def _throttle_delay(claimed: Claimed, result: SendResult, now: Instant, *, is_paced: bool) -> Instant:
-    """Return how long a throttled message waits.
-
-    No attempt is counted, so the delay grows with the age of a message that is throttled again. It does not grow if the
-    provider accepts other messages and only limits their rate.
-    """
-    policy = _policy(claimed)
-    is_repeated = claimed.failed_provider == result.provider and not is_paced
-    by_age = min((now - claimed.created_at) // 2, policy.delays[-1] if is_repeated else SECOND)
-    return policy.delay(claimed.outbox_id, 1, max(by_age, result.retry_after or 0))
 
 
 def _policy(claimed: Claimed) -> RetryPolicy:

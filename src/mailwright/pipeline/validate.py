@@ -9,6 +9,7 @@ from mailwright.content import subject as subject_rules
 from mailwright.domain import address
 from mailwright.domain.clock import utc_text
 from mailwright.domain.frequency import CapReached
+from mailwright.domain.ids import is_uuid
 from mailwright.domain.message import FREE_SUBJECT, Claimed
 
 
@@ -49,6 +50,8 @@ def check_integrity(claimed: Claimed) -> ValidationFailure | None:
         reason = "`html` and `text` must be text."
     elif not claimed.recipient_id and not claimed.external_id:
         reason = "The recipient has neither recipientId nor externalId."
+    elif claimed.recipient_id and claimed.contact_email is None and not is_uuid(claimed.recipient_id):
+        reason = "The recipientId is not a UUID."
     elif payload["to"] != claimed.to_email and _normal(payload["to"]) not in (claimed.to_email, None):
         reason = "`recipient.email` and `to` are different addresses."
     return ValidationFailure(ValidationKind.INTEGRITY, "INVALID_PAYLOAD", reason) if reason else None

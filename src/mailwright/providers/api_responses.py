@@ -48,8 +48,9 @@ class ResponseTable:
             True: make.retried(f"{prefix}_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
         }
         self._disconnected_after = make.in_doubt(f"{prefix}_NO_ANSWER")
+        self._not_connected = make.not_called("NETWORK_ERROR", blame=True)
         # Errors that we detect without a response.
-        self.lock_expired = make.retried("LOCK_EXPIRED")
+        self.lock_expired = make.not_called("LOCK_EXPIRED", blame=False)
         self.invalid_content = make.failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 
     @property
@@ -65,6 +66,8 @@ class ResponseTable:
         return unknown.result(f"unknown response: {with_status(status, text)}", str(status), pause)
 
     def interpret_disconnect(self, cause: Disconnect) -> SendResult:
+        if cause.is_unconnected:
+            return self._not_connected.result(cause.cause)
         meaning = self._disconnected_after if cause.is_in_doubt else self._disconnected_before[cause.is_timeout]
         return meaning.result(cause.cause)
 

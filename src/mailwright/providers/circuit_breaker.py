@@ -49,7 +49,7 @@ class CircuitBreaker:
         `is_repeated` means that the same message failed before, so the message may be the cause. `is_paced` means that
         a learned rate slows down sending, so that throttling without a retry-after needs no pause.
         """
-        if result.category is ErrorCategory.CONFIGURATION:
+        if result.pauses_provider:
             self._fail(result)
         elif result.category is ErrorCategory.QUOTA:
             self._throttle(result, is_paced=is_paced)
@@ -92,8 +92,7 @@ class CircuitBreaker:
                 return  # The message was in flight when the circuit breaker opened.
             # A provider that is down is probed often, so that sending resumes soon after it is back. Wrong settings are
             # probed rarely: they stay wrong until someone corrects them, and repeated logins can lock an account.
-            is_misconfigured = result.category is ErrorCategory.CONFIGURATION
-            self._pause = min(2 * self._pause, LONGEST if is_misconfigured else LONGEST_OUTAGE_DELAY)
+            self._pause = min(2 * self._pause, LONGEST if result.pauses_provider else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
     def _throttle(self, result: SendResult, *, is_paced: bool) -> None:

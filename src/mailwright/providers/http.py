@@ -63,6 +63,11 @@ class Disconnect:
     def is_in_doubt(self) -> bool:
         return self.phase is HttpPhase.AFTER
 
+    @property
+    def is_unconnected(self) -> bool:
+        """Whether the server refused the connection or could not be found, so that it got no request."""
+        return self.phase is HttpPhase.BEFORE and not self.is_timeout
+
 
 class HttpAddress(NamedTuple):
     """The host and port to connect to, and whether to use TLS."""

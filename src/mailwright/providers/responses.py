@@ -1,7 +1,7 @@
 """Results that the response tables of the providers share."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mailwright.domain.address import mask
 from mailwright.domain.clock import Instant
@@ -23,6 +23,7 @@ class ResultTemplate:
     retry_after: Instant | None = None
     definitely_not_sent: bool = True
     is_deferral: bool = False
+    is_completed: bool = True
 
     def result(self, message: str, original_code: str | None = None, retry_after: Instant | None = None) -> SendResult:
         """Create the result. A pause that the provider requests can only lengthen the default pause."""
@@ -37,6 +38,7 @@ class ResultTemplate:
             blames_provider=self.blames_provider,
             is_deferral=self.is_deferral,
             definitely_not_sent=self.definitely_not_sent,
+            is_completed=self.is_completed,
         )
 
 
@@ -50,6 +52,10 @@ class ResultTemplates:
         blames = category is ErrorCategory.CONFIGURATION
         return ResultTemplate(self.provider, ResultKind.FAILED, code, category, blames_provider=blames)
 
+    def paused(self, code: str) -> ResultTemplate:
+        """The provider paused our account. The message is not at fault, so it waits for the account."""
+        return replace(self.failed(code), blames_provider=True)
+
     def retried(
         self,
         code: str,
@@ -60,6 +66,10 @@ class ResultTemplates:
     ) -> ResultTemplate:
         """The provider did not accept the message. If the provider caused the failure, this is a deferral."""
         return ResultTemplate(self.provider, ResultKind.RETRYABLE, code, category, blame, after, is_deferral=blame)
+
+    def not_called(self, code: str, *, blame: bool) -> ResultTemplate:
+        """The provider was not called, so the attempt has no number."""
+        return replace(self.retried(code, blame=blame), is_completed=False)
 
     def unclear(
         self, code: str, category: ErrorCategory = ErrorCategory.TRANSIENT, *, is_deferral: bool = True

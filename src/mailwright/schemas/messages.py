@@ -174,6 +174,7 @@ class MessageSummaryResponse(ResponseModel):
     error_code: str | None
     error_reason: str | None
     error_category: str | None
+    last_error: str | None  # The code and the reason; None after a success.
     attempts: int
     duration_ms: int | None
     request_id: str
@@ -261,10 +262,11 @@ def message_summary_response(message: MessageSummary) -> MessageSummaryResponse:
         status=Status(message.status),
         provider=message.provider,
         provider_message_id=message.provider_message_id,
-        ses_message_id=message.provider_message_id if message.provider == "ses" else None,
+        ses_message_id=message.ses_message_id,
         error_code=message.error_code,
         error_reason=message.error_reason,
         error_category=message.error_category,
+        last_error=message.last_error,
         attempts=message.attempts,
         duration_ms=message.duration_ms,
         request_id=message.request_id,

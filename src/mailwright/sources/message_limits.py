@@ -27,4 +27,6 @@ async def explain_message(
         async with database.read() as tx:
             return await find_reached_limit(tx, lane, message.hold_reason, (*levels, shared) if shared else levels, now)
 
-    return await explain(database, clock, outbox_id, tenant_id=tenant_id, find_limit=find_limit)
+    return await explain(
+        database, clock, outbox_id, tenant_id=tenant_id, find_limit=find_limit, max_attempts=defaults.max_attempts
+    )

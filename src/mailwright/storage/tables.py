@@ -714,11 +714,13 @@ deliveries = Table(
     Column("claimable_at", Timestamp, nullable=False),
     Column("next_attempt_at", Timestamp),
     Column("defer_reason", Text),
-    Column("attempts", SmallInteger, nullable=False),
+    # Completed calls of a provider, and how many of them do not count towards the maximum of the retry policy.
+    Column("attempts", Integer, nullable=False),
+    Column("excused_attempts", Integer, nullable=False, server_default=text("0")),
     Column("claims", SmallInteger, nullable=False),
     Column("resends", SmallInteger, nullable=False),
     # Deferrals by the receiving server or an outage: their number, the time of the first, and when the message expires.
-    Column("deferrals", SmallInteger, nullable=False, server_default=text("0")),
+    Column("deferrals", Integer, nullable=False, server_default=text("0")),
     Column("deferred_since", Timestamp),
     Column("retry_until", Timestamp),
     Column("claim_token", BigInteger),
@@ -736,6 +738,8 @@ deliveries = Table(
     Column("failed_at", Timestamp),
     # When a bounce of the accepted message was first reported.
     Column("bounced_at", Timestamp),
+    # The subject as it was rendered; None if it is that of the message, or the message was never attempted.
+    Column("subject", Text),
     # Identifies the transaction that wrote the last attempt or result, for statements that join on it.
     Column("settlement", BigInteger),
     # A claim moves a message from the first index to the second, beginning an attempt changes neither index, and a
@@ -814,7 +818,7 @@ dead_letters = Table(
     Column("tenant_id", BigInteger, nullable=False),
     Column("code", Text, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("attempts", SmallInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Index("ix_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
 )

@@ -29,6 +29,7 @@ class WorkerSettings:
     shutdown_grace: Instant = 30 * SECOND
     drain_wait: Instant = 2 * SECOND  # A draining worker waits for its own deferrals up to this long.
     lifetimes: Lifetimes = DEFAULT_LIFETIMES
+    max_attempts: int | None = None  # None for the maximum of the retry policy, which only some errors count towards.
     runs_source_duties: bool = True  # False if another worker of the process runs them, and deletes old data.
     doubt_grace: Instant = 0  # How long to wait for a provider's report before a message in doubt is resolved.
 

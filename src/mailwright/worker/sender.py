@@ -245,7 +245,7 @@ class Sender:
             fails_over=route.fails_over(claimed, result.provider),
             probe_at=route.probe_at(result.provider),
             lifetimes=self._settings.lifetimes,
-            is_paced=route.is_paced(result.provider, ready.attempted_at),
+            max_attempts=self._settings.max_attempts,
         )
         self._settler.is_due_again |= isinstance(outcome, Settlement) and 0 < outcome.due_at <= now
         return outcome

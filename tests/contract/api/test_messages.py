@@ -50,6 +50,7 @@ async def test_message_is_shown_with_its_events(api: Api) -> None:
         "errorCode": None,
         "errorReason": None,
         "errorCategory": None,
+        "lastError": None,
         "attempts": 0,
         "durationMs": None,
         "source": "api",

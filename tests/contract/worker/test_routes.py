@@ -50,9 +50,9 @@ from tests.standins.provider import ScriptedProvider
 from tests.standins.smtp_sink import SmtpSink, Step
 
 E = EventType
-DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True)
+DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames_provider=True, is_completed=False)
 # It failed after it had received the whole message.
-BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", definitely_not_sent=False)
+BROKEN = replace(DOWN, code="SERVER_ERROR", message="internal error", definitely_not_sent=False, is_completed=True)
 
 
 class Stage:
@@ -111,7 +111,7 @@ async def by_provider(bench: Bench) -> Counter[str]:
 
 @pytest.mark.promise("route-fail-over")
 @pytest.mark.parametrize("trouble", [DOWN, MISCONFIGURED, THROTTLE], ids=lambda result: str(result.code))
-async def test_failover_to_second_provider_counts_no_attempt(bench: Bench, stage: Stage, trouble: SendResult) -> None:
+async def test_failover_counts_only_calls_of_providers(bench: Bench, stage: Stage, trouble: SendResult) -> None:
     await bench.accept(*(a_message() for _ in range(40)))
     stage.answers["ses"] = trouble
     await bench.drain(stage.route(), window=8)
@@ -119,7 +119,10 @@ async def test_failover_to_second_provider_counts_no_attempt(bench: Bench, stage
     assert len(set(stage.smtp.outbox_ids)) == len(stage.smtp.messages) == 40
     assert len(stage.ses.messages) <= 16  # What was in flight until the circuit breaker opened, not one per message.
     rows = await deliveries_of(bench.database)
-    assert {(row.attempts, row.provider, row.defer_reason) for row in rows} == {(1, "smtp", None)}
+    assert {(row.provider, row.defer_reason) for row in rows} == {("smtp", None)}
+    called = len(stage.ses.messages) if trouble.is_completed else 0
+    assert sum(row.attempts for row in rows) == 40 + called
+    assert sum(row.excused_attempts for row in rows) == called
 
 
 @pytest.mark.promise("route-fail-over")
@@ -149,25 +152,27 @@ async def test_rejection_of_the_message_causes_no_failover(bench: Bench, stage: 
 async def test_message_fails_over_only_once(bench: Bench, stage: Stage) -> None:
     """Other messages succeed in between, so that no circuit breaker opens."""
     (bad,) = await bench.accept(a_message())
-    stage.answers.update(ses=DOWN, smtp=DOWN)
+    broken = replace(DOWN, is_completed=True)
+    stage.answers.update(ses=broken, smtp=broken)
     for _ in range(8):
         await bench.drain(stage.route())
         bench.clock.advance(15 * MINUTE)
     record = await bench.record(bad)
-    assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 5)
+    assert (record.summary.status, record.summary.attempts) == (Status.FAILED, 10)
     assert record.summary.error_code == "MAX_ATTEMPTS_EXCEEDED"
     assert (len(stage.ses.messages), len(stage.smtp.messages)) == (5, 5)
 
 
 @pytest.mark.promise("outage-recovery")
-async def test_misconfigured_providers_stop_sending_without_counting_attempts(bench: Bench, stage: Stage) -> None:
+async def test_misconfigured_providers_stop_sending_and_use_up_no_attempts(bench: Bench, stage: Stage) -> None:
     await bench.accept(*(a_message() for _ in range(30)))
     stage.answers = {"ses": MISCONFIGURED, "smtp": MISCONFIGURED}
     route = stage.route()
     await bench.drain(route, window=4)
     assert len(stage.ses.messages) + len(stage.smtp.messages) <= 8
     rows = await deliveries_of(bench.database)
-    assert {(row.attempts, row.locked_by) for row in rows} == {(0, None)}
+    assert {(row.attempts - row.excused_attempts, row.locked_by) for row in rows} == {(0, None)}
+    assert sum(row.attempts for row in rows) == len(stage.ses.messages) + len(stage.smtp.messages)
     stage.answers = {"ses": None, "smtp": None}
     bench.clock.advance(10 * SECOND)
     await bench.drain(route)
@@ -378,7 +383,7 @@ async def test_throttled_provider_does_not_get_the_whole_batch(bench: Bench, sta
     await bench.drain(route, window=4)
     assert len(stage.ses.messages) <= 8
     rows = await deliveries_of(bench.database)
-    assert {row.attempts for row in rows} == {0}
+    assert sum(row.attempts for row in rows) == sum(row.excused_attempts for row in rows) == len(stage.ses.messages)
     assert {row.defer_reason for row in rows} <= {None, "provider_throttled"}
     stage.answers["ses"] = None
     bench.clock.advance(MINUTE)
@@ -439,7 +444,8 @@ async def test_wrong_password_fails_over_to_the_next_provider(
             await bench.accept(*(a_message() for _ in range(30)))
             await bench.drain()
             assert await bench.statuses() == {Status.SENT: 30}
-            assert {row.attempts for row in await deliveries_of(bench.database)} == {1}
+            rows = await deliveries_of(bench.database)
+            assert {row.attempts - row.excused_attempts for row in rows} == {1}
             by_sink, by_mailbox = len(sink.complete), len(list((tmp_path / "box" / "new").glob("*")))
             assert (by_sink, by_mailbox) == ((30, 0) if password == "right" else (0, 30))
 

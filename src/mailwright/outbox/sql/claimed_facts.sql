@@ -1,7 +1,7 @@
 -- Loads the data that the pipeline needs about the messages that were just claimed. Every claim has a row, even if the
 -- message was deleted.
 SELECT
-  d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
+  d.message_key, d.tenant_id, d.lane, d.attempts, d.excused_attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
   CASE WHEN d.resends > 0 OR d.in_doubt_since IS NOT NULL THEN d.provider END AS only_provider,
   CASE WHEN d.defer_reason IN ('provider_unavailable', 'provider_throttled') THEN d.provider END AS failed_provider,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload AS payload_json, m.template_key, m.retry_policy, m.is_bulk,

@@ -2,7 +2,7 @@
 -- the campaign that is sent first. Also reads its bounce or complaint, and the suppression that blocks it.
 SELECT
   m.id, m.tenant_id, m.outbox_id, m.source, m.to_email, m.retry_policy, m.on_doubt, m.scheduled_at, m.expires_at,
-  d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.claims, d.resends, d.locked_by,
+  d.status, d.lane, d.claimable_at, d.next_attempt_at, d.defer_reason, d.attempts, d.excused_attempts, d.claims, d.resends, d.locked_by,
   d.deferrals, d.deferred_since, d.retry_until,
   d.attempted_at, d.in_doubt_since, d.provider, d.error_code, d.error_reason, d.sent_at, d.failed_at,
   t.name AS tenant, t.max_in_flight, t.rate_per_second, t.rate_per_hour, t.daily_limit, t.working_hours, t.warmup_since,

@@ -10,4 +10,6 @@ FROM rows(:proofs: message_key bigint, provider_message_id text) AS p
 WHERE deliveries.message_key = p.message_key
   AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
     OR (status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED') AND (in_doubt_since IS NOT NULL OR resends > 0)))
-RETURNING deliveries.message_key
+RETURNING deliveries.message_key, deliveries.provider = 'ses' OR EXISTS (
+  SELECT 1 FROM provider_configurations AS c WHERE c.name = deliveries.provider AND c.kind = 'ses'
+) AS is_ses

@@ -35,6 +35,7 @@ _MESSAGE_ID = re.compile(r"[!-~]{1,255}")
 
 _words = ResultTemplates(PROVIDER)
 failed, retried, unclear, in_doubt = _words.failed, _words.retried, _words.unclear, _words.in_doubt
+not_called = _words.not_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ CONFIGURATION = ErrorCategory.CONFIGURATION
 UNVERIFIED_SENDER = "SES_SENDER_NOT_VERIFIED"
 UNVERIFIED_MAIL_FROM = "SES_MAIL_FROM_DOMAIN_NOT_VERIFIED"
 SENDER_NOT_ALLOWED = "SES_SENDER_NOT_ALLOWED"
-SENDING_PAUSED = failed("SES_ACCOUNT_SENDING_PAUSED", CONFIGURATION)
+SENDING_PAUSED = _words.paused("SES_ACCOUNT_SENDING_PAUSED")
 ACCESS_DENIED = failed("SES_ACCESS_DENIED", CONFIGURATION)
 KEYS_EXPIRED = failed("SES_KEYS_EXPIRED", CONFIGURATION)
 
@@ -122,9 +123,10 @@ DISCONNECTED_BEFORE = {
     True: retried("SES_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
 }
 DISCONNECTED_AFTER = in_doubt("SES_NO_ANSWER")
+NOT_CONNECTED = not_called("NETWORK_ERROR", blame=True)
 
 # Errors that we detect without a response.
-LOCK_EXPIRED = retried("LOCK_EXPIRED")
+LOCK_EXPIRED = not_called("LOCK_EXPIRED", blame=False)
 KEYS_MISSING = failed("SES_KEYS_MISSING", CONFIGURATION)
 UTF8_UNSUPPORTED = failed("SES_UTF8_UNSUPPORTED")
 TOO_MANY_RECIPIENTS = failed("SES_TOO_MANY_RECIPIENTS")
@@ -158,6 +160,8 @@ def interpret_rejection(reply: HttpResponse) -> SendResult:
 
 
 def interpret_disconnect(cause: Disconnect) -> SendResult:
+    if cause.is_unconnected:
+        return NOT_CONNECTED.result(cause.cause)
     meaning = DISCONNECTED_AFTER if cause.is_in_doubt else DISCONNECTED_BEFORE[cause.is_timeout]
     return meaning.result(cause.cause)
 

@@ -12,6 +12,7 @@ from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import (
     AUTH_UNSUPPORTED,
     ENDED_BEFORE,
+    NOT_CONNECTED,
     TLS_FAILED,
     TOKEN_REFUSED,
     TOKEN_UNAVAILABLE,
@@ -262,7 +263,7 @@ def _unreachable(settings: SmtpSettings, error: Exception) -> LoginFailed:
     # An interrupted handshake is a network failure. Other handshake errors concern certificates or TLS versions.
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return LoginFailed(TLS_FAILED.result(f"TLS with {place} failed: {error}"))
-    return LoginFailed(ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {place}: {error}"))
+    return LoginFailed(NOT_CONNECTED.result(f"no connection to {place}: {error}"))
 
 
 def _address_literal(address: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.login import LoginFailed, ServerFeatures, log_in
-from mailwright.providers.smtp.responses import ENDED_BEFORE, SessionEnd
+from mailwright.providers.smtp.responses import NOT_CONNECTED
 from mailwright.providers.smtp.settings import SmtpSettings, Timeouts
 from mailwright.providers.smtp.transport import SmtpTransport
 
@@ -67,7 +67,7 @@ class ConnectionAttempts:
         except LoginFailed as error:
             failure = error.result
         except Exception as error:  # Catch every error, because the waiting messages need a result.
-            failure = ENDED_BEFORE[SessionEnd.LOST].result(f"no connection to {self._settings.host}: {error!r}")
+            failure = NOT_CONNECTED.result(f"no connection to {self._settings.host}: {error!r}")
         finally:
             self._tasks.discard(_current_task())
         if failure is None:

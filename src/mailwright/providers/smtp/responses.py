@@ -34,7 +34,7 @@ class SessionEnd(Enum):
 
 
 _words = ResultTemplates(PROVIDER)
-failed, retried, in_doubt = _words.failed, _words.retried, _words.in_doubt
+failed, retried, in_doubt, not_called = _words.failed, _words.retried, _words.in_doubt, _words.not_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ RESPONSE_RULES = (
     row((SmtpPhase.AUTH,), "5?? *", failed("SMTP_AUTH_FAILED", CONFIGURATION)),
     # The envelope.
     row(ENVELOPE, "53[0458] *", failed("SMTP_AUTH_FAILED", CONFIGURATION)),
-    row(TRANSACTION, "5?? *", failed("SMTP_SENDING_PAUSED", CONFIGURATION), text=PAUSED),
+    row(TRANSACTION, "5?? *", _words.paused("SMTP_SENDING_PAUSED"), text=PAUSED),
     row(TRANSACTION, "5?? *", failed(UNVERIFIED_SENDER, CONFIGURATION), text=UNVERIFIED),
     row(TRANSACTION, "5?? *", failed(SENDER_NOT_ALLOWED, CONFIGURATION), text=UNAUTHORIZED),
     row(TRANSACTION, "5?? 5.3.4, 5?? 5.2.3", failed("SMTP_MESSAGE_TOO_LARGE")),
@@ -130,7 +130,7 @@ ENDED_BEFORE = {
     SessionEnd.LOST: retried("NETWORK_ERROR", blame=True),
     SessionEnd.TIMED_OUT: retried("SMTP_TIMEOUT", ErrorCategory.TIMEOUT, blame=True),
     SessionEnd.GARBLED: retried("SMTP_UNKNOWN_REPLY", blame=True),
-    SessionEnd.SHUT_DOWN: retried("SHUTTING_DOWN"),
+    SessionEnd.SHUT_DOWN: not_called("SHUTTING_DOWN", blame=False),
 }
 ENDED_AFTER = {
     SessionEnd.LOST: in_doubt("SMTP_NO_ANSWER"),
@@ -140,12 +140,13 @@ ENDED_AFTER = {
 }
 
 # Errors that we detect without a reply about this message.
+NOT_CONNECTED = not_called("NETWORK_ERROR", blame=True)
 TLS_FAILED = failed("SMTP_TLS_FAILED", CONFIGURATION)
 AUTH_UNSUPPORTED = failed("SMTP_AUTH_FAILED", CONFIGURATION)
 # No access token: a person must change something, or the token endpoint is unavailable.
 TOKEN_REFUSED = failed("SMTP_TOKEN_REFUSED", CONFIGURATION)
-TOKEN_UNAVAILABLE = retried("SMTP_TOKEN_UNAVAILABLE", blame=True)
-LOCK_EXPIRED = retried("LOCK_EXPIRED")
+TOKEN_UNAVAILABLE = not_called("SMTP_TOKEN_UNAVAILABLE", blame=True)
+LOCK_EXPIRED = not_called("LOCK_EXPIRED", blame=False)
 INVALID_ADDRESS = failed("INVALID_ADDRESS", ErrorCategory.VALIDATION)
 INVALID_CONTENT = failed("INVALID_CONTENT", ErrorCategory.VALIDATION)
 TOO_LARGE = failed("SMTP_MESSAGE_TOO_LARGE")

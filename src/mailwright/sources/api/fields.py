@@ -33,6 +33,7 @@ from mailwright.content.headers import InvalidHeader, custom_header, find_unwrit
 from mailwright.content.mime import ALTERNATIVE_TYPE_PATTERN, CONTENT_TYPE_PATTERN
 from mailwright.domain import address, locales
 from mailwright.domain.clock import Instant
+from mailwright.domain.ids import is_uuid
 from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.domain.translation import lazy_gettext
 from mailwright.sources.api.validation import invalid
@@ -124,6 +125,16 @@ def _line(text: str) -> str:
     if character := find_unwritable(text):
         raise invalid("unsafe_text", lazy_gettext("contains {character}", character=character))
     return text
+
+
+def _uuid(text: str) -> str:
+    """Return the ID of a contact as it is stored."""
+    if not is_uuid(text.lower()):
+        raise invalid(
+            "invalid_payload",
+            lazy_gettext("must be the UUID of a contact; an ID of your own system goes in externalId"),
+        )
+    return text.lower()
 
 
 def _locale(text: str) -> str:
@@ -235,6 +246,7 @@ Address = Annotated[
 RecipientAddress = Annotated[Address, BeforeValidator(_only_address)]
 Mailbox = Annotated[str, Field(min_length=3, max_length=460), AfterValidator(_mailbox)]
 Identifier = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line)]
+ContactId = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line), AfterValidator(_uuid)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_line)]
 RequiredName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
 Description = Annotated[str, Field(max_length=1_000), AfterValidator(_line)]

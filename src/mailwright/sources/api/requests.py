@@ -18,6 +18,7 @@ from mailwright.sources.api.fields import (
     Address,
     AlternativeType,
     Base64,
+    ContactId,
     Content,
     ContentId,
     ContentType,
@@ -80,7 +81,7 @@ class Attachment(RequestModel):
 class Recipient(RequestModel):
     """The person the address belongs to, with Mailwright's contact id or the caller's own id."""
 
-    recipient_id: Identifier | None = None
+    recipient_id: ContactId | None = None
     external_id: Identifier | None = None
     email: Address | None = None
     name: Name | None = None

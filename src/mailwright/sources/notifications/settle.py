@@ -79,7 +79,7 @@ async def _record_in_rows(tx: Runner, outcomes: Sequence[Outcome]) -> None:
 def _retry_row(outcome: Outcome) -> dict[str, Any] | None:
     """Describe a completed attempt that will be retried; None for other outcomes."""
     match outcome:
-        case Settlement(status=Status.RETRY_SCHEDULED, completes_attempt=True, defer_reason=None):
+        case Settlement(status=Status.RETRY_SCHEDULED, completes_attempt=True, is_excused=False, defer_reason=None):
             event = outcome.events[-1]
             return {
                 "outbox_id": outcome.claimed.outbox_id,

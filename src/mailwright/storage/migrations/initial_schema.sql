@@ -530,10 +530,11 @@ CREATE TABLE deliveries (
   claimable_at BIGINT NOT NULL,
   next_attempt_at BIGINT,
   defer_reason TEXT,
-  attempts SMALLINT NOT NULL,
+  attempts INTEGER NOT NULL,
+  excused_attempts INTEGER NOT NULL DEFAULT 0,
   claims SMALLINT NOT NULL,
   resends SMALLINT NOT NULL,
-  deferrals SMALLINT NOT NULL DEFAULT 0,
+  deferrals INTEGER NOT NULL DEFAULT 0,
   deferred_since BIGINT,
   retry_until BIGINT,
   claim_token BIGINT,
@@ -550,6 +551,7 @@ CREATE TABLE deliveries (
   sent_at BIGINT,
   failed_at BIGINT,
   bounced_at BIGINT,
+  subject TEXT,
   settlement BIGINT,
   CONSTRAINT pk_deliveries PRIMARY KEY (message_key)
 );
@@ -605,7 +607,7 @@ CREATE TABLE dead_letters (
   tenant_id BIGINT NOT NULL,
   code TEXT NOT NULL,
   reason TEXT NOT NULL,
-  attempts SMALLINT NOT NULL,
+  attempts INTEGER NOT NULL,
   created_at BIGINT NOT NULL,
   CONSTRAINT pk_dead_letters PRIMARY KEY (message_key)
 );
