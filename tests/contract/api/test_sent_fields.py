@@ -122,7 +122,7 @@ async def test_recipient_id_must_be_a_uuid(api: Api) -> None:
     assert await api.stored() == before
 
 
-async def test_stored_recipient_id_that_is_no_uuid_is_an_invalid_payload(bench: Bench) -> None:
+async def test_stored_recipient_id_without_uuid_is_an_invalid_payload(bench: Bench) -> None:
     (outbox_id,) = await bench.accept(a_message(recipient_id="customer-42"))
     await bench.drain(ScriptedProvider())
     record = await message_records.find(bench.database, outbox_id, tenant_id=1)
