@@ -3,8 +3,13 @@
 import pytest
 import typer
 
-from mailwright.cli import article, campaign, contact, segment
+from mailwright.actions import load_noun
+from mailwright.cli import article, campaign, contact
+from mailwright.cli.derived import make_group
 from mailwright.cli.option_names import option_name
+
+LISTS = make_group(load_noun("list"))
+SEGMENTS = make_group(load_noun("segment"))
 
 
 @pytest.mark.parametrize(
@@ -27,8 +32,10 @@ from mailwright.cli.option_names import option_name
         (contact.app, ["import", "people.csv"], "listKey", "--list"),
         (article.app, ["send"], "send_batch_id", "--batch"),
         (article.app, ["send"], "article_key", "--key"),
-        (segment.app, ["create", "vip"], "segmentKey", "segmentKey"),
-        (segment.app, ["no such command"], "name", "name"),
+        (SEGMENTS, ["create", "vip"], "segmentKey", "segmentKey"),
+        (LISTS, ["edit", "news"], "isPublic", "--public"),
+        (LISTS, ["edit", "news"], "requiresConfirmation", "--confirm"),
+        (SEGMENTS, ["no such command"], "name", "name"),
     ],
 )
 def test_field_becomes_the_option_of_the_command(

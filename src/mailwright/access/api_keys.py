@@ -12,7 +12,7 @@ from mailwright.access.roles import ALL_SCOPES, Forbidden, Scope
 from mailwright.domain.allowed_senders import AllowedSenders
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow, Unauthorized
-from mailwright.outbox.audit_log import record
+from mailwright.outbox.audit_log import API, record
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.tables import api_keys, tenants, users
 
@@ -40,6 +40,11 @@ class Caller:
     actor: str | None = None  # the signed-in user; None for an API key
     key_name: str = ""  # the name of the API key
     senders: AllowedSenders | None = None  # None: every sender
+
+    @property
+    def audit_name(self) -> str:
+        """The caller in the audit log: a user by login, an API key as `api:` and its name."""
+        return self.actor or (f"{API}:{self.key_name}" if self.key_name else API)
 
     def allows(self, scope: Scope) -> bool:
         return any(own.allows(scope) for own in self.scopes)

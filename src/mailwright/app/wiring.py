@@ -42,10 +42,10 @@ from mailwright.app.sender_directory import make_directory, sender_domains
 from mailwright.app.sender_domains import SenderDomainService
 from mailwright.app.sequences import make_sequences
 from mailwright.app.stored_settings import EffectiveSettings, load_effective
-from mailwright.app.system_emails import make_account_notices, render_branded
+from mailwright.app.system_emails import make_account_notices, make_double_opt_in, render_branded
 from mailwright.app.template_removal import make_template_removal
 from mailwright.audience.contact_events import ContactEvents
-from mailwright.audience.double_opt_in import ConfirmationLinks, DoubleOptIn
+from mailwright.audience.double_opt_in import DoubleOptIn
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.forms import Forms
 from mailwright.audience.importing.imports import Imports
@@ -343,10 +343,7 @@ class Engine(EngineSettings):
         return make_template_removal(self.settings, self.database, self.clock)
 
     async def double_opt_in(self) -> DoubleOptIn:
-        """Return the double opt-in service. It signs links with the same secret as the other recipient links."""
-        secret = self.public_pages.secret or await get_or_create_secret(self.database, UNSUBSCRIBE_SECRET)
-        links = ConfirmationLinks(self.public_url, UnsubscribeTokens(secret))
-        return DoubleOptIn(self.database, self.clock, links, render_branded)
+        return await make_double_opt_in(self.settings, self.database, self.clock)
 
     async def close(self) -> None:
         """Close everything but the database, which the caller opened."""

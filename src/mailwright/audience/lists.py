@@ -21,6 +21,7 @@ __all__ = [
     "KEY_PATTERN",
     "List",
     "ListExists",
+    "ListNotFound",
     "UnknownList",
     "columns",
     "create",
@@ -50,6 +51,14 @@ class UnknownList(InvalidInput):
 
     def __init__(self, list_key: str, field: str = "listKey") -> None:
         super().__init__("There is no list {list_key}. Create it first.", field=field, list_key=repr(list_key[:63]))
+        self.list_key = list_key
+
+
+class ListNotFound(NotFound):
+    """There is no such list."""
+
+    def __init__(self, list_key: str) -> None:
+        super().__init__("There is no list {list_key}.", list_key=repr(list_key[:63]))
         self.list_key = list_key
 
 
@@ -128,7 +137,7 @@ async def edit(
     async with database.write() as tx:
         rows: Any = await tx.execute(select(*columns()).where(*matching).with_for_update())
         if not rows:
-            raise NotFound("There is no such list.")
+            raise ListNotFound(list_key)
         current = List(**rows[0]._mapping)
         changes: dict[str, Any] = {
             field: value for field, value in new_values.items() if getattr(current, field) != value
@@ -158,10 +167,10 @@ async def list_all(database: Database, tenant_id: int, *, with_archived: bool = 
 
 
 async def find(database: Database, tenant_id: int, list_key: str) -> None:
-    """Raise NotFound unless the tenant has this list."""
+    """Raise ListNotFound unless the tenant has this list."""
     async with database.read() as tx:
         if list_key not in await existing_keys(tx, tenant_id, [list_key]):
-            raise NotFound("There is no such list.")
+            raise ListNotFound(list_key)
 
 
 async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:

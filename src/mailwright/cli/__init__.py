@@ -73,6 +73,9 @@ COMMANDS: Final = (
     ("Operate", "bench", "Measure this machine with a temporary database."),
 )
 
+# The commands that are derived from the actions alone. Other commands have a module here.
+DERIVED: Final = frozenset({"list", "segment"})
+
 # Hidden aliases: the plural command names of earlier versions, so that existing scripts keep working.
 ALIASES: Final = {
     "contacts": "contact",
@@ -107,9 +110,16 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
+    """Import the commands of a name: those of its module here, or those of its actions."""
     with paused_collection():
-        module = import_module(f"mailwright.cli.{name.replace('-', '_')}")
-    command = typer.main.get_command(module.app)
+        if name in DERIVED:
+            from mailwright.actions import load_noun  # noqa: PLC0415 - only the commands of actions need it
+            from mailwright.cli.derived import make_group  # noqa: PLC0415
+
+            found = make_group(load_noun(name))
+        else:
+            found = import_module(f"mailwright.cli.{name.replace('-', '_')}").app
+    command = typer.main.get_command(found)
     command.name = name
     return command
 
@@ -134,14 +144,32 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def mailwright(
+    ctx: typer.Context,
     _: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MAILWRIGHT_SERVER",
+            metavar="URL",
+            help="Run the command on this server, with the API key in MAILWRIGHT_API_KEY.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """One engine for all the email a team sends: nothing lost, nothing sent twice unnoticed, every wait explained.
 
     Settings come from the environment, from mailwright.toml or from the dashboard; `mailwright check` verifies them.
     """
+    if server:
+        from mailwright.actions import MODULES  # noqa: PLC0415 - most commands run here
+        from mailwright.cli.remote import require_local, use_server  # noqa: PLC0415
+
+        use_server(server)
+        name = ALIASES.get(ctx.invoked_subcommand or "", ctx.invoked_subcommand)
+        if name not in MODULES:
+            require_local(f"`mailwright {name}`")
 
 
 def main() -> None:
@@ -170,5 +198,8 @@ def _terminate(number: int, _frame: object) -> None:
 def _option_name(field: str) -> str:
     from mailwright.cli.option_names import option_name  # noqa: PLC0415 - only for errors
 
-    name, *arguments = sys.argv[1:]
-    return option_name(field, _load(ALIASES.get(name, name)), arguments)
+    names = [each for each in sys.argv[1:] if each in ALIASES or any(each == listed for _, listed, _ in COMMANDS)]
+    if not names:
+        return field
+    arguments = sys.argv[sys.argv.index(names[0]) + 1 :]
+    return option_name(field, _load(ALIASES.get(names[0], names[0])), arguments)

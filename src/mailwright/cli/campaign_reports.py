@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from mailwright.actions.segments import segment_response
 from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, Limit, Tenant
@@ -24,7 +25,6 @@ from mailwright.schemas.campaign_reports import (
     figures_csv,
     history_csv,
 )
-from mailwright.schemas.segments import segment_response
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.comparison import CampaignResult, load_history

@@ -21,8 +21,11 @@ BUG: Final = 70  # EX_SOFTWARE of sysexits.h
 
 EXIT_CODES: Final = (
     "0 success; 1 not found, not possible now, or a check failed; 2 wrong usage or settings; "
-    "3 database unreachable, damaged or not set up; 4 database of a newer version; 70 a bug in Mailwright."
+    "3 database or server unreachable, damaged or not set up; 4 database of a newer version; 70 a bug in Mailwright."
 )
+
+# Exit codes by the code of the error. All others exit with `NEGATIVE`.
+_OTHER_CODES: Final = {"UNKNOWN_SCHEMA": NEWER_DATABASE, "SERVER_UNREACHABLE": DATABASE}
 
 # The commands that help, by the code of the error.
 _NEXT_STEPS: Final = {
@@ -51,8 +54,7 @@ def report_error(error: BaseException, option_name: Callable[[str], str] = str) 
         case NotDurable():
             return _say(DATABASE, str(error), *_database_advice(error))
         case MailwrightError():
-            code = NEWER_DATABASE if error.code == "UNKNOWN_SCHEMA" else NEGATIVE
-            return _say(code, sentence(str(error)), *_next_steps(error))
+            return _say(_OTHER_CODES.get(error.code, NEGATIVE), sentence(str(error)), *_next_steps(error))
         case _:
             return _say(
                 BUG,
@@ -89,11 +91,13 @@ def _next_steps(error: MailwrightError) -> list[str]:
     if error.code in _NEXT_STEPS:
         return [_NEXT_STEPS[error.code]]
     from mailwright.audience.importing.columns import InvalidColumns  # noqa: PLC0415 - slow to import
-    from mailwright.audience.lists import UnknownList  # noqa: PLC0415 - slow to import, and `--help` must stay fast
+    from mailwright.audience.lists import ListNotFound, UnknownList  # noqa: PLC0415 - slow to import
 
     if isinstance(error, InvalidColumns):
         return ["Map a column with `--map E-Mail=email`, or skip it with `--map Notes=-`."]
-    return [f"Create it with `mailwright list create {error.list_key}`."] if isinstance(error, UnknownList) else []
+    if isinstance(error, UnknownList | ListNotFound):
+        return [f"Create it with `mailwright list create {error.list_key}`."]
+    return []
 
 
 def _innermost(error: BaseException) -> BaseException:

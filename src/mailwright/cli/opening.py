@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from mailwright.app.databases import open_database
 from mailwright.app.stored_settings import load_effective
 from mailwright.cli.output import aside, display
+from mailwright.cli.remote import require_local
 from mailwright.domain.clock import Clock, SystemClock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops import logs
@@ -89,6 +90,7 @@ async def _with_stored(settings: Settings, database: Database) -> Settings:
 
 def settings_for_command() -> Settings:
     """Load the settings. Commands print results on stdout, so only warnings are logged."""
+    require_local("This command")
     settings = load()
     logs.configure("DEBUG" if settings.log_level == "DEBUG" else "WARNING", "console")
     return settings
@@ -98,6 +100,7 @@ def settings_for_service(**overrides: Any) -> Settings:
     """Load the settings of a service. It logs JSON lines to stderr, or readable lines on a terminal."""
     from mailwright.ops import tracing  # noqa: PLC0415 - only services need it
 
+    require_local("This command")
     settings = load(**{name: value for name, value in overrides.items() if value is not None})
     is_terminal = sys.stderr.isatty() and "log_format" not in settings.model_fields_set
     logs.configure(settings.log_level, "console" if is_terminal else settings.log_format)

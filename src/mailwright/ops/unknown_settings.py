@@ -11,7 +11,14 @@ from mailwright.ops.secret_files import file_variables
 from mailwright.ops.settings import CONFIG_VARIABLE, ENV_FILE_VARIABLE, Settings
 
 # Variables that are valid although they are not settings, because other modules read them.
-_OTHERS: Final = (CONFIG_VARIABLE, ENV_FILE_VARIABLE, "MAILWRIGHT_DEBUG", CHILD_VARIABLE)
+_OTHERS: Final = (
+    CONFIG_VARIABLE,
+    ENV_FILE_VARIABLE,
+    "MAILWRIGHT_DEBUG",
+    "MAILWRIGHT_SERVER",
+    "MAILWRIGHT_API_KEY",
+    CHILD_VARIABLE,
+)
 # Prefixes of variables that are meant for Mailwright or its predecessor.
 _PREFIXES: Final = (
     "MAILWRIGHT_",

@@ -23,8 +23,7 @@ from mailwright.schemas.campaigns import (
     LinkEngagementResponse,
     ab_test_response,
 )
-from mailwright.schemas.segments import SegmentName
-from mailwright.sources.api.fields import RequestModel
+from mailwright.sources.api.fields import RequestModel, SegmentName
 from mailwright.sources.campaigns.breakdown import DelayInterval
 from mailwright.sources.campaigns.comparison import CampaignResult
 from mailwright.sources.campaigns.definition import SingleLine, Subject

@@ -10,12 +10,13 @@ from mailwright.sources.api.fields import RequestModel
 from mailwright.sources.api.validation import FieldError, RequestInvalid
 
 NEWEST = 2**63 - 1
+MAX_PAGE = 200
 
 
 class Page(RequestModel):
     """Query parameters of every list. Unknown parameters are errors, because an ignored filter would show too much."""
 
-    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of entries.")] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE, description="Maximum number of entries.")] = 50
     cursor: Annotated[str | None, Field(max_length=200, description="`nextCursor` of the previous page.")] = None
 
     def before(self, kind: str) -> int:

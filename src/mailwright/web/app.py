@@ -34,7 +34,6 @@ from mailwright.web.api import (
     images,
     imports,
     inbound,
-    lists,
     mailouts,
     moves,
     notifications,
@@ -43,14 +42,13 @@ from mailwright.web.api import (
     report_sources,
     restricted_tenants,
     retention,
-    segments,
     sequences,
     shadow,
     suppressions,
     template_starters,
     templates,
-    webhooks,
 )
+from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
 from mailwright.web.api.dropin.unknown_routes import with_formats_of_services
 from mailwright.web.api.openapi import describe_app
@@ -77,9 +75,7 @@ API = (
     contact_events,
     dmarc_reports,
     domains,
-    segments,
     shadow,
-    lists,
     suppressions,
     templates,
     template_starters,
@@ -105,11 +101,11 @@ API = (
     restricted_tenants,
     audit_log,
     retention,
-    webhooks,
     inbound,
     health,
 )
 ROUTERS = (
+    *DERIVED_ROUTERS,
     *(routes.router for routes in API),
     *DROP_IN_ROUTERS,
     mcp.router,

@@ -89,7 +89,7 @@ async def test_list_is_created_once_and_listed(api: Api) -> None:
     assert (await api.client.post("/v1/lists", json={"listKey": "general"})).status_code == 409
     private = {"listKey": "beta", "name": "Another", "description": "For few", "isPublic": False}
     private["requiresConfirmation"] = True
-    created = {**private, "createdAt": NOW, "tracking": None, "archivedAt": None}
+    created = {**private, "createdAt": NOW, "tracking": None, "archivedAt": None, "subscribers": None}
     assert (await api.client.post("/v1/lists", json=private)).json() == created
     assert [entry["listKey"] for entry in (await api.client.get("/v1/lists")).json()["lists"]] == ["beta", "news"]
     assert (await api.stranger.get("/v1/lists")).json() == {"lists": []}

@@ -80,6 +80,10 @@ class WebhookDelivery:
     outbox_id: str | None
     log: tuple[dict[str, Any], ...]
 
+    @property
+    def next_attempt_at(self) -> Instant | None:
+        return self.due_at if self.status == PENDING else None
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:

@@ -249,6 +249,7 @@ Identifier = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(
 ContactId = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_line), AfterValidator(_uuid)]
 Name = Annotated[str, Field(max_length=200), AfterValidator(_line)]
 RequiredName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_line)]
+SegmentName = Annotated[str, Field(min_length=1, max_length=200)]
 Description = Annotated[str, Field(max_length=1_000), AfterValidator(_line)]
 Locale = Annotated[str, Field(min_length=2, max_length=20), AfterValidator(_locale)]
 Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_line)]

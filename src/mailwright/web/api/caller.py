@@ -12,7 +12,6 @@ from fastapi import Depends, Request
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Role, Scope
 from mailwright.domain.errors import Unauthorized
-from mailwright.outbox.audit_log import API
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import require_idempotency_key
 from mailwright.web.request_ids import request_id_of
@@ -26,11 +25,11 @@ KEY_NAME = "Idempotency-Key"
 _SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
 EVENTS_PATH = "/v1/events"
 # Objects that only administrators see and change in the dashboard need that role in the API too.
-_ADMIN_PATHS = re.compile(r"/v1/journal|/v1/(?:domains|retention|webhooks)(?:/.*)?")
+_ADMIN_PATHS = re.compile(r"/v1/journal|/v1/(?:domains|retention)(?:/.*)?")
 _ADMIN_CHANGES = re.compile(r"/v1/(?:approvals|brand)")
 # POST requests that change nothing.
 _READ_ONLY = re.compile(
-    r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview|/v1/segments/count"
+    r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview"
     r"|/v1/sequences/[^/]+/rehearse"
 )
 # Requests that only create or change drafts. If the caller lacks the scope `manage`, the routes enforce this.
@@ -41,24 +40,29 @@ _PROPOSALS = {
 
 
 async def caller_of(request: Request) -> Caller:
+    """Authenticate the caller of a hand-written route, whose method and path decide which permission it needs."""
+    path, is_change = request.scope["path"], request.method not in SAFE_METHODS
+    is_for_admins = _ADMIN_PATHS.fullmatch(path) or (is_change and _ADMIN_CHANGES.fullmatch(path))
+    return await caller_with(request, scope_of(request.method, path), Role.ADMIN if is_for_admins else Role.VIEWER)
+
+
+async def caller_with(request: Request, scope: Scope, role: Role) -> Caller:
+    """Authenticate the caller, who needs this scope. A signed-in user also needs this role."""
     authorization = request.headers.get("authorization")
     caller: Caller
     if INTERNAL_CALLER in request.scope:
         caller = request.scope[INTERNAL_CALLER]
     elif authorization is None and session_token(request) is not None:
-        caller = await _signed_in(request)
+        caller = await _signed_in(request, role)
     else:
         caller = await engine_of(request).keys.authenticate(authorization)
-    caller.require(scope_of(request.method, request.scope["path"]))
+    caller.require(scope)
     request_id_of(request)
     return caller
 
 
-async def _signed_in(request: Request) -> Caller:
+async def _signed_in(request: Request, needed: Role) -> Caller:
     """Grant a signed-in user the scopes of their role. Changes must come from a page of the dashboard."""
-    path, is_change = request.scope["path"], request.method not in SAFE_METHODS
-    is_for_admins = _ADMIN_PATHS.fullmatch(path) or (is_change and _ADMIN_CHANGES.fullmatch(path))
-    needed = Role.ADMIN if is_for_admins else Role.VIEWER
     try:
         visitor = await visitor_of(request, needed)
     except (SignInRequired, SecondFactorRequired) as error:
@@ -90,8 +94,7 @@ def idempotency_key_of(request: Request) -> str | None:
 
 
 def actor_of(caller: Caller) -> str:
-    """Name the caller in the audit log: a user by login, an API key as `api:` and its name."""
-    return caller.actor or (f"{API}:{caller.key_name}" if caller.key_name else API)
+    return caller.audit_name
 
 
 CallerDep = Annotated[Caller, Depends(caller_of)]

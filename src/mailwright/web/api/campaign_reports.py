@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.actions.segments import SegmentResponse, segment_response
 from mailwright.app.wiring import Engine
 from mailwright.schemas.campaign_reports import (
     CampaignHistoryResponse,
@@ -24,7 +25,6 @@ from mailwright.schemas.campaign_reports import (
 from mailwright.schemas.campaigns import CampaignResponse, campaign_response
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.recipient_report import report_csv as csv_lines
-from mailwright.schemas.segments import SegmentResponse, segment_response
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.comparison import MAX_HISTORY, CampaignResult, load_history

@@ -7,22 +7,23 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from mailwright.actions import lists as actions
+from mailwright.actions.lists import ListRequest, ListUpdateRequest, SubscribeRequest, UnsubscribeRequest
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
 from mailwright.audience.list_removal import ListInUse, ListUser
 from mailwright.audience.lists import List, ListExists
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
-from mailwright.audience.status import ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain import keys
 from mailwright.domain.errors import MailwrightError, NotFound
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import gettext
-from mailwright.schemas.lists import ListRequest
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.tracking_plan import find_off_level
+from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.sorting import sort_rows
@@ -68,19 +69,7 @@ async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Res
         # The page fills in a key that it derives from the name, so only a different key was entered by the user.
         is_derived = form["listKey"] in ("", keys.derive_key(form["name"], "list"))
         key = await unused_list_key(engine, visitor, form["name"]) if is_derived else form["listKey"]
-        wanted = _wanted(form, key)
-        made = await lists.create(
-            engine.database,
-            engine.clock,
-            visitor.tenant_id,
-            wanted.list_key,
-            name=wanted.name,
-            description=wanted.description,
-            is_public=wanted.is_public,
-            requires_confirmation=wanted.requires_confirmation,
-            tracking=wanted.tracking,
-            actor=visitor.actor,
-        )
+        made = await actions.create(visitor_context(request, visitor), _wanted(form, key))
     except MailwrightError as error:
         return await _new_page(request, engine, visitor, form, field_errors(error))
     return redirect(request, f"/lists/{made.list_key}", gettext("List created."))
@@ -112,21 +101,9 @@ async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, lis
 async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
-        wanted = _wanted(form, list_key)
+        await actions.change(visitor_context(request, visitor), list_key, _changes(form, list_key))
     except MailwrightError as error:
         return await _form_page(request, engine, visitor, found, form, field_errors(error))
-    await lists.edit(
-        engine.database,
-        engine.clock,
-        visitor.tenant_id,
-        list_key,
-        name=wanted.name or list_key,
-        description=wanted.description or "",
-        is_public=wanted.is_public,
-        requires_confirmation=wanted.requires_confirmation,
-        tracking=wanted.tracking,
-        actor=visitor.actor,
-    )
     return redirect(request, f"/lists/{list_key}", gettext("List saved."))
 
 
@@ -134,7 +111,7 @@ async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found = await _found(engine, visitor, list_key)
     try:
-        await engine.list_removal.delete(visitor.tenant_id, list_key, actor=visitor.actor)
+        await actions.delete(visitor_context(request, visitor), list_key)
     except ListInUse as error:
         return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
     return redirect(request, "/lists", gettext("Deleted {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
@@ -144,7 +121,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_k
 async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found = await _found(engine, visitor, list_key)
     try:
-        await engine.list_removal.archive(visitor.tenant_id, list_key, actor=visitor.actor)
+        await actions.archive(visitor_context(request, visitor), list_key)
     except ListInUse as error:
         return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
     return redirect(request, "/lists", gettext("Archived {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
@@ -154,7 +131,7 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_
 async def restore(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     """Bring back an archived or deleted list."""
     try:
-        await engine.list_removal.restore(visitor.tenant_id, list_key, actor=visitor.actor)
+        await actions.restore(visitor_context(request, visitor), list_key)
     except ListExists as error:
         return redirect(request, "/lists?show=deleted", error.text, tone="bad")
     return redirect(request, f"/lists/{list_key}", gettext("List restored."))
@@ -165,13 +142,8 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key:
     """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""
     found, form = await _found(engine, visitor, list_key), await read_fields(request)
     try:
-        if form["confirmed"]:
-            contact_status = ContactStatusService(engine.database, engine.clock)
-            actor = visitor.actor
-            await contact_status.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
-        else:
-            double_opt_in, actor = await engine.double_opt_in(), visitor.actor
-            await double_opt_in.subscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+        wanted = parse(SubscribeRequest, {"email": form["email"], "confirmed": bool(form["confirmed"])})
+        await actions.subscribe(visitor_context(request, visitor), list_key, wanted)
     except MailwrightError as error:
         return await _show(request, engine, visitor, found, form, field_errors(error))
     is_asked = found.requires_confirmation and not form["confirmed"]
@@ -182,9 +154,8 @@ async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key:
 @router.post("/{list_key}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     form = await read_fields(request)
-    contact_status = ContactStatusService(engine.database, engine.clock)
-    actor = visitor.actor
-    await contact_status.unsubscribe(visitor.tenant_id, form["email"], list_key, source=actor, actor=actor)
+    wanted = parse(UnsubscribeRequest, {"email": form["email"]})
+    await actions.unsubscribe(visitor_context(request, visitor), list_key, wanted)
     return redirect(request, f"/lists/{list_key}", gettext("{form} unsubscribed.", form=form["email"]))
 
 
@@ -205,16 +176,21 @@ async def _found(engine: Engine, visitor: Visitor, list_key: str) -> List:
 
 
 def _wanted(form: Fields, list_key: str) -> ListRequest:
-    """Validate the form with the schema of the API."""
-    given = {
-        "listKey": list_key,
-        "name": form["name"] or None,
-        "description": form["description"] or None,
+    return parse(ListRequest, {"listKey": list_key, "name": form["name"] or None, **_settings(form)})
+
+
+def _changes(form: Fields, list_key: str) -> ListUpdateRequest:
+    """Return all fields of the form. An empty name becomes the key, and an empty description removes it."""
+    return parse(ListUpdateRequest, {"name": form["name"] or list_key, **_settings(form)})
+
+
+def _settings(form: Fields) -> dict[str, Any]:
+    return {
+        "description": form["description"],
         "isPublic": bool(form["isPublic"]),
         "requiresConfirmation": form["optIn"] == "confirmed",
         "tracking": form["tracking"] or None,
     }
-    return parse(ListRequest, given)
 
 
 async def _form_page(

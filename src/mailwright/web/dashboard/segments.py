@@ -9,7 +9,8 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from mailwright.app.segment_removal import SegmentInUse, delete_segment
+from mailwright.actions import segments as actions
+from mailwright.app.segment_removal import SegmentInUse
 from mailwright.app.wiring import Engine
 from mailwright.audience import contacts, lists, segments
 from mailwright.audience.event_schema import load_schema
@@ -23,8 +24,9 @@ from mailwright.domain.address import domain_of
 from mailwright.domain.errors import InvalidInput, MailwrightError
 from mailwright.domain.translation import gettext, number_text
 from mailwright.schemas.filter_text import describe
+from mailwright.sources.api.validation import parse
 from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
-from mailwright.web.api.segments import cached_member_count
+from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.segments_forms import (
     JOINS,
@@ -108,15 +110,9 @@ async def show_summary(request: Request, engine: EngineDep, visitor: ViewerDep) 
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
     form = await read_fields(request)
     try:
-        made = await segments.create(
-            engine.database,
-            engine.clock,
-            visitor.tenant_id,
-            await _key_of(engine, visitor, form),
-            filter_=filter_from(form),
-            name=form["name"] or None,
-            actor=visitor.actor,
-        )
+        given = {"segmentKey": await _key_of(engine, visitor, form), "filter": filter_from(form)}
+        wanted = parse(actions.SegmentRequest, {**given, "name": form["name"] or None})
+        made = await actions.create(visitor_context(request, visitor), wanted)
     except MailwrightError as error:
         return await _form(request, engine, visitor, None, form, filter_form_from(form), field_errors(error))
     return redirect(request, f"/segments/{made.segment_key}", gettext("Segment saved."))
@@ -144,7 +140,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, segment_
 async def count(request: Request, engine: EngineDep, visitor: ViewerDep, segment_key: str) -> Response:
     """Count the contacts. Loaded after the page, because it evaluates the whole filter."""
     found = await segments.find(engine.database, visitor.tenant_id, segment_key)
-    number = await cached_member_count(request, visitor.tenant_id, found)
+    number = await actions.member_count(visitor_context(request, visitor), found)
     return fragment(request, visitor, "audience/count.html", count=number)
 
 
@@ -180,7 +176,7 @@ async def change(request: Request, engine: EngineDep, visitor: EditorDep, segmen
 @router.post("/{segment_key}/delete")
 async def delete(request: Request, engine: EngineDep, visitor: EditorDep, segment_key: str) -> Response:
     try:
-        await delete_segment(engine.database, engine.clock, visitor.tenant_id, segment_key, actor=visitor.actor)
+        await actions.remove(visitor_context(request, visitor), segment_key)
     except SegmentInUse as error:
         values: dict[str, Any] = {"title": gettext("Segment in use"), "text": error.text, "uses": error.uses}
         back = (f"/segments/{segment_key}", segment_key)

@@ -8,15 +8,17 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Role
+from mailwright.actions import webhooks as actions
+from mailwright.actions.webhooks import WebhookRequest
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
-from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint, WebhookEndpointInput
+from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.schemas.webhooks import WebhookRequest
 from mailwright.sources.api.validation import parse
+from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
@@ -105,7 +107,7 @@ async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Resp
     form, types = await read_fields(request), await read_values(request, "types")
     try:
         made, secret = await engine.webhook_endpoints.create(
-            visitor.tenant_id, _wanted(form, types), actor=visitor.actor
+            visitor.tenant_id, _wanted(form, types).endpoint(), actor=visitor.actor
         )
     except MailwrightError as error:
         return await _list_page(request, engine, visitor, form, types, error)
@@ -152,8 +154,7 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_i
     found = await _found(engine, visitor, webhook_id)
     form, types = await read_fields(request), await read_values(request, "types")
     try:
-        wanted = _wanted(form, types)
-        await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+        await actions.edit(visitor_context(request, visitor), webhook_id, _wanted(form, types))
     except MailwrightError as error:
         return await _form_page(request, visitor, found, form, types, error)
     return redirect(request, f"{HOME}/{webhook_id}", gettext("Webhook saved."))
@@ -162,9 +163,7 @@ async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_i
 @router.post("/{webhook_id}/resume")
 async def resume(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     """Resume delivery, oldest waiting event first."""
-    found = await _found(engine, visitor, webhook_id)
-    wanted = WebhookEndpointInput(found.url, found.types, found.description, is_active=True)
-    await engine.webhook_endpoints.edit(webhook_id, wanted, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await actions.resume(visitor_context(request, visitor), webhook_id)
     return redirect(request, f"{HOME}/{webhook_id}", gettext("Webhook resumed. Waiting events are delivered first."))
 
 
@@ -177,22 +176,19 @@ async def rotate_secret(request: Request, engine: EngineDep, visitor: AdminDep, 
 
 @router.post("/{webhook_id}/test")
 async def send_test(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
-    found = await _found(engine, visitor, webhook_id)
-    await WebhookDeliveries(engine.database, engine.clock).create_test(found, actor=visitor.actor)
+    await actions.test(visitor_context(request, visitor), webhook_id)
     return redirect(request, f"{HOME}/{webhook_id}", gettext("Test event sent. Its result appears below."))
 
 
 @router.post("/{webhook_id}/remove")
 async def remove(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
-    await engine.webhook_endpoints.remove(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
+    await actions.remove(visitor_context(request, visitor), webhook_id)
     return redirect(request, HOME, gettext("Webhook deleted."))
 
 
 @router.post("/deliveries/{delivery_id}/redeliver")
 async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, delivery_id: str) -> Response:
-    again = await WebhookDeliveries(engine.database, engine.clock).redeliver(
-        delivery_id, tenant_id=visitor.tenant_id, actor=visitor.actor
-    )
+    again = await actions.redeliver(visitor_context(request, visitor), delivery_id)
     return redirect(request, f"{HOME}/{again.webhook_id}", gettext("Redelivery started under the same id."))
 
 
@@ -269,10 +265,10 @@ async def _found(engine: Engine, visitor: Visitor, webhook_id: str) -> WebhookEn
     return await engine.webhook_endpoints.find(webhook_id, tenant_id=visitor.tenant_id)
 
 
-def _wanted(form: Fields, types: list[str]) -> WebhookEndpointInput:
+def _wanted(form: Fields, types: list[str]) -> WebhookRequest:
     """Validate the form with the schema of the API."""
     given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
-    return parse(WebhookRequest, given).endpoint()
+    return parse(WebhookRequest, given)
 
 
 def _default_types() -> list[str]:

@@ -28,7 +28,7 @@ from mailwright.web.api.caller import actor_of
 from mailwright.web.app import create_app
 from mailwright.web.bodies import MAX_BODY_BYTES
 from mailwright.web.mcp.internal_request import call_route
-from mailwright.web.mcp.tools import TOOLS, AgentTool, ToolArguments, describe_arguments
+from mailwright.web.mcp.tools import TOOLS, RouteTool, ToolArguments, describe_arguments
 
 INSTRUCTIONS: Final = (
     "Mailwright sends a team's email. Use `explain_message` and `explain_campaign` to find out why something has not "
@@ -81,7 +81,7 @@ async def serve_streams(engine: Engine, caller: Caller) -> None:
         await server.run(reading, writing, server.create_initialization_options())
 
 
-async def _call(app: FastAPI, caller: Caller, tool: AgentTool, values: dict[str, Any]) -> CallToolResult:
+async def _call(app: FastAPI, caller: Caller, tool: RouteTool, values: dict[str, Any]) -> CallToolResult:
     arguments = describe_arguments(tool, app.openapi())
     known = arguments.schema["properties"]
     if unknown := [name for name in values if name not in known]:
@@ -132,7 +132,7 @@ def _headers(arguments: ToolArguments, values: dict[str, Any]) -> dict[str, str]
     return {header: str(values[name]) for name, header in arguments.headers.items() if values.get(name) is not None}
 
 
-def _describe(tool: AgentTool, arguments: ToolArguments) -> Tool:
+def _describe(tool: RouteTool, arguments: ToolArguments) -> Tool:
     is_read_only = tool.scope is KeyScope.READ
     annotations = ToolAnnotations(
         read_only_hint=is_read_only,
@@ -142,7 +142,7 @@ def _describe(tool: AgentTool, arguments: ToolArguments) -> Tool:
     return Tool(name=tool.name, description=tool.description, input_schema=arguments.schema, annotations=annotations)
 
 
-def _has_body(tool: AgentTool, arguments: ToolArguments) -> bool:
+def _has_body(tool: RouteTool, arguments: ToolArguments) -> bool:
     return tool.method != "GET" and bool(arguments.schema["properties"].keys() - arguments.outside_body)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mailwright.access.roles import Scope
+from mailwright.actions import load_nouns
 from mailwright.web.api.caller import KEY_NAME, scope_of
 
 Schema = dict[str, Any]
@@ -17,140 +18,146 @@ _HEADERS: Final = {KEY_NAME: "idempotencyKey"}
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTool:
+class RouteTool:
     name: str
     method: str
     path: str
     description: str
+    declared_scope: Scope | None = None  # None: the route is written by hand, and its path decides
 
     @property
     def scope(self) -> Scope:
         """The scope that a caller needs."""
-        return scope_of(self.method, _PLACEHOLDER.sub("x", self.path))
+        return self.declared_scope or scope_of(self.method, _PLACEHOLDER.sub("x", self.path))
+
+
+def _declared_tools() -> Iterable[RouteTool]:
+    for noun in load_nouns():
+        for action in noun.actions:
+            if action.agent is not None:
+                yield RouteTool(action.agent.name, action.method, action.path, action.agent.description, action.scope)
 
 
 TOOLS: Final = (
-    AgentTool("search_messages", "GET", "/v1/email", "Find messages by recipient, status, source and time."),
-    AgentTool("show_message", "GET", "/v1/email/{outboxId}", "Show a message with its timeline of events."),
-    AgentTool(
+    *_declared_tools(),
+    RouteTool("search_messages", "GET", "/v1/email", "Find messages by recipient, status, source and time."),
+    RouteTool("show_message", "GET", "/v1/email/{outboxId}", "Show a message with its timeline of events."),
+    RouteTool(
         "explain_message",
         "GET",
         "/v1/email/{outboxId}/explain",
         "Explain why a message has not been sent yet or failed, until when, and what can be done.",
     ),
-    AgentTool("list_campaigns", "GET", "/v1/campaigns", "List the campaigns, latest first."),
-    AgentTool("show_campaign", "GET", "/v1/campaigns/{campaignId}", "Show a campaign with its progress."),
-    AgentTool(
+    RouteTool("list_campaigns", "GET", "/v1/campaigns", "List the campaigns, latest first."),
+    RouteTool("show_campaign", "GET", "/v1/campaigns/{campaignId}", "Show a campaign with its progress."),
+    RouteTool(
         "explain_campaign",
         "GET",
         "/v1/campaigns/{campaignId}/explain",
         "Explain what a campaign waits for, until when, and when it will finish.",
     ),
-    AgentTool(
+    RouteTool(
         "show_campaign_plan",
         "GET",
         "/v1/campaigns/{campaignId}/plan",
         "Show what a campaign would send, to whom and when, and whether a second person must approve it.",
     ),
-    AgentTool(
+    RouteTool(
         "campaign_report",
         "GET",
         "/v1/campaigns/{campaignId}/report",
         "Show the figures of a campaign: delivered, bounced, opened, clicked, unsubscribed, and each link.",
     ),
-    AgentTool("forecast", "GET", "/v1/forecast", "Forecast when each campaign will finish and what limits it."),
-    AgentTool("list_lists", "GET", "/v1/lists", "List the mailing lists."),
-    AgentTool("list_segments", "GET", "/v1/segments", "List the segments: saved filters over contacts."),
-    AgentTool("count_segment", "POST", "/v1/segments/count", "Count the contacts that match a filter."),
-    AgentTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
-    AgentTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
-    AgentTool("list_sequences", "GET", "/v1/sequences", "List the sequences with their status, newest first."),
-    AgentTool(
+    RouteTool("forecast", "GET", "/v1/forecast", "Forecast when each campaign will finish and what limits it."),
+    RouteTool("show_contact", "GET", "/v1/contacts/{email}", "Show a contact with subscriptions and status."),
+    RouteTool("contact_history", "GET", "/v1/contacts/{email}/history", "Show what happened with a contact."),
+    RouteTool("list_sequences", "GET", "/v1/sequences", "List the sequences with their status, newest first."),
+    RouteTool(
         "show_sequence",
         "GET",
         "/v1/sequences/{sequenceId}",
         "Show a sequence with its draft and the number of people at each step.",
     ),
-    AgentTool(
+    RouteTool(
         "explain_sequences",
         "GET",
         "/v1/contacts/{email}/sequences",
         "Explain why a contact got the emails of sequences or not, what comes next and when. With `sequenceId`, also "
         "which rule kept them out of that sequence.",
     ),
-    AgentTool(
+    RouteTool(
         "rehearse_sequence",
         "POST",
         "/v1/sequences/{sequenceId}/rehearse",
         "Run the draft of a sequence on a virtual clock: the emails of the next days by step, and the limits that hold "
         "them. Nothing is sent or changed.",
     ),
-    AgentTool(
+    RouteTool(
         "list_ready_sequences",
         "GET",
         "/v1/sequences/ready",
         "List complete sequences with their documents, as examples for `create_sequence_draft`.",
     ),
-    AgentTool("list_templates", "GET", "/v1/templates", "List the templates."),
-    AgentTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
-    AgentTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
-    AgentTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
-    AgentTool(
+    RouteTool("list_templates", "GET", "/v1/templates", "List the templates."),
+    RouteTool("show_template", "GET", "/v1/templates/{templateId}", "Show a template with its source."),
+    RouteTool("preview_template", "POST", "/v1/templates/{templateId}/preview", "Render a template with values."),
+    RouteTool("audit_log", "GET", "/v1/journal", "Show who changed what, latest first."),
+    RouteTool(
         "create_campaign_draft",
         "POST",
         "/v1/campaigns",
         "Create a draft of a campaign. It is not sent until a person starts it in the dashboard.",
     ),
-    AgentTool("edit_campaign_draft", "PUT", "/v1/campaigns/{campaignId}", "Replace the content of a draft."),
-    AgentTool(
+    RouteTool("edit_campaign_draft", "PUT", "/v1/campaigns/{campaignId}", "Replace the content of a draft."),
+    RouteTool(
         "check_campaign",
         "POST",
         "/v1/campaigns/{campaignId}/preflight",
         "Run the pre-send check of a draft: audience, excluded contacts, and problems with their fixes.",
     ),
-    AgentTool(
+    RouteTool(
         "request_approval",
         "POST",
         "/v1/campaigns/{campaignId}/plan",
         "Request that a person approves a draft as it is now. A later change makes the request void.",
     ),
-    AgentTool(
+    RouteTool(
         "create_sequence_draft",
         "POST",
         "/v1/sequences",
         "Create a draft of a sequence from a `document`. Nobody enters it until a person publishes it in the "
         "dashboard. `ready` instead of a document requires the scope `manage`.",
     ),
-    AgentTool(
+    RouteTool(
         "edit_sequence_draft",
         "PUT",
         "/v1/sequences/{sequenceId}",
         "Replace the document of a draft that was never published.",
     ),
-    AgentTool(
+    RouteTool(
         "create_template",
         "PUT",
         "/v1/templates/{templateId}",
         "Create a template. A new version of an existing template requires the scope `manage`, because email that is "
         "sent from now on would use it.",
     ),
-    AgentTool(
+    RouteTool(
         "send_email",
         "POST",
         "/v1/email/send",
         "Send one email now. This cannot be undone. Choose an `idempotencyKey` for each email, and repeat it when you "
         "retry: the same key never sends twice.",
     ),
-    AgentTool(
+    RouteTool(
         "start_campaign",
         "POST",
         "/v1/campaigns/{campaignId}/start",
         "Start a campaign: it is sent to its whole audience. This cannot be undone.",
     ),
-    AgentTool("pause_campaign", "POST", "/v1/campaigns/{campaignId}/pause", "Pause a campaign."),
-    AgentTool("resume_campaign", "POST", "/v1/campaigns/{campaignId}/resume", "Resume a paused campaign."),
-    AgentTool("cancel_campaign", "POST", "/v1/campaigns/{campaignId}/cancel", "Cancel the messages not sent yet."),
-    AgentTool("cancel_message", "POST", "/v1/email/{outboxId}/cancel", "Cancel a message that has not been sent yet."),
+    RouteTool("pause_campaign", "POST", "/v1/campaigns/{campaignId}/pause", "Pause a campaign."),
+    RouteTool("resume_campaign", "POST", "/v1/campaigns/{campaignId}/resume", "Resume a paused campaign."),
+    RouteTool("cancel_campaign", "POST", "/v1/campaigns/{campaignId}/cancel", "Cancel the messages not sent yet."),
+    RouteTool("cancel_message", "POST", "/v1/email/{outboxId}/cancel", "Cancel a message that has not been sent yet."),
 )
 
 
@@ -171,7 +178,7 @@ class ToolArguments:
         return self.path | self.query | self.headers.keys()
 
 
-def describe_arguments(tool: AgentTool, openapi: Mapping[str, Any]) -> ToolArguments:
+def describe_arguments(tool: RouteTool, openapi: Mapping[str, Any]) -> ToolArguments:
     """Read the arguments of a tool from the API description."""
     operation = openapi["paths"][tool.path][tool.method.lower()]
     described = operation.get("parameters", ())

@@ -1,0 +1,24 @@
+"""What people and programs can ask for, each declared once, in a module per noun.
+
+An action states its input, result, permission, audit verb, HTTP route, command and output. Routes, commands (on the
+installation or against a server), agent tools and reference pages are derived from it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mailwright.actions.declaration import Noun
+
+# The module of each command. A module is imported when its command runs, or when a server starts.
+MODULES: Final = {"list": "lists", "segment": "segments", "webhook": "webhooks"}
+
+
+def load_noun(command: str) -> "Noun":
+    """Import the actions of a command."""
+    noun: Noun = import_module(f"mailwright.actions.{MODULES[command]}").noun
+    return noun
+
+
+def load_nouns() -> list["Noun"]:
+    return [load_noun(command) for command in MODULES]

@@ -1,0 +1,54 @@
+"""Who asks for an action, for which tenant, and what the action works with."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mailwright.access.api_keys import Caller
+from mailwright.domain.clock import Clock
+from mailwright.ops.settings import Settings
+from mailwright.storage.database import Database
+
+Result = TypeVar("Result")
+
+
+async def _compute(_key: tuple[Any, ...], compute: Callable[[], Awaitable[Result]]) -> Result:
+    return await compute()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    settings: Settings
+    clock: Clock
+    database: Database
+    caller: Caller
+    # Where the request came from, as it is recorded beside a consent: `api`, `cli` or the name of a user.
+    source: str
+    # Returns the cached result for a key, or computes it. Only servers cache.
+    cached: Callable[[tuple[Any, ...], Callable[[], Awaitable[Any]]], Awaitable[Any]] = _compute
+    # Whether the caller may name objects of all tenants by their id, as the console can.
+    sees_all_tenants: bool = False
+
+    @property
+    def tenant_id(self) -> int:
+        return self.caller.tenant_id
+
+    @property
+    def owner_id(self) -> int | None:
+        """The tenant that must own an object with a unique id; None if any tenant may own it."""
+        return None if self.sees_all_tenants else self.caller.tenant_id
+
+    @property
+    def actor(self) -> str:
+        """The caller's name in the audit log."""
+        return self.caller.audit_name
+
+    async def require_default_sender(self) -> None:
+        """Raise if the API key is limited to senders, and the tenant's default sender is not one of them."""
+        if self.caller.senders is None:
+            return
+        from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - slow to import, rarely used
+        from mailwright.sources.api.senders import require_sender  # noqa: PLC0415
+
+        directory = make_directory(self.settings, self.database, self.clock)
+        require_sender(self.caller, await directory.default_sender(self.tenant_id))

@@ -1,0 +1,238 @@
+"""The parts of an action's declaration. They know neither HTTP nor the terminal."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_type_hints
+
+from mailwright.access.roles import Role, Scope
+from mailwright.schemas.base import ResponseModel
+from mailwright.sources.api.fields import RequestModel
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
+# The value of a cell: the name of a field, or a function of the row. A `Mark`, `Moment` or `TwoLines` has its own look.
+Cell = str | Callable[[Any], Any]
+
+# The scopes of most actions.
+READ: Final = Scope.READ
+MANAGE: Final = Scope.MANAGE
+
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Argument(NamedTuple):
+    """Annotation: the command takes this field as an argument, named `metavar` in its help."""
+
+    metavar: str
+
+
+class Option(NamedTuple):
+    """Annotation: how the command spells the option of this field, if not like the field itself.
+
+    `default` is what the help shows as the default, if the field has none.
+    """
+
+    name: str = ""
+    default: str = ""
+
+
+Tone = Literal["good", "waiting", "warning", "bad", "off"]
+
+
+class Mark(NamedTuple):
+    """A state in the output: a word, never only a colour."""
+
+    word: str
+    tone: Tone
+    detail: str = ""
+
+
+class Moment(NamedTuple):
+    """A time in the output, shown in the tenant's time zone."""
+
+    iso: str | None
+
+
+class TwoLines(NamedTuple):
+    """A cell with a main line and a second, less important one."""
+
+    first: Any
+    second: str
+
+
+def time_of(name: str) -> Callable[[Any], Moment]:
+    """Return the cell of a field that holds a time."""
+    return lambda row: Moment(getattr(row, name))
+
+
+class Table(NamedTuple):
+    """The rows in a field of the result. A title ending in # is numeric, one ending in ! does not wrap."""
+
+    rows: str
+    columns: Mapping[str, Cell]
+    nothing: str  # shown if there are no rows; may name {tenant}
+
+
+class Details(NamedTuple):
+    """One object, a line per field."""
+
+    lines: Mapping[str, Cell]
+
+
+class Aside(NamedTuple):
+    """A line for people only. A command prints it on stderr, so that stdout holds just the result."""
+
+    text: str
+
+
+Line = str | Aside | Mark | Table
+# What a command prints: a sentence with fields of the result and of the input, or lines made from the result.
+Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
+
+
+class AgentTool(NamedTuple):
+    """An action that AI agents can call, under this name. The description is written for them."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    noun: "Noun"
+    run: Callable[..., Awaitable[Any]]
+    method: Method
+    path: str  # the whole path, with placeholders such as {listKey}
+    scope: Scope
+    role: Role
+    status: HTTPStatus
+    audit: str | None  # the verb in the audit log, if the action changes something
+    command: str | None  # the words after the noun; None: no command
+    question: str | None  # asked by commands before they run the action
+    shown: Shown
+    agent: AgentTool | None
+    command_defaults: Mapping[str, Any]  # the defaults of a command that differ from those of the API
+    parameters: tuple[str, ...]  # arguments of `run` that stand in the path
+    input: type[RequestModel] | None
+    result: type[ResponseModel] | None
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @property
+    def description(self) -> str:
+        return inspect.getdoc(self.run) or ""
+
+    @property
+    def has_body(self) -> bool:
+        return self.input is not None and self.method not in ("GET", "DELETE")
+
+    @property
+    def finds_by_id(self) -> bool:
+        """Whether an id in the path decides the tenant, so that a command needs no --tenant."""
+        return self.noun.has_unique_ids and bool(self.parameters)
+
+    def url(self, values: Mapping[str, str]) -> str:
+        """Return the path with quoted values for its placeholders."""
+        from urllib.parse import quote  # noqa: PLC0415 - only remote commands need it
+
+        return _PLACEHOLDER.sub(lambda found: quote(values[snake_case(found[1])], safe=""), self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A subject with its actions: `mailwright list …` and `/v1/lists`."""
+
+    command: str
+    summary: str
+    path: str
+    # The role that signed-in users need. For changes, they also need the scope of the action.
+    role: Role = Role.VIEWER
+    # The help of each path parameter of commands, after the word that names it there.
+    parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    # Whether ids are unique in the whole installation, and not only within a tenant.
+    has_unique_ids: bool = False
+    actions: list[Action] = field(default_factory=list)
+
+    def get(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
+        return self._declare("GET", path, HTTPStatus.OK, **{"scope": READ, "audit": None, **declared})
+
+    def post(self, path: str = "", *, status: HTTPStatus | None = None, **declared: Any) -> Callable[[Run], Run]:
+        """Declare a POST. One to the path of the noun creates an object."""
+        return self._declare("POST", path, status or (HTTPStatus.OK if path else HTTPStatus.CREATED), **declared)
+
+    def put(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
+        return self._declare("PUT", path, HTTPStatus.OK, **declared)
+
+    def patch(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
+        return self._declare("PATCH", path, HTTPStatus.OK, **declared)
+
+    def delete(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
+        return self._declare("DELETE", path, HTTPStatus.OK, **declared)
+
+    def _declare(
+        self,
+        method: Method,
+        path: str,
+        status: HTTPStatus,
+        *,
+        scope: Scope,
+        audit: str | None,
+        role: Role | None = None,
+        command: str | None = None,
+        question: str | None = None,
+        shown: Shown = "",
+        agent: AgentTool | None = None,
+        command_defaults: Mapping[str, Any] | None = None,
+    ) -> Callable[[Run], Run]:
+        """Declare an action. Python refuses a declaration without `scope` and `audit` when its module is imported."""
+
+        def declare(run: Run) -> Run:
+            hints = get_type_hints(run, include_extras=False)
+            _, *names = inspect.signature(run).parameters  # The first one is the context.
+            inputs = [hints[name] for name in names if _is_model(hints[name], RequestModel)]
+            result = hints["return"] if _is_model(hints["return"], ResponseModel) else None
+            placeholders = [snake_case(name) for name in _PLACEHOLDER.findall(path)]
+            parameters = tuple(name for name in names if not _is_model(hints[name], RequestModel))
+            if sorted(parameters) != sorted(placeholders) or len(inputs) > 1:
+                raise TypeError(f"{run.__qualname__} must take the placeholders of {path!r} and at most one input.")
+            action = Action(
+                noun=self,
+                run=run,
+                method=method,
+                path=f"{self.path}{path}",
+                scope=scope,
+                role=role or self.role,
+                status=status if result is not None else HTTPStatus.NO_CONTENT,
+                audit=audit,
+                command=command,
+                question=question,
+                shown=shown,
+                agent=agent,
+                command_defaults=command_defaults or {},
+                parameters=parameters,
+                input=inputs[0] if inputs else None,
+                result=result,
+            )
+            self.actions.append(action)
+            return run
+
+        return declare
+
+
+def snake_case(name: str) -> str:
+    return _CAPITAL.sub("_", name).lower()
+
+
+def camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return "".join([first, *(word.capitalize() for word in rest)])
+
+
+def _is_model(hint: Any, model: type) -> bool:
+    return isinstance(hint, type) and issubclass(hint, model)

@@ -1,0 +1,301 @@
+"""Commands of the actions: their options, and what they print.
+
+A command runs its action on this installation, or with `--server` on another one, over HTTP.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from types import MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import typer
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
+from rich.text import Text
+
+from mailwright.access.api_keys import Caller
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import (
+    Action,
+    Argument,
+    Aside,
+    Cell,
+    Details,
+    Mark,
+    Moment,
+    Noun,
+    Option,
+    Table,
+    TwoLines,
+)
+from mailwright.cli import remote
+from mailwright.cli.json_input import parse_json
+from mailwright.cli.opening import Installation, find_tenant, run
+from mailwright.cli.options import Json, Tenant, Yes, confirm, group
+from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.domain.clock import to_instant
+from mailwright.domain.errors import InvalidInput
+from mailwright.outbox import tenants
+from mailwright.outbox.audit_log import CONSOLE
+from mailwright.schemas.base import ResponseModel
+from mailwright.schemas.paging import MAX_PAGE, Page
+from mailwright.sources.api.validation import parse
+
+_MAX_ROWS: Final = 10_000
+_TONES: Final = {
+    "good": ("✓", "green"),
+    "waiting": ("○", "cyan"),
+    "warning": ("↻", "yellow"),
+    "bad": ("✗", "red"),
+    "off": ("–", "dim"),
+}
+
+
+def make_group(noun: Noun) -> typer.Typer:
+    """Return the commands of a noun. A module of this package can add special ones."""
+    app = group(noun.summary)
+    for action in noun.actions:
+        if action.command is not None:
+            app.command(action.command)(make_command(action))
+    return app
+
+
+def make_command(action: Action) -> Callable[..., None]:
+    """Return the function of a command. Typer reads its arguments and options from its signature."""
+    fields = {} if action.input is None else action.input.model_fields
+
+    def command(**given: Any) -> None:
+        as_json, tenant = given.pop("as_json"), given.pop("tenant", tenants.DEFAULT)
+        call = _run if remote.server() is None else _call
+        if action.question is not None:
+            confirm(action.question.format_map(given), yes=given.pop("yes"))
+        path = {name: given.pop(name) for name in action.parameters}
+        values = _values(action, given)
+        result = _read_pages(action, partial(call, action, path, tenant=tenant), values)
+        if as_json:
+            print_json(_rows(action, result))
+        else:
+            _print(action, result, {"tenant": tenant, **path, **given})
+
+    parameters = [_path_parameter(action.noun, name) for name in action.parameters]
+    parameters += [
+        _field_parameter(action, name, field)
+        for name, field in fields.items()
+        if not (name == "cursor" and _is_paged(action))
+    ]
+    if action.question is not None:
+        parameters.append(_parameter("yes", Yes, default=False))
+    if not action.finds_by_id:
+        parameters.append(_parameter("tenant", Tenant, default=tenants.DEFAULT))
+    parameters.append(_parameter("as_json", Json, default=False))
+    command.__name__, command.__doc__ = action.name, action.description
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _run(action: Action, path: Mapping[str, str], values: dict[str, Any], *, tenant: str) -> ResponseModel | None:
+    """Run the action on this installation."""
+
+    async def work(at: Installation) -> ResponseModel | None:
+        owner = await find_tenant(at, tenant)
+        context = Context(
+            at.settings,
+            at.clock,
+            at.database,
+            Caller(owner.id, owner.name, actor=CONSOLE),
+            "cli",
+            sees_all_tenants=action.finds_by_id,
+        )
+        given = [*path.values()] if action.input is None else [*path.values(), parse(action.input, values)]
+        result: ResponseModel | None = await action.run(context, *given)
+        return result
+
+    return run(work, creates=action.status == 201)
+
+
+def _call(action: Action, path: Mapping[str, str], values: dict[str, Any], *, tenant: str) -> ResponseModel | None:
+    """Run the action on another server. Its API key decides the tenant."""
+    if tenant != tenants.DEFAULT:
+        raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
+    fields: dict[str, Any] = {"body": values} if action.has_body else {"query": _query(values)}
+    content = remote.request(action.method, action.url(path), **fields)
+    return None if action.result is None else action.result.model_validate_json(content)
+
+
+def _query(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+
+
+def _read_pages(action: Action, call: Callable[[dict[str, Any]], Any], values: dict[str, Any]) -> Any:
+    """Call the action. If its result is a page and --limit needs more, read further pages."""
+    if not _is_paged(action) or not isinstance(action.shown, Table):
+        return call(values)
+    wanted, rows = values["limit"], action.shown.rows
+    result = call({**values, "limit": min(wanted, MAX_PAGE)})
+    found = getattr(result, rows)
+    while result.next_cursor is not None and len(found) < wanted:
+        result = call({**values, "limit": min(wanted - len(found), MAX_PAGE), "cursor": result.next_cursor})
+        found += getattr(result, rows)
+    setattr(result, rows, found)
+    return result
+
+
+# Arguments and options.
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _path_parameter(noun: Noun, name: str) -> inspect.Parameter:
+    metavar, help_ = noun.parameters[name]
+    return _parameter(name, Annotated[str, typer.Argument(metavar=metavar, help=help_, show_default=False)])
+
+
+def _field_parameter(action: Action, name: str, field: FieldInfo) -> inspect.Parameter:
+    """Return the argument or option of an input field."""
+    default = action.command_defaults.get(name, field.get_default())
+    kind, is_many = _terminal_type(field.annotation)
+    help_ = _help(field)
+    if metavar := _find(field, Argument):
+        shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False)
+        return _parameter(name, Annotated[kind, shown], inspect.Parameter.empty if field.is_required() else default)
+    bounds = {each.__class__: each for each in field.metadata}
+    limits = {"min": bounds[Ge].ge, "max": bounds[Le].le} if Ge in bounds and Le in bounds else {}
+    if name == "limit" and _is_paged(action):
+        limits["max"] = _MAX_ROWS
+    shown_default = (_find(field, Option) or Option()).default or default not in (None, "", ())
+    shown = typer.Option(_spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits)
+    if is_many:
+        kind, default = list[kind] | None, None  # type: ignore[valid-type]
+    elif default is None:
+        kind = kind | None
+    return _parameter(name, Annotated[kind, shown], default)
+
+
+def _spelling(name: str, field: FieldInfo) -> str:
+    """Return the argument or option of a field, as users write it."""
+    if argument := _find(field, Argument):
+        return str(argument.metavar)
+    return (_find(field, Option) or Option()).name or f"--{name.replace('_', '-')}"
+
+
+def _is_paged(action: Action) -> bool:
+    """Whether the result is a page of a list. A command reads as many pages as its --limit needs."""
+    return action.input is not None and issubclass(action.input, Page)
+
+
+def _find(field: FieldInfo, kind: type) -> Any:
+    return next((each for each in _annotations(field) if isinstance(each, kind)), None)
+
+
+def _help(field: FieldInfo) -> str:
+    inner = (getattr(each, "description", None) for each in _annotations(field))
+    return field.description or next(filter(None, inner), "")
+
+
+def _annotations(field: FieldInfo) -> list[Any]:
+    """Return the annotations of a field, also those of the type inside of an optional field."""
+    inner = [each for annotation in get_args(field.annotation) for each in get_args(annotation)[1:]]
+    return [*field.metadata, *inner]
+
+
+def _terminal_type(annotation: Any) -> tuple[Any, bool]:
+    """Return the type that the terminal accepts for a field, and whether it can be repeated.
+
+    Texts are checked by the input model, so that commands and API report the same errors. JSON is entered as text.
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return _terminal_type(next(each for each in inner if each is not NoneType))
+    if origin is Annotated:
+        return _terminal_type(inner[0])
+    if origin in (tuple, list):
+        return _terminal_type(inner[0])[0], True
+    if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, bool | int | Enum)):
+        return annotation, False
+    return str, False
+
+
+def _values(action: Action, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the input by their names in the API, without options that were not given."""
+    if action.input is None:
+        return {}
+    fields = action.input.model_fields
+    named = {name: value for name, value in given.items() if name in fields and value is not None}
+    if action.method == "PATCH" and all(
+        named.get(name, field.default) == field.default for name, field in fields.items()
+    ):
+        names = ", ".join(_spelling(name, field).partition("/")[0] for name, field in fields.items())
+        raise typer.BadParameter(f"give at least one of {names}")
+    return {
+        fields[name].alias or name: parse_json(value, name.upper()) if _is_json(fields[name], value) else value
+        for name, value in named.items()
+    }
+
+
+def _is_json(field: FieldInfo, value: Any) -> bool:
+    return isinstance(value, str) and "dict[" in str(field.annotation)
+
+
+# Output.
+
+
+def _rows(action: Action, result: ResponseModel | None) -> Any:
+    """Return the JSON of a result. A list is printed as such, without the object around it."""
+    content = None if result is None else result.to_dict()
+    if content is not None and isinstance(action.shown, Table):
+        return content[action.shown.rows]
+    return content
+
+
+def _print(action: Action, result: ResponseModel | None, given: Mapping[str, Any]) -> None:
+    match action.shown:
+        case str() as sentence:
+            fields = {} if result is None else dict(result)
+            out.print(sentence.format_map({**given, **fields}), markup=False, soft_wrap=True)
+        case Table() as table:
+            _print_table(table, result, given)
+        case Details(lines):
+            rows = ((title, _cell(line, result)) for title, line in lines.items())
+            print_rows(("", ""), rows, nothing="")
+        case make_lines:
+            print_lines(make_lines(result, given), result, given)
+
+
+def print_lines(lines: Iterable[Any], result: Any, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+    for line in lines:
+        match line:
+            case Table():
+                _print_table(line, result, given)
+            case Aside(text):
+                aside.print(text, style="yellow", markup=False, soft_wrap=True)
+            case _:
+                out.print(_shown(line), markup=False, soft_wrap=True)
+
+
+def _print_table(table: Table, result: Any, given: Mapping[str, Any]) -> None:
+    rows = ([_cell(column, row) for column in table.columns.values()] for row in getattr(result, table.rows))
+    print_rows(tuple(table.columns), rows, nothing=table.nothing.format_map(given))
+
+
+def _cell(cell: Cell, row: Any) -> Any:
+    return _shown(getattr(row, cell) if isinstance(cell, str) else cell(row))
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case Moment(iso):
+            return clock_time(None if iso is None else to_instant(datetime.fromisoformat(iso)))
+        case Mark(word, tone, detail):
+            shape, colour = _TONES[tone]
+            return Text(f"{shape} {word}{f': {detail}' if detail else ''}", style=colour)
+        case TwoLines(first, second):
+            return two_lines(str(_shown(first)), second)
+    return value

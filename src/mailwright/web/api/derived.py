@@ -1,0 +1,74 @@
+"""HTTP routes of the actions, with their OpenAPI description."""
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterator
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import Response
+
+from mailwright.access.api_keys import Caller
+from mailwright.actions import load_nouns
+from mailwright.actions.declaration import Action, Noun, camel_case
+from mailwright.sources.api.validation import parse
+from mailwright.web.api.caller import caller_with
+from mailwright.web.api.openapi import BODY_PROBLEMS, SCOPE, describe_body, describe_responses
+from mailwright.web.bodies import json_response, read_json
+from mailwright.web.context import context_of
+
+
+def make_router(noun: Noun) -> APIRouter:
+    router = APIRouter(tags=[noun.path.removeprefix("/v1/")])
+    for action in noun.actions:
+        body = describe_body(action.input) if action.input is not None and action.has_body else {}
+        router.add_api_route(
+            action.path,
+            _endpoint(action),
+            methods=[action.method],
+            status_code=action.status,
+            openapi_extra={SCOPE: action.scope.value, **body},
+            responses=describe_responses({action.status: action.result}, *_problems(action)),
+        )
+    return router
+
+
+def _endpoint(action: Action) -> Callable[..., Coroutine[Any, Any, Response]]:
+    """Return the function of a route. FastAPI reads the names of its parameters from its signature."""
+    placeholders = {name: camel_case(name) for name in action.parameters}
+    query = action.input if action.input is not None and not action.has_body else None
+
+    async def permitted(request: Request) -> Caller:
+        return await caller_with(request, action.scope, action.role)
+
+    async def endpoint(request: Request, caller: Caller, **given: Any) -> Response:
+        values = [given[placeholders[name]] for name in action.parameters]
+        if action.input is not None:
+            values.append(given["query"] if query else parse(action.input, await read_json(request)))
+        result = await action.run(context_of(request, caller, "api"), *values)
+        return Response(status_code=action.status) if result is None else json_response(result, action.status)
+
+    types: dict[str, Any] = {
+        "request": Request,
+        "caller": Annotated[Caller, Depends(permitted)],
+        **dict.fromkeys(placeholders.values(), str),
+    }
+    if query is not None:
+        types["query"] = Annotated[query, Query()]
+    endpoint.__name__, endpoint.__doc__ = action.name, action.description
+    endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in types.items()]
+    )
+    return endpoint
+
+
+def _problems(action: Action) -> Iterator[HTTPStatus]:
+    if action.parameters:
+        yield HTTPStatus.NOT_FOUND
+    if action.audit is not None:
+        yield HTTPStatus.CONFLICT
+    if action.has_body:
+        yield from BODY_PROBLEMS
+
+
+ROUTERS: Final = [make_router(noun) for noun in load_nouns()]

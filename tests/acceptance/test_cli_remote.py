@@ -1,0 +1,91 @@
+"""Commands that run on another server, over HTTP, without a database."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mailwright.access.roles import Scope
+from mailwright.domain.clock import ManualClock
+from mailwright.storage.database import Database
+from tests.acceptance.commands import Commands
+from tests.api import Api, an_api, on_a_socket
+
+FILTER = '{"tag": "vip"}'
+
+
+@pytest.fixture
+async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
+    async with an_api(database, clock) as api:
+        yield api
+
+
+@pytest.fixture
+async def far(api: Api, tmp_path: Path) -> AsyncIterator[Commands]:
+    """Commands in an empty folder that no database can be opened from."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    async with on_a_socket(api.app) as address:
+        yield Commands(
+            folder,
+            {
+                "MAILWRIGHT_SERVER": address,
+                "MAILWRIGHT_API_KEY": api.key,
+                "MAILWRIGHT_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+            },
+        )
+
+
+async def test_remote_commands_do_the_same_as_local_ones(far: Commands) -> None:
+    assert (await far.ok("list", "create", "news", "--name", "Product news")).out == "Created the list news.\n"
+    await far.ok("list", "edit", "news", "--private", "--description", "Now and then")
+    subscribed = await far.ok("list", "subscribe", "news", "ada@example.com", "--confirmed")
+    assert subscribed.out == "ada@example.com is subscribed to news.\n"
+    [listed] = (await far.ok("list", "list", "--json")).json
+    assert (listed["isPublic"], listed["subscribers"], listed["description"]) == (False, 1, "Now and then")
+    assert "Product news" in (await far.ok("list", "list")).out
+    assert "Contacts now: 0." in (await far.ok("segment", "create", "vip", FILTER)).out
+    assert (await far.ok("segment", "show", "vip", "--json")).json["contacts"] == []
+    made = await far.ok("webhook", "create", "https://example.com/hook", "--type", "SENT")
+    assert "Secret (shown once): whsec_" in made.err
+    assert "active" in (await far.ok("webhook", "show", made.out.strip())).out
+    await far.ok("webhook", "delete", made.out.strip())
+    await far.ok("list", "delete", "news", "--yes")
+    assert list(far.folder.iterdir()) == []
+
+
+async def test_remote_errors_name_options_and_exit_codes(far: Commands, api: Api) -> None:
+    await far.ok("list", "create", "news")
+    again = await far.run("list", "create", "news")
+    assert (again.code, again.err) == (1, "The list news already exists.\n")
+    wrong = await far.run("list", "edit", "news", "--name", "")
+    assert (wrong.code, wrong.err.startswith("--name: ")) == (2, True)
+    tenant = await far.run("list", "list", "--tenant", "other")
+    assert (tenant.code, "--tenant" in tenant.err) == (2, True)
+    missing = await far.run("webhook", "show", "nothing")
+    assert missing.code == 1
+    read_only = await api.engine.keys.create(1, "reads", frozenset({Scope.READ}))
+    forbidden = await far.run("list", "create", "more", MAILWRIGHT_API_KEY=read_only)
+    assert (forbidden.code, "`manage` scope" in forbidden.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "words"),
+    [
+        ({"MAILWRIGHT_API_KEY": "mw_made-up"}, 2, "not a valid API key"),
+        ({"MAILWRIGHT_API_KEY": ""}, 2, "MAILWRIGHT_API_KEY: is not set"),
+        ({"MAILWRIGHT_SERVER": "http://127.0.0.1:1"}, 3, "cannot be reached"),
+        ({"MAILWRIGHT_SERVER": "mail.example.com"}, 2, "must be the address of a server"),
+    ],
+)
+async def test_remote_command_names_what_is_wrong(
+    far: Commands, settings: dict[str, str], code: int, words: str
+) -> None:
+    ended = await far.run("list", "list", **settings)
+    assert (ended.code, words in ended.err) == (code, True), ended
+
+
+@pytest.mark.parametrize("command", [("audit",), ("worker",), ("webhook", "test", "x"), ("db", "upgrade"), ("serve",)])
+async def test_local_command_refuses_a_server(far: Commands, command: tuple[str, ...]) -> None:
+    ended = await far.run(*command)
+    assert (ended.code, "only on the machine of the installation" in ended.err) == (2, True), ended

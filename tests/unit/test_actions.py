@@ -1,0 +1,83 @@
+"""Actions: every route and command states its permission where it is declared."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mailwright.access.roles import Role, Scope
+from mailwright.actions import MODULES, load_noun, load_nouns
+from mailwright.actions.context import Context
+from mailwright.actions.declaration import Action, Noun
+from mailwright.cli import COMMANDS, DERIVED
+from mailwright.cli.derived import make_group
+from mailwright.web import app
+from mailwright.web.api import caller
+
+ACTIONS = [action for noun in load_nouns() for action in noun.actions]
+PACKAGE = Path(app.__file__).parent.parent
+
+
+def test_action_without_permission_is_refused_when_its_module_is_imported() -> None:
+    noun = Noun("thing", "Things.", "/v1/things")
+    with pytest.raises(TypeError, match="scope"):
+        noun.post(audit="thing.create")(_do_nothing)
+    with pytest.raises(TypeError, match="audit"):
+        noun.post(scope=Scope.MANAGE)(_do_nothing)
+
+
+def test_action_must_take_the_placeholders_of_its_path() -> None:
+    noun = Noun("thing", "Things.", "/v1/things")
+    with pytest.raises(TypeError, match="placeholders"):
+        noun.delete("/{thingId}", scope=Scope.MANAGE, audit="thing.delete")(_do_nothing)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda each: f"{each.noun.command} {each.name}")
+def test_changing_action_is_audited_and_needs_more_than_read(action: Action) -> None:
+    is_change = action.audit is not None
+    assert is_change is (action.scope is not Scope.READ)
+    assert action.method != "GET" or not is_change
+    assert action.description.endswith(".")
+
+
+def test_no_path_pattern_decides_the_permission_of_an_action() -> None:
+    patterns = [caller._ADMIN_PATHS, caller._ADMIN_CHANGES, caller._READ_ONLY, *caller._PROPOSALS.values()]
+    paths = [re.sub(r"\{\w+\}", "x", action.path) for action in ACTIONS]
+    assert not [(path, pattern) for path in paths for pattern in patterns if pattern.fullmatch(path)]
+
+
+def test_every_route_of_a_noun_comes_from_its_actions() -> None:
+    nouns = tuple(noun.path for noun in load_nouns())
+    routes = {
+        (method, route.path)
+        for router in app.ROUTERS
+        for route in router.routes
+        for method in route.methods  # type: ignore[attr-defined]
+        if route.path in nouns or route.path.startswith(tuple(f"{path}/" for path in nouns))  # type: ignore[attr-defined]
+    }
+    assert routes == {(action.method, action.path) for action in ACTIONS}
+
+
+def test_derived_commands_have_no_module_of_their_own() -> None:
+    listed = {name for _, name, _ in COMMANDS}
+    assert listed >= MODULES.keys() >= DERIVED
+    for name in DERIVED:
+        assert not (PACKAGE / "cli" / f"{name}.py").exists()
+
+
+def test_each_option_of_a_command_has_a_help_text() -> None:
+    for name in MODULES:
+        command: Any = typer.main.get_command(make_group(load_noun(name)))
+        for each in command.commands.values():
+            assert each.help
+            assert not [parameter.name for parameter in each.params if not getattr(parameter, "help", "x")]
+
+
+def test_webhooks_are_for_administrators() -> None:
+    assert {action.role for action in load_noun("webhook").actions} == {Role.ADMIN}
+
+
+async def _do_nothing(_at: Context) -> None:
+    """Do nothing."""
