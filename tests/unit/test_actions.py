@@ -10,7 +10,7 @@ import typer
 from mailwright.access.roles import Role, Scope
 from mailwright.actions import MODULES, load_noun, load_nouns
 from mailwright.actions.context import Context
-from mailwright.actions.declaration import Action, Noun
+from mailwright.actions.declaration import DeclaredAction, Noun
 from mailwright.cli import COMMANDS, DERIVED
 from mailwright.cli.derived import make_group
 from mailwright.web import app
@@ -35,7 +35,7 @@ def test_action_must_take_the_placeholders_of_its_path() -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda each: f"{each.noun.command} {each.name}")
-def test_changing_action_is_audited_and_needs_more_than_read(action: Action) -> None:
+def test_changing_action_is_audited_and_needs_more_than_read(action: DeclaredAction) -> None:
     is_change = action.audit is not None
     assert is_change is (action.scope is not Scope.READ)
     assert action.method != "GET" or not is_change

@@ -13,7 +13,7 @@ from mailwright.sources.api.fields import RequestModel
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
-# The value of a cell: the name of a field, or a function of the row. A `Mark`, `Moment` or `TwoLines` has its own look.
+# The value of a cell: the name of a field, or a function of the row. A `Badge`, `Moment` or `TwoLines` has its own look.
 Cell = str | Callable[[Any], Any]
 
 # The scopes of most actions.
@@ -43,7 +43,7 @@ class Option(NamedTuple):
 Tone = Literal["good", "waiting", "warning", "bad", "off"]
 
 
-class Mark(NamedTuple):
+class Badge(NamedTuple):
     """A state in the output: a word, never only a colour."""
 
     word: str
@@ -89,7 +89,7 @@ class Aside(NamedTuple):
     text: str
 
 
-Line = str | Aside | Mark | Table
+Line = str | Aside | Badge | Table
 # What a command prints: a sentence with fields of the result and of the input, or lines made from the result.
 Shown = str | Table | Details | Callable[[Any, Mapping[str, Any]], Iterable[Line]]
 
@@ -102,7 +102,7 @@ class AgentTool(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class DeclaredAction:
     noun: "Noun"
     run: Callable[..., Awaitable[Any]]
     method: Method
@@ -157,7 +157,7 @@ class Noun:
     parameters: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     # Whether ids are unique in the whole installation, and not only within a tenant.
     has_unique_ids: bool = False
-    actions: list[Action] = field(default_factory=list)
+    actions: list[DeclaredAction] = field(default_factory=list)
 
     def get(self, path: str = "", **declared: Any) -> Callable[[Run], Run]:
         return self._declare("GET", path, HTTPStatus.OK, **{"scope": READ, "audit": None, **declared})
@@ -201,7 +201,7 @@ class Noun:
             parameters = tuple(name for name in names if not _is_model(hints[name], RequestModel))
             if sorted(parameters) != sorted(placeholders) or len(inputs) > 1:
                 raise TypeError(f"{run.__qualname__} must take the placeholders of {path!r} and at most one input.")
-            action = Action(
+            action = DeclaredAction(
                 noun=self,
                 run=run,
                 method=method,

@@ -12,9 +12,9 @@ from mailwright.actions.declaration import (
     MANAGE,
     Argument,
     Aside,
+    Badge,
     Details,
     Line,
-    Mark,
     Noun,
     Option,
     Table,
@@ -141,7 +141,7 @@ class WebhookDeliveryListResponse(ResponseModel):
 
 
 def delivery_lines(delivery: WebhookDeliveryResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
-    yield Mark(delivery.status, _STATUSES[delivery.status], _last_response(delivery))
+    yield Badge(delivery.status, _STATUSES[delivery.status], _last_response(delivery))
 
 
 def _secret_lines(made: WebhookSecretResponse, _given: Mapping[str, Any]) -> Iterator[Line]:
@@ -149,8 +149,8 @@ def _secret_lines(made: WebhookSecretResponse, _given: Mapping[str, Any]) -> Ite
     yield made.webhook_id
 
 
-def _state(webhook: WebhookResponse) -> Mark:
-    return Mark(webhook.state, _STATES[webhook.state], webhook.pause_reason or "")
+def _state(webhook: WebhookResponse) -> Badge:
+    return Badge(webhook.state, _STATES[webhook.state], webhook.pause_reason or "")
 
 
 def _last_response(delivery: WebhookDeliveryResponse) -> str:
@@ -258,7 +258,7 @@ async def test(at: Context, webhook_id: str) -> WebhookDeliveryResponse:
         "deliveries",
         {
             "Time ({zone}) and event!": lambda each: TwoLines(time_of("created_at")(each), each.type),
-            "State!": lambda each: Mark(each.status, _STATUSES[each.status]),
+            "State!": lambda each: Badge(each.status, _STATUSES[each.status]),
             "Id and last response": lambda each: TwoLines(each.delivery_id, _last_response(each)),
         },
         nothing="No deliveries yet.",

@@ -21,7 +21,7 @@ __all__ = [
     "KEY_PATTERN",
     "List",
     "ListExists",
-    "ListNotFound",
+    "NoSuchList",
     "UnknownList",
     "columns",
     "create",
@@ -54,7 +54,7 @@ class UnknownList(InvalidInput):
         self.list_key = list_key
 
 
-class ListNotFound(NotFound):
+class NoSuchList(NotFound):
     """There is no such list."""
 
     def __init__(self, list_key: str) -> None:
@@ -137,7 +137,7 @@ async def edit(
     async with database.write() as tx:
         rows: Any = await tx.execute(select(*columns()).where(*matching).with_for_update())
         if not rows:
-            raise ListNotFound(list_key)
+            raise NoSuchList(list_key)
         current = List(**rows[0]._mapping)
         changes: dict[str, Any] = {
             field: value for field, value in new_values.items() if getattr(current, field) != value
@@ -167,10 +167,10 @@ async def list_all(database: Database, tenant_id: int, *, with_archived: bool = 
 
 
 async def find(database: Database, tenant_id: int, list_key: str) -> None:
-    """Raise ListNotFound unless the tenant has this list."""
+    """Raise NoSuchList unless the tenant has this list."""
     async with database.read() as tx:
         if list_key not in await existing_keys(tx, tenant_id, [list_key]):
-            raise ListNotFound(list_key)
+            raise NoSuchList(list_key)
 
 
 async def existing_keys(tx: Transaction, tenant_id: int, list_keys: Iterable[str]) -> set[str]:

@@ -19,12 +19,12 @@ from rich.text import Text
 from mailwright.access.api_keys import Caller
 from mailwright.actions.context import Context
 from mailwright.actions.declaration import (
-    Action,
     Argument,
     Aside,
+    Badge,
     Cell,
+    DeclaredAction,
     Details,
-    Mark,
     Moment,
     Noun,
     Option,
@@ -63,7 +63,7 @@ def make_group(noun: Noun) -> typer.Typer:
     return app
 
 
-def make_command(action: Action) -> Callable[..., None]:
+def make_command(action: DeclaredAction) -> Callable[..., None]:
     """Return the function of a command. Typer reads its arguments and options from its signature."""
     fields = {} if action.input is None else action.input.model_fields
 
@@ -97,7 +97,9 @@ def make_command(action: Action) -> Callable[..., None]:
     return command
 
 
-def _run(action: Action, path: Mapping[str, str], values: dict[str, Any], *, tenant: str) -> ResponseModel | None:
+def _run(
+    action: DeclaredAction, path: Mapping[str, str], values: dict[str, Any], *, tenant: str
+) -> ResponseModel | None:
     """Run the action on this installation."""
 
     async def work(at: Installation) -> ResponseModel | None:
@@ -117,7 +119,9 @@ def _run(action: Action, path: Mapping[str, str], values: dict[str, Any], *, ten
     return run(work, creates=action.status == 201)
 
 
-def _call(action: Action, path: Mapping[str, str], values: dict[str, Any], *, tenant: str) -> ResponseModel | None:
+def _call(
+    action: DeclaredAction, path: Mapping[str, str], values: dict[str, Any], *, tenant: str
+) -> ResponseModel | None:
     """Run the action on another server. Its API key decides the tenant."""
     if tenant != tenants.DEFAULT:
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
@@ -130,7 +134,7 @@ def _query(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
 
 
-def _read_pages(action: Action, call: Callable[[dict[str, Any]], Any], values: dict[str, Any]) -> Any:
+def _read_pages(action: DeclaredAction, call: Callable[[dict[str, Any]], Any], values: dict[str, Any]) -> Any:
     """Call the action. If its result is a page and --limit needs more, read further pages."""
     if not _is_paged(action) or not isinstance(action.shown, Table):
         return call(values)
@@ -156,7 +160,7 @@ def _path_parameter(noun: Noun, name: str) -> inspect.Parameter:
     return _parameter(name, Annotated[str, typer.Argument(metavar=metavar, help=help_, show_default=False)])
 
 
-def _field_parameter(action: Action, name: str, field: FieldInfo) -> inspect.Parameter:
+def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> inspect.Parameter:
     """Return the argument or option of an input field."""
     default = action.command_defaults.get(name, field.get_default())
     kind, is_many = _terminal_type(field.annotation)
@@ -184,7 +188,7 @@ def _spelling(name: str, field: FieldInfo) -> str:
     return (_find(field, Option) or Option()).name or f"--{name.replace('_', '-')}"
 
 
-def _is_paged(action: Action) -> bool:
+def _is_paged(action: DeclaredAction) -> bool:
     """Whether the result is a page of a list. A command reads as many pages as its --limit needs."""
     return action.input is not None and issubclass(action.input, Page)
 
@@ -221,7 +225,7 @@ def _terminal_type(annotation: Any) -> tuple[Any, bool]:
     return str, False
 
 
-def _values(action: Action, given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the input by their names in the API, without options that were not given."""
     if action.input is None:
         return {}
@@ -245,7 +249,7 @@ def _is_json(field: FieldInfo, value: Any) -> bool:
 # Output.
 
 
-def _rows(action: Action, result: ResponseModel | None) -> Any:
+def _rows(action: DeclaredAction, result: ResponseModel | None) -> Any:
     """Return the JSON of a result. A list is printed as such, without the object around it."""
     content = None if result is None else result.to_dict()
     if content is not None and isinstance(action.shown, Table):
@@ -253,7 +257,7 @@ def _rows(action: Action, result: ResponseModel | None) -> Any:
     return content
 
 
-def _print(action: Action, result: ResponseModel | None, given: Mapping[str, Any]) -> None:
+def _print(action: DeclaredAction, result: ResponseModel | None, given: Mapping[str, Any]) -> None:
     match action.shown:
         case str() as sentence:
             fields = {} if result is None else dict(result)
@@ -293,7 +297,7 @@ def _shown(value: Any) -> Any:
             return "yes" if value else "no"
         case Moment(iso):
             return clock_time(None if iso is None else to_instant(datetime.fromisoformat(iso)))
-        case Mark(word, tone, detail):
+        case Badge(word, tone, detail):
             shape, colour = _TONES[tone]
             return Text(f"{shape} {word}{f': {detail}' if detail else ''}", style=colour)
         case TwoLines(first, second):

@@ -91,11 +91,11 @@ def _next_steps(error: MailwrightError) -> list[str]:
     if error.code in _NEXT_STEPS:
         return [_NEXT_STEPS[error.code]]
     from mailwright.audience.importing.columns import InvalidColumns  # noqa: PLC0415 - slow to import
-    from mailwright.audience.lists import ListNotFound, UnknownList  # noqa: PLC0415 - slow to import
+    from mailwright.audience.lists import NoSuchList, UnknownList  # noqa: PLC0415 - slow to import
 
     if isinstance(error, InvalidColumns):
         return ["Map a column with `--map E-Mail=email`, or skip it with `--map Notes=-`."]
-    if isinstance(error, UnknownList | ListNotFound):
+    if isinstance(error, UnknownList | NoSuchList):
         return [f"Create it with `mailwright list create {error.list_key}`."]
     return []
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, update
 
 from mailwright.access.roles import Role, Scope
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import Action
+from mailwright.actions.declaration import DeclaredAction
 from mailwright.domain.clock import ManualClock
 from mailwright.events.outbound.deliveries import FAILED
 from mailwright.storage.database import Database
@@ -39,7 +39,7 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
         yield api
 
 
-def named(action: Action) -> str:
+def named(action: DeclaredAction) -> str:
     return f"{action.noun.command} {action.name}"
 
 
@@ -53,7 +53,7 @@ async def places(api: Api) -> dict[str, str]:
     return {"listKey": "news", "segmentKey": "vip", "webhookId": webhook, "deliveryId": delivery}
 
 
-def request_of(action: Action, places: dict[str, str]) -> dict[str, Any]:
+def request_of(action: DeclaredAction, places: dict[str, str]) -> dict[str, Any]:
     url = re.sub(r"\{(\w+)\}", lambda found: places[found[1]], action.path)
     return {"method": action.method, "url": url, "json": BODIES.get(named(action)) if action.has_body else None}
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
-from mailwright.actions.declaration import Action, Noun, camel_case
+from mailwright.actions.declaration import DeclaredAction, Noun, camel_case
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import caller_with
 from mailwright.web.api.openapi import BODY_PROBLEMS, SCOPE, describe_body, describe_responses
@@ -33,7 +33,7 @@ def make_router(noun: Noun) -> APIRouter:
     return router
 
 
-def _endpoint(action: Action) -> Callable[..., Coroutine[Any, Any, Response]]:
+def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Response]]:
     """Return the function of a route. FastAPI reads the names of its parameters from its signature."""
     placeholders = {name: camel_case(name) for name in action.parameters}
     query = action.input if action.input is not None and not action.has_body else None
@@ -62,7 +62,7 @@ def _endpoint(action: Action) -> Callable[..., Coroutine[Any, Any, Response]]:
     return endpoint
 
 
-def _problems(action: Action) -> Iterator[HTTPStatus]:
+def _problems(action: DeclaredAction) -> Iterator[HTTPStatus]:
     if action.parameters:
         yield HTTPStatus.NOT_FOUND
     if action.audit is not None:
