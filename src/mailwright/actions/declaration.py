@@ -13,7 +13,7 @@ from mailwright.sources.api.fields import RequestModel
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Run = TypeVar("Run", bound=Callable[..., Awaitable[Any]])
-# The value of a cell: the name of a field, or a function of the row. A `Badge`, `Moment` or `TwoLines` has its own look.
+# A cell: the name of a field, or a function of the row. A `Badge`, `Moment` or `TwoLines` has its own look.
 Cell = str | Callable[[Any], Any]
 
 # The scopes of most actions.
