@@ -43,6 +43,7 @@ _EVENT_TEXTS: Final[Mapping[str, str]] = {
     EventType.CLICKED: lazy_gettext("email click"),
     EventType.BOUNCED: lazy_gettext("email bounce"),
     EventType.COMPLAINED: lazy_gettext("email complaint"),
+    EventType.NOT_SPAM: lazy_gettext("email marked as not spam"),
     EventType.UNSUBSCRIBED: lazy_gettext("email unsubscribe"),
     EventType.DEFERRED: lazy_gettext("email deferred"),
     EventType.REPLIED: lazy_gettext("email answered"),

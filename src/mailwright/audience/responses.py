@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, select, text
+from sqlalchemy import ColumnElement, Select, and_, func, not_, select, text
 
 from mailwright.domain.clock import MINUTE
 from mailwright.domain.states import EventType, Status
@@ -17,6 +17,19 @@ IS_RESPONSE: Final = text(
 )
 IS_MACHINE: Final[ColumnElement[bool]] = events.c.metadata.like('%"isMachine"_true%')
 IS_BY_PERSON: Final[ColumnElement[bool]] = events.c.metadata.not_like('%"isMachine"_true%')
+_LATER: Final = events.alias("later")
+# A complaint that the recipient took back: the email was later reported as not spam.
+IS_WITHDRAWN: Final[ColumnElement[bool]] = (
+    select(_LATER.c.id)
+    .where(
+        _LATER.c.message_key == events.c.message_key,
+        _LATER.c.type == EventType.NOT_SPAM.value,
+        _LATER.c.id > events.c.id,
+        events.c.type == EventType.COMPLAINED.value,
+    )
+    .correlate(events)
+    .exists()
+)
 _ENGAGEMENT: Final = (EventType.OPENED, EventType.CLICKED)
 
 
@@ -28,6 +41,8 @@ def responses(type_: EventType, url: str | None = None) -> Select[Any]:
     found = select(events.c.created_at).where(
         events.c.message_key == messages.c.id, IS_RESPONSE, events.c.type == type_.value, IS_BY_PERSON
     )
+    if type_ is EventType.COMPLAINED:
+        found = found.where(not_(IS_WITHDRAWN))
     if url is not None:
         target = func.substr(json_text(events.c.metadata, "url"), 1, MAX_URL_CHARACTERS)
         found = found.where(target == url[:MAX_URL_CHARACTERS])

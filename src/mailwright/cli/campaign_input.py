@@ -17,6 +17,7 @@ from mailwright.domain.schedule import parse_time
 from mailwright.sources.api.requests import parse_file
 from mailwright.sources.campaigns.definition import UtmParameters
 from mailwright.sources.campaigns.records import Campaign
+from mailwright.storage.foreign_json import load_json
 
 Options = Mapping[str, Any]
 
@@ -156,7 +157,7 @@ def send_time(text: str, zone: tzinfo) -> Instant | None:
 def json_or_text(text: str) -> Any:
     """Read `3`, `true` and `["a"]` as JSON, anything else as text."""
     try:
-        return orjson.loads(text)
+        return load_json(text)
     except orjson.JSONDecodeError:
         return text
 

@@ -5,11 +5,12 @@ from typing import Any
 import orjson
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.storage.foreign_json import load_json
 
 
 def parse_json(text: str, field: str) -> Any:
     try:
-        return orjson.loads(text)
+        return load_json(text)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"is not JSON: {error}", field=field) from error
 

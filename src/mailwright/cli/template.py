@@ -36,6 +36,7 @@ from mailwright.schemas.templates import (
     template_preview_response,
     template_response,
 )
+from mailwright.storage.foreign_json import load_json
 
 app = group("Email templates.")
 
@@ -352,6 +353,6 @@ def _parse_variable(text: str) -> Variable:
 def _value(text: str) -> Any:
     """Read `3`, `true` and `["a"]` as JSON, anything else as text."""
     try:
-        return orjson.loads(text)
+        return load_json(text)
     except orjson.JSONDecodeError:
         return text

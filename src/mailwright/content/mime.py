@@ -280,18 +280,22 @@ def _filename(name: str) -> str:
     encoded = quote(name, safe="")
     if len(encoded) <= _PARAMETER_LINE:
         return f";\r\n filename*=utf-8''{encoded}"
-    return "".join([f";\r\n filename*{number}*={piece}" for number, piece in enumerate(_percent_pieces(encoded))])
+    return "".join([f";\r\n filename*{number}*={piece}" for number, piece in enumerate(_percent_pieces(name))])
 
 
-def _percent_pieces(encoded: str) -> Iterable[str]:
-    """Encode as RFC 2231 pieces. The first piece states the character set, and no escape such as `%41` is split."""
-    rest = f"utf-8''{encoded}"
-    while rest:
-        end = _PARAMETER_LINE
-        while "%" in rest[max(end - 2, 0) : end] and end < len(rest):
-            end -= 1
-        yield rest[:end]
-        rest = rest[end:]
+def _percent_pieces(name: str) -> Iterable[str]:
+    """Encode as RFC 2231 pieces, each of whole characters, because some programs decode each piece alone.
+
+    The first piece states the character set.
+    """
+    piece = "utf-8''"
+    for character in name:
+        encoded = quote(character, safe="")
+        if len(piece) + len(encoded) > _PARAMETER_LINE:
+            yield piece
+            piece = ""
+        piece += encoded
+    yield piece
 
 
 def _encode_lines(content: str) -> bytes:

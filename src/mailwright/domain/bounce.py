@@ -6,7 +6,7 @@ from enum import StrEnum
 from fnmatch import translate
 from functools import cache, lru_cache
 
-from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
+from mailwright.domain.bounce_phrases import ABOUT_SENDER, CLOSED, NO_MX, PASSING, SUGGESTIVE, UNKNOWN_ADDRESS
 
 
 class BounceKind(StrEnum):
@@ -83,6 +83,17 @@ def states_reason(text: str) -> bool:
     return found.is_unknown or found.is_closed or found.is_passing or found.is_about_sender
 
 
+def mentions_sender(text: str) -> bool:
+    """Return whether the text states that the server rejects the sender, so that it says nothing about the address."""
+    return _find_phrases(text[:MAX_TEXT]).is_about_sender
+
+
+def states_no_mx(text: str) -> bool:
+    """Return whether the text states that the domain has no mail server, and no temporary reason."""
+    found = _find_phrases(text[:MAX_TEXT])
+    return found.has_no_mx and not found.is_passing
+
+
 @dataclass(frozen=True, slots=True)
 class _Phrases:
     words: str
@@ -91,6 +102,7 @@ class _Phrases:
     is_passing: bool
     is_suggestive: bool
     is_about_sender: bool
+    has_no_mx: bool
 
 
 @lru_cache(maxsize=256)  # Cached because a report may repeat one text for a thousand recipients.
@@ -102,7 +114,8 @@ def _find_phrases(text: str) -> _Phrases:
 
 @cache  # Compiled on first use, because this takes as long as importing a database driver and few commands need it.
 def _phrase_patterns() -> list[re.Pattern[str]]:
-    return [re.compile("|".join(phrases)) for phrases in (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE, ABOUT_SENDER)]
+    groups = (UNKNOWN_ADDRESS, CLOSED, PASSING, SUGGESTIVE, ABOUT_SENDER, NO_MX)
+    return [re.compile("|".join(phrases)) for phrases in groups]
 
 
 def _by_status(status: str, words: str) -> BounceKind | None:

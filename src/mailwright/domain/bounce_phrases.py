@@ -36,6 +36,10 @@ UNKNOWN_ADDRESS = (
     rf"{_THING} (?:address )?(?:has |have )?moved[,.;:]? (?:to |the |its |his |her |their )*new (?:e-?mail )?address",
     r"moved[,.:]? (?:left )?no (?:forwarding )?address|is not a valid rfc[ -]?\d{1,4} address",
     r"recipient addresses in single label domains",
+    # Words of programs: err.nosuchuser, USER_UNKNOWN, MailboxNotFound.
+    r"\bno[-_.]?such[-_.]?(?:user|mailbox|recipient|account|address)\b",
+    r"\b(?:user|recipient|mailbox|account|address|rcpt)[-_.]?(?:not[-_.]?found|unknown|not[-_.]?exist\w{0,3})\b",
+    r"\b(?:unknown|invalid|nonexistent)[-_.]?(?:user|mailbox|recipient|account|rcpt)\b",
     r"null ?-?mx|indicated no smtp service|nxdomain",  # definite DNS responses, unlike "host not found"
     # German, French, Italian, Spanish and Portuguese.
     r"(?:empf[äa]e?nger|benutzer|adressat|nutzer|postfach|adresse|teilnehmer)\b[^.;]{0,60}(?:unbekannt|ung[üu]e?ltig)",
@@ -64,12 +68,36 @@ UNKNOWN_ADDRESS = (
     r"không tồn tại|không tìm thấy|tidak (?:ditemukan|dikenal)|ไม่พบ",
 )
 
-# Explicit words about the sender or a limit. They outrank words about an address, which may be the sender's address.
+_REFUSED = (
+    r"(?:(?:un|not |n't )(?:authori[sz]ed|permitted|allowed|approved|verified|accepted|trusted|recogni[sz]ed|valid)"
+    r"|rejected|denied|blocked|refused|banned|black-? ?listed|prohibited|restricted|disallowed|forged|spoofed)"
+)
+# Explicit words about the sender or a limit. They outrank every code and the words about an address, which may be the
+# sender's address: 550 5.1.1 unauthorized sender.
 ABOUT_SENDER = (
     r"sender (?:address )?verif\w{1,8}|(?:verif\w{1,8}|callout)(?: verification)? (?:of|for) (?:the )?sender",
     r"sender (?:address )?(?:does not|doesn't|do not|did not) exist",
     r"sender (?:address )?(?:is )?(?:unknown|invalid|not found)",
+    rf"senders?(?:'s)? (?:(?:e-?mail |ip )?(?:address|domain|host|server|name|account) )?(?:address )?"
+    rf"(?:(?:is|are|was|were|has been|have been) )?(?:currently )?{_REFUSED}",
+    rf"{_REFUSED} (?:(?:e-?mail|envelope|mail) )?senders?\b",
+    r"(?:unknown|invalid|bad|missing) (?:(?:envelope|mail) )?sender",
+    rf"(?:your|the sending|the sender's) (?:(?:e-?mail|ip) )?(?:address|domain|account|server|host|ip)(?: address)? "
+    rf"(?:(?:is|was|has been) )?(?:currently )?{_REFUSED}",
+    r"(?:you|sender|senders) (?:are|is|do|does|were)? ?(?:not|n't) (?:have permission|have the rights?|allowed"
+    r"|authori[sz]ed|permitted) to (?:send|e-?mail|mail|post|write|contact)",
+    r"aren't (?:allowed|authori[sz]ed|permitted) to (?:send|e-?mail|mail|post|write|contact)",
+    r"only accepts? (?:e-?mail|mail|messages?)s? from",
+    r"(?:does not|doesn't|won't|not) accept (?:e-?mail|mail|messages?)s? from",
+    r"mail from (?:command )?(?:rejected|denied|refused|not allowed|not accepted)",
     r"(?:too many|max(?:imum)?(?: number of)?) (?:\w{1,12} )?recipients",
+)
+
+# The domain has no mail server.
+NO_MX = (
+    r"no (?:valid |usable |)mx\b|(?:has|have) no mx|mx (?:records? |hosts? |entry )?(?:not found|does not exist)",
+    r"(?:unable to|cannot|can't|could ?n[o']t|could not|failed to|did ?n[o']t) (?:find|locate) "
+    r"(?:(?:an?|any|the|valid) ){0,2}(?:mx|mail exchanger)",
 )
 
 # The domain accepts no email, or the mailbox is closed. With a temporary code this may be an outage, and a temporary
@@ -77,7 +105,8 @@ ABOUT_SENDER = (
 CLOSED = (
     r"(?:host|domain)(?: name|) ?(?:is |)(?:un|not )known|unknown (?:host|domain)|no such (?:domain|host)",
     r"(?:domain|host)(?: name|) (?:was |is |could |)not (?:be |)found|domain \S{1,253} (?:couldn't|could not) be found",
-    r"(?:invalid|illegal|bad) (?:domain|host)|un-?route?able|no (?:valid |usable |)mx\b|(?:has|have) no mx",
+    r"(?:invalid|illegal|bad) (?:domain|host)|un-?route?able",
+    *NO_MX,
     r"no (?:mail|address) exchanger|name or service not known|recipient domain must exist",
     r"does ?n[o']t (?:receive|accept) (?:any )?(?:e-?mail|mail)(?! from| over)|no (?:mail ?servers?|mail hosts?)\b",
     r"no dns entries|(?:unable to|cannot|can't|could not|couldn't) (?:resolve|find any host|find a mail ?server)",

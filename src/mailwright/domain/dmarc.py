@@ -107,11 +107,13 @@ class NotCompared(StrEnum):
 
     RECEIVERS_UNKNOWN = "receivers_unknown"
     TOO_OLD = "too_old"
+    PERIOD_UNKNOWN = "period_unknown"  # It ends when it begins.
 
 
 _WHY_NOT: Final = {
     NotCompared.RECEIVERS_UNKNOWN: "its reports do not say which recipients' domains they are about",
     NotCompared.TOO_OLD: "its reports arrived too long after the messages",
+    NotCompared.PERIOD_UNKNOWN: "its reports do not say which time they cover",
 }
 
 

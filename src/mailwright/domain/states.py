@@ -56,6 +56,7 @@ class EventType(StrEnum):
     CLICKED = "click"
     BOUNCED = "bounce"
     COMPLAINED = "complaint"
+    NOT_SPAM = "not_spam"  # The recipient took a complaint back, or moved the message out of the spam folder.
     UNSUBSCRIBED = "unsubscribe"
     DEFERRED = "deferred"
     REPLIED = "replied"

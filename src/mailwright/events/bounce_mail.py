@@ -45,7 +45,15 @@ _TYPES = {
     DsnAction.RELAYED: EventType.DELIVERED,
     DsnAction.EXPANDED: EventType.DELIVERED,
 }
-
+# The events of feedback. A failed authentication (DMARC) says nothing about the opinion of the recipient.
+_FEEDBACK_EVENTS = {
+    FeedbackType.ABUSE: EventType.COMPLAINED,
+    FeedbackType.FRAUD: EventType.COMPLAINED,
+    FeedbackType.VIRUS: EventType.COMPLAINED,
+    FeedbackType.OTHER: EventType.COMPLAINED,
+    FeedbackType.OPT_OUT: EventType.UNSUBSCRIBED,
+    FeedbackType.NOT_SPAM: EventType.NOT_SPAM,
+}
 
 log = logger(__name__)
 
@@ -67,7 +75,7 @@ class RecordedBounceMail:
             case BounceReport():
                 return "bounce"
             case FeedbackReport():
-                return "complaint"
+                return self.email.feedback_type.kind
             case UnreadableReport():
                 return "unreadable"
             case ReportEmail():
@@ -214,13 +222,15 @@ def _verdict(recipient: BouncedRecipient) -> ContactVerdict:
 
 
 def _complaints(email: FeedbackReport, now: Instant) -> Iterator[Report]:
+    if (type_ := _FEEDBACK_EVENTS.get(email.feedback_type)) is None:
+        return
     # Reports often hide the recipient who complained, but they usually show the original recipient.
     hidden = email.original.recipients if len(email.original.recipients) == 1 else ()
     for recipient in email.recipients or hidden or (None,):
         yield Report(
             key=f"{KEY_PREFIX}:{email.identity}:{address_key(recipient or '')}",
             source=SOURCE,
-            type=EventType.UNSUBSCRIBED if email.feedback_type is FeedbackType.OPT_OUT else EventType.COMPLAINED,
+            type=type_,
             at=_time(email, now),
             recipient=recipient,
             outbox_id=email.original.outbox_id,

@@ -8,7 +8,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.parsed_events import ParsedEvent, ParsedEvents, digest, parse_each, read_events, short, short_key
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 from mailwright.events.webhook_secrets import SharedSecret
 
@@ -33,9 +33,10 @@ def _bounced(verdict: ContactVerdict) -> Callable[[Mapping[str, Any]], ParsedEve
         reason = event.get("reason")
         is_soft = verdict is ContactVerdict.SOFT_BOUNCE
         is_unrelated = is_soft and not is_about_address(None, reason if isinstance(reason, str) else "")
+        stated = ContactVerdict.NOTHING if is_unrelated else verdict
         return ParsedEvent(
             EventType.BOUNCED,
-            ContactVerdict.NOTHING if is_unrelated else verdict,
+            stated if verdict is ContactVerdict.NOTHING else correct_verdict(stated, reason),
             (short(event.get("event")), None),
             clean_metadata(reason=reason),
         )

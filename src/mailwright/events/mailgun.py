@@ -18,7 +18,7 @@ from mailwright.events.parsed_events import (
 )
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 from mailwright.events.webhook_secrets import MailgunSignature
 
@@ -62,7 +62,8 @@ def _failed(event: Mapping[str, Any]) -> ParsedEvent:
         is_soft = reason == "old" or str(code)[:1] == "4"
         soft = is_about_address(enhanced, str(text or ""), is_permanent=not is_soft)
         otherwise = ContactVerdict.SOFT_BOUNCE if soft else ContactVerdict.NOTHING
-        verdict = ContactVerdict.HARD_BOUNCE if reason == "bounce" and not is_soft else otherwise
+        stated = ContactVerdict.HARD_BOUNCE if reason == "bounce" and not is_soft else otherwise
+        verdict = correct_verdict(stated, text)
     return ParsedEvent(EventType.BOUNCED, verdict, (severity or "permanent", reason), metadata)
 
 

@@ -11,6 +11,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.used_signatures import UsedSignature
+from mailwright.storage.foreign_json import load_json
 
 # The largest body of a webhook. Providers collect events in batches.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
@@ -55,7 +56,7 @@ def parse_each(
 
 def read_json(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        return load_json(body)
     except orjson.JSONDecodeError as error:
         raise MalformedEvent("The body is not JSON.") from error
 

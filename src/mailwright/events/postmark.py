@@ -8,7 +8,7 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.parsed_events import ParsedEvent, ParsedEvents, digest, parse_each, part_of, read_events, short
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 from mailwright.events.webhook_secrets import SharedSecret
 
@@ -62,7 +62,7 @@ def _bounce(event: Mapping[str, Any]) -> ParsedEvent | str:
     if kind == "Transient":  # Postmark tries again.
         return ParsedEvent(EventType.DEFERRED, metadata=metadata)
     soft = ContactVerdict.SOFT_BOUNCE if is_about_address(None, " ".join(texts)) else ContactVerdict.NOTHING
-    verdict = _VERDICTS.get(kind, soft)
+    verdict = correct_verdict(_VERDICTS.get(kind, soft), " ".join(texts))
     return ParsedEvent(_TYPES.get(verdict, EventType.BOUNCED), verdict, (kind, None), metadata)
 
 

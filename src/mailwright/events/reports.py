@@ -6,7 +6,7 @@ contact. Concurrent callers share a commit, and each call returns after that com
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from mailwright.events.used_signatures import UsedSignature, UsedSignatures, for
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
 from mailwright.outbox import reported
-from mailwright.outbox.incidents import record_incidents
+from mailwright.outbox.incidents import record_incidents, withdraw_complaints
 from mailwright.outbox.provider_activity import ProviderEvents
 from mailwright.outbox.reported import ReportedMessage, forget_recipients
 from mailwright.outbox.settle import SentProof, append_events, event_row, record_bounces, record_proofs
@@ -62,6 +62,7 @@ REPORTABLE: Final = frozenset(
         EventType.CLICKED,
         EventType.BOUNCED,
         EventType.COMPLAINED,
+        EventType.NOT_SPAM,
         EventType.UNSUBSCRIBED,
         EventType.DEFERRED,
         EventType.REPLIED,
@@ -382,19 +383,25 @@ async def _by_recipient(
 def _best(candidates: Sequence[ReportedMessage], email: str | None) -> ReportedMessage:
     """Return the latest message to this recipient. One request may have sent messages to several recipients."""
     own = [message for message in candidates if message.to_email == email]
-    return max(own or candidates, key=lambda message: message.message_key)
+    best = max(own or candidates, key=lambda message: message.message_key)
+    return replace(best, is_shared=len({message.to_email for message in candidates}) > 1)
 
 
 async def _recipients(
     tx: Runner, reports: Mapping[str, Report], messages: Mapping[str, ReportedMessage]
 ) -> dict[str, str]:
-    """Return the address that each report is about. Addresses that the message was not sent to are left out."""
+    """Return the address that each report is about.
+
+    If the message has one recipient, the report is about it, whatever address it names: forwarded email bounces at
+    other addresses, and many complaints hide the address. Otherwise, addresses that the message was not sent to are
+    left out.
+    """
     recipients: dict[str, str] = {}
     unsure: dict[str, int] = {}
     for key, message in messages.items():
         if reports[key].recipient is not None and _normal(reports[key].recipient) == message.to_email:
             recipients[key] = message.to_email
-        elif reports[key].verdict is not ContactVerdict.NOTHING or _needs_recipient(reports[key]):
+        elif _is_about_recipient(reports[key]):
             unsure[key] = message.message_key
     if unsure:
         copies = await reported.load_copies(tx, set(unsure.values()))
@@ -404,14 +411,19 @@ async def _recipients(
     return recipients
 
 
+def _is_about_recipient(report: Report) -> bool:
+    """Return whether the report changes the contact, or the message for its recipient."""
+    return report.verdict is not ContactVerdict.NOTHING or report.type is EventType.BOUNCED or _needs_recipient(report)
+
+
 def _needs_recipient(report: Report) -> bool:
     """Return whether the report counts only if the message was sent to the address that it names."""
     return report.recipient is not None and report.scope is not None and report.scope.needs_own_recipient
 
 
 def _recipient(report: Report, message: ReportedMessage, copies: Collection[str]) -> str | None:
-    if report.recipient is None:
-        return message.to_email if not copies else None  # There is only one recipient.
+    if not copies and not message.is_shared:
+        return message.to_email or None
     email = _normal(report.recipient)
     return email if email in copies else None
 
@@ -458,6 +470,7 @@ async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
     # Bounced copies do not count.
     own = [(one.message.message_key, kind) for one, kind in incidents if one.email == one.message.to_email]
     await record_incidents(tx, own)
+    await withdraw_complaints(tx, [one.message.message_key for one in new if one.report.type is EventType.NOT_SPAM])
 
 
 def _bounced_messages(new: Sequence[_Taken]) -> dict[int, Instant]:

@@ -16,7 +16,7 @@ from mailwright.events.parsed_events import (
     short_key,
 )
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 from mailwright.events.webhook_secrets import SvixSignature
 
@@ -48,6 +48,7 @@ def _bounced(data: Mapping[str, Any]) -> ParsedEvent:
         verdict = ContactVerdict.SOFT_BOUNCE
     else:
         verdict = ContactVerdict.NOTHING
+    verdict = correct_verdict(verdict, text)
     return ParsedEvent(EventType.BOUNCED, verdict, (kind or "bounce", subtype), clean_metadata(reason=text))
 
 

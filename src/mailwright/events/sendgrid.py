@@ -17,7 +17,7 @@ from mailwright.events.parsed_events import (
 )
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
 
 SOURCE = "sendgrid"
@@ -38,11 +38,14 @@ def _bounce(event: Mapping[str, Any]) -> ParsedEvent:
     status = event.get("status")
     classification = short(event.get("bounce_classification"))
     is_permanent = kind == "bounce" or (kind is None and isinstance(status, str) and status.startswith("5"))
-    return ParsedEvent(
-        EventType.BOUNCED,
+    stated = (
         ContactVerdict.HARD_BOUNCE
         if is_permanent
-        else _blocked(classification, short(status), short(event.get("reason"))),
+        else _blocked(classification, short(status), short(event.get("reason")))
+    )
+    return ParsedEvent(
+        EventType.BOUNCED,
+        correct_verdict(stated, event.get("reason")),
         (short(kind) or "bounce", classification),
         clean_metadata(status=status, reason=event.get("reason")),
     )

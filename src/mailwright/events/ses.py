@@ -12,8 +12,9 @@ from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events.rejected_events import MalformedEvent
 from mailwright.events.sanitize import address_key, clean_metadata, link_without_query, parse_outbox_id, parse_time
-from mailwright.events.soft_bounces import is_about_address
+from mailwright.events.soft_bounces import correct_verdict, is_about_address
 from mailwright.events.tracking.machines import is_machine_report
+from mailwright.storage.foreign_json import load_json
 
 SOURCE = "ses"
 # The tag that our SES provider sets, and the headers of the message.
@@ -36,7 +37,7 @@ class ParsedSesEvent:
 def parse_event(text: str | bytes, now: Instant) -> ParsedSesEvent:
     """Parse an event, or raise `MalformedEvent`. Plain text has no reports."""
     try:
-        event = orjson.loads(text)
+        event = load_json(text)
     except orjson.JSONDecodeError:
         return ParsedSesEvent("text", is_known=False, is_text=True)
     if not isinstance(event, dict):
@@ -123,27 +124,25 @@ def _verdict(kind: str, subtype: str | None, recipient: Mapping[str, Any]) -> Co
     action, status = recipient.get("action"), _optional(recipient, "status")
     if isinstance(action, str) and action.lower() in _NOT_FAILED_ACTIONS:
         return ContactVerdict.NOTHING
+    diagnostic = _optional(recipient, "diagnosticCode") or ""
     if kind == "Permanent" and not (status or "").strip().startswith("4"):
-        return ContactVerdict.HARD_BOUNCE
+        return correct_verdict(ContactVerdict.HARD_BOUNCE, diagnostic)
     if (named := _SUBTYPE_VERDICTS.get(subtype or "")) is not None:
         return named
-    is_counted = is_about_address(status, _optional(recipient, "diagnosticCode") or "")
-    return ContactVerdict.SOFT_BOUNCE if is_counted else ContactVerdict.NOTHING
-
-
-# Feedback types that do not report the message as unwanted.
-_NOT_COMPLAINTS = frozenset({"not-spam", "auth-failure"})
+    return ContactVerdict.SOFT_BOUNCE if is_about_address(status, diagnostic) else ContactVerdict.NOTHING
 
 
 def _complaints(message: _SesMessage, complaint: Mapping[str, Any]) -> Iterator[Report]:
     kind, subtype = _optional(complaint, "complaintFeedbackType"), _optional(complaint, "complaintSubType")
+    if kind == "auth-failure":  # It is about SPF, DKIM or DMARC, not about the opinion of a recipient.
+        return
     for each in _recipients(complaint, "complainedRecipients"):
         yield message.report(
-            EventType.COMPLAINED,
+            EventType.NOT_SPAM if kind == "not-spam" else EventType.COMPLAINED,
             _text(each, "emailAddress"),
             complaint.get("timestamp"),
             _feedback_id(message, complaint),
-            verdict=ContactVerdict.NOTHING if kind in _NOT_COMPLAINTS else ContactVerdict.COMPLAINT,
+            verdict=ContactVerdict.NOTHING if kind == "not-spam" else ContactVerdict.COMPLAINT,
             feedbackType=kind,
             subType=subtype,
             userAgent=complaint.get("userAgent"),

@@ -27,6 +27,7 @@ from mailwright.events.rejected_events import (
     VerificationUnavailable,
 )
 from mailwright.ops.logs import logger
+from mailwright.storage.foreign_json import load_json
 
 if TYPE_CHECKING:
     from mailwright.events.sns_certificate import SnsCertificate
@@ -166,7 +167,7 @@ class SnsVerifier:
 def parse_envelope(body: bytes) -> SnsEnvelope:
     """Parse an envelope. Fields that are signed or used are checked strictly; other fields are ignored."""
     try:
-        document = orjson.loads(body)
+        document = load_json(body)
     except orjson.JSONDecodeError as error:
         raise MalformedEvent("The body is not JSON.") from error
     if not isinstance(document, dict):

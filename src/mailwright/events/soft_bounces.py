@@ -6,6 +6,9 @@ because of the sender's reputation, say nothing about the recipient.
 
 import re
 
+from mailwright.domain.bounce import mentions_sender, states_no_mx
+from mailwright.domain.report import ContactVerdict
+
 # Phrases about the sender, the content or rate limits. They override the status code.
 _ABOUT_US = re.compile(
     r"spam|virus|malware|phish|black ?list|block ?list|deny ?list|blocked|reputation|polic(?:y|ies)|suspicious|content"
@@ -27,8 +30,21 @@ def is_about_address(status: str | None, text: str, *, is_permanent: bool = Fals
     temporary rejection without a status code counts only if its text mentions the mailbox.
     """
     normalized = " ".join(text[:4_000].lower().split())
-    if _ABOUT_US.search(normalized):
+    if _ABOUT_US.search(normalized) or mentions_sender(normalized):
         return False
     if status and not status.endswith(".0.0"):
         return _ABOUT_ADDRESS.fullmatch(status.strip()) is not None
     return is_permanent or _MAILBOX_PHRASES.search(normalized) is not None
+
+
+def correct_verdict(verdict: ContactVerdict, text: object) -> ContactVerdict:
+    """Correct a provider's verdict about a bounce with the words of the server, because providers follow its codes.
+
+    A rejected sender says nothing about the address, and a domain without a mail server is not a temporary failure.
+    """
+    words = text if isinstance(text, str) else ""
+    if verdict in (ContactVerdict.HARD_BOUNCE, ContactVerdict.SOFT_BOUNCE) and mentions_sender(words):
+        return ContactVerdict.NOTHING
+    if verdict in (ContactVerdict.NOTHING, ContactVerdict.SOFT_BOUNCE) and states_no_mx(words):
+        return ContactVerdict.HARD_BOUNCE
+    return verdict

@@ -17,6 +17,7 @@ from mailwright.events.rejected_events import EventRejected, MalformedEvent, Top
 from mailwright.events.reports import Reports
 from mailwright.ops.logs import logger
 from mailwright.providers.aws import AwsKeyChain, AwsKeysMissing, AwsSigner
+from mailwright.storage.foreign_json import load_json
 
 if TYPE_CHECKING:
     from mailwright.providers.http import HttpClient
@@ -104,7 +105,7 @@ class SqsQueue:
         if reply.status in (401, 403):
             self._keys.forget()
         try:
-            content = orjson.loads(reply.body or b"{}")
+            content = load_json(reply.body or b"{}")
         except orjson.JSONDecodeError as error:
             raise SqsUnavailable(f"SQS responded with status {reply.status} and a body that is not JSON.") from error
         if reply.status != 200 or not isinstance(content, dict):
@@ -152,7 +153,7 @@ class SqsEventSource:
     def _event_in(self, body: str) -> str:
         """Unwrap the SNS envelope, if any. No signature is checked, because the queue policy controls who may write."""
         try:
-            envelope = orjson.loads(body)
+            envelope = load_json(body)
         except orjson.JSONDecodeError as error:
             raise MalformedEvent("The message is not JSON.") from error
         if not isinstance(envelope, dict) or "Type" not in envelope:

@@ -101,7 +101,8 @@ REPORTS = Counter(
 )
 INBOUND_EMAILS = Counter(
     "mailwright_inbound_emails_total",
-    "Emails read from the bounce mailbox: bounce, complaint, reply, auto_reply, dmarc_report, unrelated or unreadable.",
+    "Emails read from the bounce mailbox: bounce, complaint, not_spam, opt_out, auth_failure, reply, auto_reply, "
+    "dmarc_report, unrelated or unreadable.",
     ["kind"],
     registry=REGISTRY,
 )

@@ -31,6 +31,7 @@ class ReportedMessage:
     was_never_sent: bool = False  # The message was found by our ID, but this database has no attempt for it.
     is_deleted: bool = False  # Retention has deleted the message, so only its recipients are known.
     provider: str | None = None  # The provider of the last attempt.
+    is_shared: bool = False  # Messages to other recipients have the same provider message ID.
     copies: frozenset[str] = frozenset()  # The recipients in Cc and Bcc of a deleted message.
 
 

@@ -82,7 +82,7 @@ class DmarcReporterResponse(ResponseModel):
     sent: int | None
     compared: int
     unsigned: int
-    not_compared: Literal["receivers_unknown", "too_old"] | None
+    not_compared: Literal["receivers_unknown", "too_old", "period_unknown"] | None
     sentence: str
 
 

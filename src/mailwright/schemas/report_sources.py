@@ -27,7 +27,9 @@ _VERDICTS = {
 class MessageReport(RequestModel):
     """What happened to one message. Name the message by `messageId` or `providerMessageId`."""
 
-    type: Literal["accepted", "delivered", "open", "click", "bounce", "complaint", "unsubscribe", "deferred"]
+    type: Literal[
+        "accepted", "delivered", "open", "click", "bounce", "complaint", "not_spam", "unsubscribe", "deferred"
+    ]
     message_id: Annotated[Line | None, Field(description="The id of the message (`outboxId`), or its Message-ID.")] = (
         None
     )

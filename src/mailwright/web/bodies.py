@@ -1,6 +1,6 @@
 """Read JSON request bodies within a size limit, and write JSON responses."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
@@ -8,13 +8,17 @@ from fastapi import Request
 from starlette.responses import Response
 
 from mailwright.content.raw import MAX_RAW_BYTES
+from mailwright.domain.errors import InvalidInput
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.errors import BodyTooLarge, InvalidJson, NotJson
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 RAW_MEDIA_TYPE = "message/rfc822"
+# The name of the state of a request whose body was read as a form.
+FORM_WAS_READ = "form_was_read"
 
 
 async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
@@ -27,7 +31,7 @@ async def read_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
     ):
         raise NotJson
     try:
-        return orjson.loads(await read_bytes(request, max_bytes))
+        return load_json(await read_bytes(request, max_bytes))
     except orjson.JSONDecodeError as error:
         raise InvalidJson("The body is not valid JSON: {error}", error=error) from error
 
@@ -40,12 +44,21 @@ async def read_message(request: Request) -> bytes:
     return await read_bytes(request, MAX_RAW_BYTES)
 
 
+def stream_body(request: Request) -> AsyncIterator[bytes]:
+    """Return the chunks of the body. Raise `InvalidInput` if it is a form, which was read for its token."""
+    if getattr(request.state, FORM_WAS_READ, False):
+        raise InvalidInput(
+            "The body is a form. Send the file as the body, or as the field file of a multipart form.", field="file"
+        )
+    return request.stream()
+
+
 async def read_bytes(request: Request, max_bytes: int) -> bytes:
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > max_bytes:
         raise too_large(max_bytes)
     chunks, size = [], 0
-    async for chunk in request.stream():
+    async for chunk in stream_body(request):
         size += len(chunk)
         if size > max_bytes:
             raise too_large(max_bytes)

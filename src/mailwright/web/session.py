@@ -21,6 +21,7 @@ from mailwright.access.users import User
 from mailwright.app.wiring import Engine
 from mailwright.domain.errors import MailwrightError
 from mailwright.domain.network import is_numeric_or_local
+from mailwright.web.bodies import FORM_WAS_READ
 from mailwright.web.languages import use_language_of_user
 from mailwright.web.state import engine_of
 
@@ -166,6 +167,7 @@ async def require_own_form(request: Request, token: str) -> None:
     shown = request.headers.get(FORM_HEADER)
     if shown is None and _is_form(request):
         given = (await request.form()).get(FORM_FIELD)
+        setattr(request.state, FORM_WAS_READ, True)
         shown = given if isinstance(given, str) else None
     if shown is None or not is_form_token(shown, token):
         raise ForeignOrigin

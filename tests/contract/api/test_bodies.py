@@ -14,6 +14,7 @@ from tests.contract.api.test_isolation import body_of, is_open_to_all, operation
 
 PASSWORD = "a password of the administrator"
 JSON = {"Content-Type": "application/json"}
+DEEP = b'{"attributes": {"a": ' + b'{"a": ' * 1_000 + b"1" + b"}" * 1_002
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ async def test_every_route_distinguishes_invalid_json_from_invalid_fields(api: A
             continue
         asked += 1
         where = (api, method, path, operation)
-        for content in (b"", b"{", b"{'to': 1}", b'{"a": NaN}', b"\xff"):
+        for content in (b"", b"{", b"{'to': 1}", b'{"a": NaN}', b"\xff", DEEP):
             assert await refusal(*where, content=content, headers=JSON) == (400, "INVALID_JSON"), (
                 method,
                 path,

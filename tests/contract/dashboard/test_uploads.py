@@ -59,3 +59,16 @@ async def test_refused_uploads_leave_no_open_files(grace: Visit, opened: list[An
             assert answer.status_code < 500, path
             assert opened, path
             assert all(file.closed for file in opened), path
+
+
+async def test_form_without_a_file_is_refused(grace: Visit) -> None:
+    """The form was read for its token, so its body cannot be read again as a file."""
+    await grace.open("/imports/~move")
+    token = dict(grace.forms()[0].fields)[FORM_FIELD]
+    for path in UPLOADS:
+        for accepts in ("application/json", "text/html"):
+            answer = await grace.client.post(path, data={FORM_FIELD: token, "file": "x"}, headers={"Accept": accepts})
+            assert answer.status_code < 500, path
+    answer = await grace.client.post("/images", data={FORM_FIELD: token}, headers={"Accept": "application/json"})
+    assert answer.status_code == 422
+    assert "The body is a form." in answer.text

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from mailwright.app.inbound import poll, verify_inbound
 from mailwright.domain.clock import ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotDurable
+from mailwright.domain.guard_rails import Incident
 from mailwright.events.bounce_mail import MAX_ATTEMPTS, BounceMailboxReader, BounceMailRecorder, reports_of
 from mailwright.events.bounces import parse_bounce_mail
 from mailwright.events.bounces.imap import ImapMailbox, ImapSettings
@@ -23,14 +24,21 @@ from mailwright.events.bounces.mailbox_url import open_mailbox
 from mailwright.events.reports import Reports
 from mailwright.events.sqs import SqsEventSource, SqsQueue
 from mailwright.outbox.claim import Claims
+from mailwright.outbox.incidents import count_incidents
+from mailwright.outbox.tallies import EventTallier
 from mailwright.providers.aws import AwsKeyChain, AwsKeys
 from mailwright.providers.http import HttpClient
+from mailwright.sources.campaigns.breakdown import load_breakdown
+from mailwright.sources.campaigns.numbers import load_numbers
+from mailwright.sources.campaigns.reasons import load_reasons
+from mailwright.sources.campaigns.report import RecipientResponse, report_rows
 from mailwright.storage.database import Database
-from mailwright.storage.tables import contacts, suppressions
+from mailwright.storage.tables import contacts, messages, suppressions
 from tests.acceptance.commands import Commands
 from tests.builders import (
     LOCK_TTL,
     SENT,
+    Bench,
     a_message,
     a_result,
     a_settler,
@@ -39,8 +47,10 @@ from tests.builders import (
     settings_for,
     steps,
 )
+from tests.campaigns import CampaignHarness
 from tests.conftest import DatabaseAddress
 from tests.standins.imap import PASSWORD, USER, ImapServer
+from tests.standins.provider import ScriptedProvider
 from tests.standins.sns import FOREIGN_TOPIC, TOPIC, Signer, ses_event
 from tests.standins.sqs import ACCESS_KEY, REGION, SECRET_KEY, SqsStandIn
 from tests.warm import warm_command
@@ -235,21 +245,71 @@ async def test_bounce_email_updates_the_message(
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
+    ("kind", "expected", "event"),
     [
-        ("abuse", ("unsubscribed", ["*"])),
-        ("not-spam", ("active", [])),
-        ("auth-failure", ("active", [])),
-        ("opt-out", ("unsubscribed", ["general"])),
+        ("abuse", ("unsubscribed", ["*"]), "complaint"),
+        ("not-spam", ("active", []), "not_spam"),
+        ("auth-failure", ("active", []), None),
+        ("opt-out", ("unsubscribed", ["general"]), "unsubscribe"),
     ],
 )
 async def test_feedback_email_counts_only_as_complaint_type(
-    database: Database, clock: ManualClock, kind: str, expected: tuple[str, list[str]]
+    database: Database, clock: ManualClock, kind: str, expected: tuple[str, list[str]], event: str | None
 ) -> None:
     outbox_id = await a_sent_mail(database, clock)
     await BounceMailRecorder(Reports(database, clock), clock).record(a_complaint_mail(outbox_id, kind))
     found, scopes = await contact_state(database)
     assert (found or "active", scopes) == expected
+    assert steps(await record_of(database, outbox_id))[4:] == ([event] if event else [])
+
+
+@pytest.mark.parametrize("is_tallied", [False, True])
+async def test_not_spam_takes_a_complaint_back(bench: Bench, *, is_tallied: bool) -> None:
+    """The figures of the campaign and its guard rails are corrected, but the contact stays suppressed."""
+    harness = CampaignHarness(bench)
+    campaign = await harness.campaign(await harness.start(recipients=3))
+    await harness.run_scheduler()
+    await bench.drain(ScriptedProvider(name="smtp"))
+    async with bench.database.read() as tx:
+        rows = await tx.execute(select(messages.c.outbox_id).order_by(messages.c.id))
+    recorder, tallier = BounceMailRecorder(bench.engine.reports, bench.clock), EventTallier(bench.database, bench.clock)
+    # The first recipient complains, the second one takes it back, the third one never complained.
+    for kinds in (("abuse",), ("abuse", "not-spam", "not-spam"), ("not-spam",)):
+        outbox_id = rows.pop(0).outbox_id
+        for number, kind in enumerate(kinds):
+            email = a_complaint_mail(outbox_id, kind).replace(b"Message-ID: <", f"Message-ID: <{number}.".encode(), 1)
+            await recorder.record(email)
+            if is_tallied:
+                await tallier.add_existing()
+    numbers = await load_numbers(bench.database, campaign, bench.clock.now())
+    assert numbers is not None
+    assert numbers.results.complained == 1
+    async with bench.database.read() as tx:
+        assert await count_incidents(tx, campaign.key, 0) == {Incident.COMPLAINT: 1}
+        assert [each.recipients for each in (await load_reasons(tx, campaign.key, 0)).complaints] == [1]
+        breakdown = await load_breakdown(tx, campaign.key)
+        suppressed = await tx.execute(select(suppressions.c.email))
+    assert sum(each.complained for each in breakdown.domains) == 1
+    shown = [row async for row in report_rows(bench.database, campaign.key, RecipientResponse.COMPLAINED)]
+    assert len(shown) == 1
+    assert len(suppressed) == 2
+
+
+@pytest.mark.parametrize("named", ["forwarded@elsewhere.example", "redacted", "<>"])
+async def test_forwarded_or_redacted_complaint_counts_by_its_id(
+    database: Database, clock: ManualClock, named: str
+) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    message = a_complaint_mail(outbox_id).replace(ADA.encode(), named.encode())
+    assert (await BounceMailRecorder(Reports(database, clock), clock).record(message)).counts.new == 1
+    assert await contact_state(database) == ("unsubscribed", ["*"])
+
+
+async def test_forwarded_bounce_counts_by_its_id(database: Database, clock: ManualClock) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    message = a_bounce_mail(outbox_id, "5.1.1", "failed").replace(ADA.encode(), b"forwarded@elsewhere.example")
+    await BounceMailRecorder(Reports(database, clock), clock).record(message)
+    assert await contact_state(database) == ("bounced", ["*"])
 
 
 async def test_bounce_email_without_our_id_changes_no_contact(database: Database, clock: ManualClock) -> None:

@@ -382,6 +382,37 @@ async def test_only_recipients_of_the_message_are_changed(database: Database, cl
     assert steps(await record_of(database, message.outbox_id)).count("bounce") == 5
 
 
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize("named", ["forwarded@elsewhere.example", "redacted", "", None])
+@pytest.mark.parametrize(
+    ("type_", "verdict", "reason"),
+    [
+        (EventType.BOUNCED, ContactVerdict.HARD_BOUNCE, "bounce"),
+        (EventType.COMPLAINED, ContactVerdict.COMPLAINT, "complaint"),
+    ],
+)
+async def test_id_decides_if_the_message_has_one_recipient(
+    database: Database, clock: ManualClock, named: str | None, type_: EventType, verdict: ContactVerdict, reason: str
+) -> None:
+    message = await a_sent_message(database, clock, to="ada@example.com")
+    report = a_report(clock, type_, outbox_id=message.outbox_id, verdict=verdict, recipient=named)
+    assert await Reports(database, clock).receive([report]) == ReportCounts(new=1)
+    assert await scopes(database, "ada@example.com") == {"*": reason}
+    assert await scopes(database, "forwarded@elsewhere.example") == {}
+    summary = (await record_of(database, message.outbox_id)).summary
+    assert (summary.bounced_at is not None) is (type_ is EventType.BOUNCED)
+
+
+async def test_shared_provider_id_and_foreign_address_change_nobody(database: Database, clock: ManualClock) -> None:
+    for number in range(2):
+        await a_sent_message(database, clock, "sendgrid", "x-1", to=f"r{number}@example.com")
+    for number, named in enumerate(("eve@example.com", None)):
+        known = {"source": "sendgrid", "provider_message_id": "x-1", "verdict": ContactVerdict.HARD_BOUNCE}
+        report = a_report(clock, EventType.BOUNCED, key=f"k{number}", recipient=named, **known)
+        await Reports(database, clock).receive([report])
+    assert [await scopes(database, f"r{number}@example.com") for number in range(2)] == [{}, {}]
+
+
 async def test_hidden_recipient_means_the_only_recipient(database: Database, clock: ManualClock) -> None:
     message = await a_sent_message(database, clock, to="ada@example.com")
     report = a_report(clock, EventType.COMPLAINED, outbox_id=message.outbox_id, verdict=ContactVerdict.COMPLAINT)

@@ -146,6 +146,29 @@ async def test_feed_that_moved_sends_no_old_items(blog: Blog) -> None:
     assert await blog.new_titles() == ["Post 11"]
 
 
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_short_feed_that_moved_sends_no_old_items(blog: Blog, number: int) -> None:
+    blog.items = [an_item(each) for each in range(number, 0, -1)]
+    await blog.read()
+    fields = {"link": "https://new.example/posts/{}", "guid": "new-{}", "description": "Now with a summary of {}"}
+    moved = [
+        an_item(each, **{name: text.format(each) for name, text in fields.items()}) for each in range(number, 0, -1)
+    ]
+    blog.items = moved
+    assert await blog.new_titles() == []
+    blog.items = [an_item(11), *moved]
+    assert await blog.new_titles() == ["Post 11"]
+
+
+async def test_only_item_replaced_by_the_next_one_is_new(blog: Blog) -> None:
+    blog.items = [an_item(1, title="Picture of the day", description="A lake")]
+    await blog.read()
+    blog.items = [an_item(2, title="Picture of the day", description="A hill")]
+    assert await blog.new_titles() == ["Picture of the day"]
+    blog.items = [an_item(3)]
+    assert await blog.new_titles() == ["Post 3"]
+
+
 async def test_thousands_of_old_items_stay_old(blog: Blog) -> None:
     blog.items = [an_item(number) for number in range(3_000, 0, -1)]
     await blog.read()

@@ -1,6 +1,8 @@
+import re
 from email.header import decode_header, make_header
 from email.utils import parsedate_to_datetime, unquote
 from typing import Any
+from urllib.parse import unquote as decode_percent
 
 import pytest
 from hypothesis import example, given
@@ -271,3 +273,16 @@ def raw_header(content: bytes, name: str) -> str:
     head = content.partition(b"\r\n\r\n")[0].decode("ascii").replace("\r\n ", " ")
     (value,) = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith(f"{name}: ")]
     return value
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Rechnung über größere Beträge äöüß" * 3 + ".pdf", "请求书" * 20 + ".pdf", "x" * 46 + "😀" * 9],
+    ids=["German", "Chinese", "emoji"],
+)
+def test_pieces_of_a_file_name_have_whole_characters(name: str) -> None:
+    content = build_email(an_email(attachments=(EmailAttachment(name, "application/pdf", b"x"),)))
+    pieces = re.findall(rb"filename\*\d+\*=(\S+?);?\r\n", content)
+    decoded = [decode_percent(piece.decode().removeprefix("utf-8''"), errors="strict") for piece in pieces]
+    assert len(pieces) > 1
+    assert "".join(decoded) == name

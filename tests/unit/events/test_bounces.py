@@ -546,6 +546,70 @@ def test_not_every_feedback_is_a_complaint(stated: str, wanted: FeedbackType, *,
     assert (parsed.feedback_type, parsed.feedback_type.is_complaint) == (wanted, is_complaint)
 
 
+HOTMAIL = "From: {sender}\nSubject: complaint about message from 192.0.2.1\nMessage-ID: <c@hotmail.example>\n{more}\n"
+RETURNED = f"X-Message-Info: abc\n{ORIGINAL}"
+
+
+@pytest.mark.parametrize(
+    ("sender", "more", "body", "recipients"),
+    [
+        (
+            "staff@hotmail.com",
+            "Content-Type: multipart/mixed; boundary=edge\n",
+            f"--edge\nContent-Type: message/rfc822\n\nX-HmXmrOriginalRecipient: {READER}\n{RETURNED}\n--edge--\n",
+            (READER,),
+        ),
+        (
+            "staff@hotmail.com",
+            f"Content-Type: multipart/mixed; boundary=edge\nX-HmXmrOriginalRecipient: <{READER}>\n",
+            f"--edge\nContent-Type: message/rfc822\n\n{RETURNED}\n--edge--\n",
+            (READER,),
+        ),
+        ("jmrp@relay.example", "", f"X-HmXmrOriginalRecipient: {READER}\n{RETURNED}", (READER,)),
+        (
+            "staff@hotmail.com",
+            "Content-Type: multipart/mixed; boundary=edge\n",
+            f"--edge\nContent-Type: message/rfc822\n\n{RETURNED}\n--edge\n",
+            (),
+        ),
+        ("Staff <staff@hotmail.com>", "", RETURNED, ()),
+    ],
+)
+def test_complaint_of_hotmail_without_report_is_parsed(
+    sender: str, more: str, body: str, recipients: tuple[str, ...]
+) -> None:
+    parsed = feedback_report((HOTMAIL.format(sender=sender, more=more) + body).encode())
+    assert (parsed.feedback_type, parsed.recipients) == (FeedbackType.ABUSE, recipients)
+    assert parsed.original.outbox_id == OURS
+
+
+def test_person_who_complains_is_no_feedback_report() -> None:
+    email = (
+        HOTMAIL.format(sender="ann@reader.example", more=f"In-Reply-To: <{OURS}@sender.example>\n") + "I am cross.\n"
+    )
+    assert isinstance(parse_bounce_mail(email.encode()), OrdinaryEmail)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "status", "code"),
+    [
+        ("550\n    5.1.1 x1234 (in reply to RCPT TO command)", "hard", "5.1.1", 550),
+        ("550\n5.1.1 x1234 (in reply to RCPT TO command)", "hard", "5.1.1", 550),
+        ("550\n    5.7.1 Unauthorized sender (in reply to RCPT TO\n    command)", "soft", "5.7.1", 550),
+        ("550 5.1.1\n    unauthorized sender (in reply to RCPT TO command)", "soft", "5.1.1", 550),
+        ("\n    550 5.2.1 x1234", "hard", "5.2.1", 550),
+        ("500\n    err.nosuchuser", "hard", None, 500),
+        ("552\n    5.2.2 x1234\n\n<bob@reader.example>: 550 5.1.1 x", "soft", "5.2.2", 552),
+    ],
+)
+def test_code_on_the_next_line_is_read(said: str, kind: str, status: str | None, code: int) -> None:
+    text = f"Your message could not be delivered.\n\n<{READER}>: host mx.reader.example[192.0.2.1] said: {said}\n"
+    parsed = parse_bounce_mail(a_text(text, more="Return-Path: <>\n"))
+    assert isinstance(parsed, BounceReport)
+    first = parsed.recipients[0]
+    assert (first.address, first.kind, first.status, first.reply_code) == (READER, kind, status, code)
+
+
 def test_feedback_without_type_is_unreadable() -> None:
     assert isinstance(parse_bounce_mail(a_feedback("User-Agent: Loop/1\n")), UnreadableReport)
 

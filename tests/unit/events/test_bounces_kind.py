@@ -67,6 +67,18 @@ def test_status_not_about_address_is_soft(status: str) -> None:
         ("5.2.1", "too many messages", SOFT),
         ("5.1.1", "user unknown, see https://spam.example/why", HARD),  # the code decides between contradicting words
         ("5.0.0", "user unknown, or blocked by our spam filter", SOFT),
+        ("5.1.1", "unauthorized sender", SOFT),
+        ("5.1.1", "<ann@reader.example>: Recipient address rejected: sender not authorised", SOFT),
+        ("5.1.1", "Sender address rejected: User unknown in virtual mailbox table", SOFT),
+        ("5.1.1", "You are not allowed to send to this recipient", SOFT),
+        ("5.1.1", "This mailbox only accepts email from internal senders", SOFT),
+        ("5.1.1", "Your domain has been blocked", SOFT),
+        ("5.1.1", "Unknown sender", SOFT),
+        ("5.0.0", "500 err.nosuchuser", HARD),
+        ("5.0.0", "USER_NOT_FOUND", HARD),
+        ("5.0.0", "RecipientUnknown", HARD),
+        ("5.0.0", "Unable to find MX of domain reader.example", HARD),
+        ("5.0.0", "MX record not found", HARD),
     ],
 )
 def test_explicit_words_outrank_the_code(status: str, text: str, kind: BounceKind) -> None:

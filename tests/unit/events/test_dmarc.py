@@ -27,7 +27,7 @@ from mailwright.events.bounces import parse_bounce_mail
 from mailwright.events.bounces.model import OrdinaryEmail
 from mailwright.events.dmarc.parse import MAX_ROWS, parse_file
 from mailwright.events.dmarc.report_email import parse_report_email
-from mailwright.events.dmarc.unpack import MAX_FILE_BYTES, MAX_MEMBERS, MAX_XML_BYTES
+from mailwright.events.dmarc.unpack import MAX_FILE_BYTES, MAX_MEMBERS, MAX_XML_BYTES, looks_like_report
 from tests.dmarc import DOMAIN, a_report, a_row, an_email, gzipped, zipped
 from tests.examples import examples
 
@@ -94,6 +94,34 @@ def test_report_of_google_is_read() -> None:
 def test_standards_and_charsets_are_read(content: bytes, policy: str, *, is_partial: bool) -> None:
     found = report_of(content)
     assert (found.policy, found.is_partial, found.rows[0].messages) == (policy, is_partial, 10)
+
+
+SCHEMA = b'<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="http://dmarc.org/dmarc-xml/0.1">\n'
+
+
+@pytest.mark.parametrize("end", [b"", b"</xs:schema>\n", b"\n-- \nSent by the gateway", b"<!-- end -->"])
+@pytest.mark.parametrize("begin", [b"", SCHEMA, SCHEMA.replace(b"xs:schema", b"schema"), b"Warning: x in y.php\n"])
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_schema_and_text_around_the_report_are_ignored(begin: bytes, end: bytes, *, is_declared: bool) -> None:
+    declaration, _, report = a_report(begins=BEGINS).partition(b"<feedback")
+    content = b"<feedback" + report.strip() + end
+    if begin.startswith(b"<"):
+        content = (declaration if is_declared else b"") + begin + content
+    else:
+        content = begin + (declaration if is_declared else b"") + content
+    assert report_of(content).rows[0].messages == 10
+
+
+def test_report_with_undeclared_prefix_is_read() -> None:
+    content = a_report(begins=BEGINS).replace(b"<feedback", b"<d:feedback").replace(b"</feedback", b"</d:feedback")
+    assert looks_like_report(content)
+    assert report_of(content).rows[0].messages == 10
+
+
+def test_report_that_ends_when_it_begins_is_read() -> None:
+    content = a_report(begins=BEGINS).replace(str(BEGINS + 86_399).encode(), str(BEGINS).encode())
+    found = report_of(content)
+    assert found.begins_at == found.ends_at == BEGINS * 1000
 
 
 def test_namespace_prefix_is_ignored() -> None:

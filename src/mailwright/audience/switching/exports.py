@@ -26,6 +26,7 @@ from mailwright.domain.address import split_mailbox
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.schedule import parse_time
+from mailwright.storage.foreign_json import load_json
 
 STATUS: Final = "status"
 _LIST_KEY: Final = re.compile(KEY_PATTERN)
@@ -157,7 +158,7 @@ class ExportReader:
     def _members(self, text: str) -> dict[str, str]:
         """Return the members of a JSON object as attributes. Objects and lists stay JSON."""
         try:
-            members: Any = orjson.loads(text) if text else {}
+            members: Any = load_json(text) if text else {}
         except orjson.JSONDecodeError as error:
             raise InvalidContact(f"The attributes are not valid JSON: {text[:40]!r}.") from error
         if not isinstance(members, dict):

@@ -5,7 +5,7 @@ Documents with an internal DTD are refused, because entities could exhaust memor
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
 from html.entities import html5
@@ -19,6 +19,7 @@ import orjson
 from mailwright.content.text import from_html
 from mailwright.domain.errors import InvalidInput
 from mailwright.domain.translation import lazy_gettext
+from mailwright.storage.foreign_json import load_json
 
 MAX_FEED_BYTES: Final = 4 * 1024 * 1024
 _MAX_TITLE: Final = 300
@@ -31,7 +32,26 @@ _GZIP: Final = b"\x1f\x8b"
 _BASE: Final = "http://www.w3.org/XML/1998/namespace base"
 _ABOUT: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about"
 # Extensions that use the names of core elements for something else.
-_EXTENSIONS: Final = ("http://search.yahoo.com/mrss", "http://www.itunes.com")
+_EXTENSIONS: Final = ("http://search.yahoo.com/mrss", "http://www.itunes.com", "urn:undeclared")
+# The namespaces of prefixes that feeds use without declaring them. Elements of others are ignored.
+_UNDECLARED: Final = "urn:undeclared"
+_NAMESPACES: Final = {
+    "atom": "http://www.w3.org/2005/Atom",
+    "content": "http://purl.org/rss/1.0/modules/content/",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd",
+    "media": "http://search.yahoo.com/mrss/",
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+}
+_MAX_PREFIXES: Final = 50
+_MAX_PREAMBLE: Final = 20_000
+_BEGINNING: Final = re.compile(r"<\?xml\b|<(?:rss|feed|(?:\w{1,20}:)?RDF)\b")
+_TAG: Final = re.compile(r"<[A-Za-z_][^<>]{0,4000}>")
+_PREFIX: Final = re.compile(r"(?:^<|\s)([A-Za-z_][\w.-]{0,40}):[A-Za-z_]")
+_VALUE: Final = re.compile(r"""=\s*(?:"[^"]*"|'[^']*')""")
+_DECLARED_PREFIX: Final = re.compile(r"\sxmlns:([A-Za-z_][\w.-]{0,40})\s*=")
+_ROOT: Final = re.compile(r"<[A-Za-z_][\w.:-]*")
+_TEXT_AFTER_THE_END: Final = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 _DECLARED: Final = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _CDATA: Final = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
@@ -106,7 +126,7 @@ def _decode(source: bytes) -> str:
 
 def _json_items(text: str, url: str) -> Iterator[FeedItem]:
     try:
-        document = orjson.loads(text)
+        document = load_json(text)
     except orjson.JSONDecodeError as error:
         raise InvalidFeed("The feed is not valid JSON: {error}.", field="url", error=error) from error
     items = document.get("items")
@@ -158,16 +178,31 @@ def _page_refusal(text: str, url: str) -> str:
 
 
 def _parse(text: str) -> Element:
-    """Parse a document. Entities of HTML and a bare & are corrected first."""
+    """Parse a document.
+
+    If it is not valid, ignore what a program printed before it, such as a warning of PHP, declare the prefixes that it
+    uses without declaring them, and correct entities of HTML and a bare &.
+    """
     try:
         return _Reader().read(text)
     except expat.ExpatError:
-        pieces = _CDATA.split(text)
+        begin = _BEGINNING.search(text[:_MAX_PREAMBLE])
+        pieces = _CDATA.split(text[begin.start() if begin else 0 :])
         pieces[::2] = [_AMPERSAND.sub(_write_reference, piece) for piece in pieces[::2]]
         try:
-            return _Reader().read("".join(pieces))
+            return _Reader(ends_with_root=True).read(_declare_prefixes(pieces))
         except expat.ExpatError as error:
             raise InvalidFeed("The feed is not valid XML: {error}.", field="url", error=error) from error
+
+
+def _declare_prefixes(pieces: Sequence[str]) -> str:
+    """Return the document with declarations for all its prefixes in the root element."""
+    tags = [tag for piece in pieces[::2] for tag in _TAG.findall(piece)]
+    used = {prefix for tag in tags for prefix in _PREFIX.findall(_VALUE.sub('=""', tag))}
+    declared = {prefix for tag in tags for prefix in _DECLARED_PREFIX.findall(tag)}
+    missing = sorted(used - declared - {"xml", "xmlns"})[:_MAX_PREFIXES]
+    added = "".join(f' xmlns:{each}="{_NAMESPACES.get(each.lower(), _UNDECLARED)}"' for each in missing)
+    return _ROOT.sub(lambda found: found[0] + added, "".join(pieces), count=1)
 
 
 def _write_reference(match: re.Match[str]) -> str:
@@ -178,7 +213,9 @@ def _write_reference(match: re.Match[str]) -> str:
 class _Reader:
     """Builds a tree with a parser that refuses an internal DTD and loads no external one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends_with_root: bool = False) -> None:
+        """`ends_with_root`: ignore text after the root element."""
+        self._ends_with_root = ends_with_root
         self._builder = TreeBuilder()
         self._level = self._elements = 0
 
@@ -191,7 +228,11 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._begin_doctype
         parser.EntityDeclHandler = self._refuse
         parser.SkippedEntityHandler = self._skip
-        parser.Parse(text.encode("utf-8", "replace"), True)
+        try:
+            parser.Parse(text.encode("utf-8", "replace"), True)
+        except expat.ExpatError as error:
+            if not self._ends_with_root or error.code != _TEXT_AFTER_THE_END:
+                raise
         return self._builder.close()
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Parse feedback reports (RFC 5965) and the formats that Outlook.com and Apple Mail use instead."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mailwright.events.bounces.diagnosis import find_address, find_addresses
@@ -29,8 +30,14 @@ _TYPES = {
     "spf": FeedbackType.AUTH_FAILURE,
 }
 
-# Outlook.com's junk mail reporting returns the email without a report; this header has the recipient's address.
+# Outlook.com's junk mail reporting returns the email without a report. This header, of the returned email, of the part
+# with it or of the complaint itself, has the recipient's address.
 _OUTLOOK_FIELD = "x-hmxmroriginalrecipient"
+# The senders and the subjects of complaints without a report and without that header: Hotmail and AOL.
+_COMPLAINT_SENDER = re.compile(r"(?:staff@(?:hotmail|outlook|live)\.com|scomp@aol\.(?:net|com))\b", re.IGNORECASE)
+_COMPLAINT_SUBJECT = re.compile(
+    r"\s*(?:complaint about message from|email feedback report for ip|client tos notification)", re.IGNORECASE
+)
 # Apple Mail sends this in the recipient's name when they choose "Unsubscribe".
 _APPLE_FIELD = "x-apple-unsubscribe"
 
@@ -61,10 +68,25 @@ def parse_feedback_without_report(parts: Sequence[EmailPart]) -> ParsedFeedback 
     if headers.first(_APPLE_FIELD).lower() == "true":
         recipient = find_address(headers.first("from"))
         return ParsedFeedback(FeedbackType.OPT_OUT, (recipient,) if recipient else (), "Apple Mail")
-    for part in parts:
-        if part.depth > 0 and part.headers.first(_OUTLOOK_FIELD):
-            return ParsedFeedback(FeedbackType.ABUSE, _addresses(part.headers, _OUTLOOK_FIELD), "Outlook.com")
+    for fields in (*(part.headers for part in parts), *_headers_in_text(parts)):
+        if fields.first(_OUTLOOK_FIELD):
+            return ParsedFeedback(FeedbackType.ABUSE, _addresses(fields, _OUTLOOK_FIELD), "Outlook.com")
+    if _is_complaint(headers):
+        return ParsedFeedback(FeedbackType.ABUSE, (), find_address(headers.first("from")))
     return None
+
+
+def _is_complaint(headers: EmailHeaders) -> bool:
+    is_sender = _COMPLAINT_SENDER.search(headers.first("from")) is not None
+    return is_sender and _COMPLAINT_SUBJECT.match(headers.first("subject")) is not None
+
+
+def _headers_in_text(parts: Sequence[EmailPart]) -> Iterator[EmailHeaders]:
+    """Yield the headers of the returned email if a complaint has them as text."""
+    if _COMPLAINT_SUBJECT.match(parts[0].headers.first("subject")):
+        for part in parts:
+            if part.content_type.startswith("text/"):
+                yield parse_headers(part.text.lstrip().encode("utf-8", "replace"))
 
 
 def _addresses(fields: EmailHeaders, name: str) -> tuple[str, ...]:

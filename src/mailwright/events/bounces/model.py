@@ -33,6 +33,11 @@ class FeedbackType(StrEnum):
         """Whether the recipient reports the message as unwanted. False for opt-outs, not-spam and DMARC reports."""
         return self in (FeedbackType.ABUSE, FeedbackType.FRAUD, FeedbackType.VIRUS, FeedbackType.OTHER)
 
+    @property
+    def kind(self) -> str:
+        """The kind of the email, for logs, metrics and the `bounce` command."""
+        return "complaint" if self.is_complaint else self.value.replace("-", "_")
+
 
 @dataclass(frozen=True, slots=True)
 class OriginalMessage:

@@ -88,6 +88,8 @@ _NAMED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 
+MAX_CONTINUED = 20  # lines of one reason
+_ENDS_WITH_CODE = re.compile(r"(?:\bsaid:?|\b[45]\d\d[ -]?|\b[45]\.\d{1,3}\.\d{1,3})\s*$")
 # A list of failed recipients without reasons.
 _LISTED = re.compile(rf"^<{ADDRESS}>:", re.MULTILINE)
 _NOT_RECIPIENT = re.compile(
@@ -198,4 +200,18 @@ def strip_returned_message(body: str) -> str:
 def _near(named: re.Match[str], following: str) -> tuple[str, ...]:
     # In "The mailbox is full: <a@example.com>", the reason comes before the address.
     before = (named[0].partition("<")[0],) if named.lastindex == 5 else ()
-    return (*before, following.partition("\n")[0], following.partition("\n\n")[0])
+    return (*before, _unfolded_line(following), following.partition("\n\n")[0])
+
+
+def _unfolded_line(text: str) -> str:
+    """Return the rest of the line with the lines that continue it.
+
+    These are indented, as Postfix writes them, or come after a line that ends with a code: `said: 550`.
+    """
+    first, *others = text.split("\n", MAX_CONTINUED)
+    lines = [first]
+    for line in others[:MAX_CONTINUED]:
+        if not line.strip() or not (line[0] in " \t" or _ENDS_WITH_CODE.search(lines[-1])):
+            break
+        lines.append(line)
+    return "\n".join(lines)

@@ -107,7 +107,7 @@ def _date_problem(metadata: Element, now: Instant) -> str | None:
     begins_at, ends_at = _dates(metadata)
     if begins_at is None or ends_at is None:
         return "The report has no dates, or dates that cannot be read."
-    if ends_at <= begins_at:
+    if ends_at < begins_at:
         return "The report ends before it begins."
     if ends_at > now + CLOCK_TOLERANCE:
         return "The report ends in the future."

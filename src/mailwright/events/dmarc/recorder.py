@@ -114,6 +114,8 @@ class DmarcRecorder:
     def _why_not_compared(self, report: DmarcReport, receivers: Sequence[str]) -> NotCompared | None:
         if not receivers:
             return NotCompared.RECEIVERS_UNKNOWN
+        if report.begins_at == report.ends_at:
+            return NotCompared.PERIOD_UNKNOWN
         return NotCompared.TOO_OLD if report.begins_at < self._clock.now() - COMPARED_FOR else None
 
 

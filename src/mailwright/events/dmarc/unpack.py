@@ -1,6 +1,7 @@
 """Unpack untrusted report files. The content, not the name, decides whether a file is XML, gzip or zip."""
 
 import io
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ MAX_MEMBERS: Final = 20
 _CHUNK: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the second begins an empty archive
+_REPORT: Final = re.compile(rb"<(?:[A-Za-z0-9_]{1,20}:)?feedback\b", re.IGNORECASE)
 _ENCRYPTED: Final = 0x1
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -25,7 +27,7 @@ class UnusableFile(Exception):
 
 def looks_like_report(content: bytes) -> bool:
     """Return whether the first bytes are those of an archive or of a report."""
-    return content.startswith((_GZIP, *_ZIP)) or b"<feedback" in content[:4_000].replace(b"\0", b"")
+    return content.startswith((_GZIP, *_ZIP)) or _REPORT.search(content[:4_000].replace(b"\0", b"")) is not None
 
 
 def unpack(content: bytes) -> list[bytes]:

@@ -13,6 +13,10 @@ MAX_ELEMENTS: Final = 500_000
 MAX_TEXT: Final = 1_000  # characters of one element; the rest is ignored
 _DECLARATION: Final = re.compile(rb"^<\?xml[^>]{0,200}encoding\s*=\s*[\"']([A-Za-z0-9._-]{1,40})", re.IGNORECASE)
 _ADDRESS: Final = re.compile(rb"<([^<>\s/!?@]{1,64}@[^<>\s]{1,255})>")
+_SCHEMA: Final = re.compile(rb"</?(?:[A-Za-z0-9_]{1,20}:)?schema\b[^<>]{0,2000}>", re.IGNORECASE)
+_BEGINNING: Final = re.compile(rb"<\?xml\b|<(?:[A-Za-z0-9_]{1,20}:)?feedback\b", re.IGNORECASE)
+MAX_PREAMBLE: Final = 4_000
+_TEXT_AFTER_THE_END: Final = expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -46,9 +50,11 @@ _NOTHING: Final = Element("")
 def parse_xml(content: bytes) -> Element:
     """Return the root element, or raise `UnusableFile`.
 
-    Addresses in angle brackets are read as text, although they are not valid XML.
+    Addresses in angle brackets are read as text, although they are not valid XML. A schema around the report, which
+    some reporters do not close, and text before and after the report are ignored, and prefixes need no declaration.
     """
-    text = _as_utf_8(content)
+    text = _SCHEMA.sub(b"", _as_utf_8(content))
+    text = text[_begin(text) :]
     try:
         return _parse(text)
     except UnusableFile:
@@ -58,9 +64,17 @@ def parse_xml(content: bytes) -> Element:
         return _parse(plain)
 
 
+def _begin(text: bytes) -> int:
+    """Return where the document begins, after the text that a program wrote before it by mistake."""
+    if text.startswith(b"<?xml"):
+        return 0
+    found = _BEGINNING.search(text[:MAX_PREAMBLE])
+    return found.start() if found else 0
+
+
 def _parse(text: bytes) -> Element:
     builder = _Builder()
-    parser = expat.ParserCreate(encoding="utf-8", namespace_separator="}")
+    parser = expat.ParserCreate(encoding="utf-8")
     parser.buffer_text = True
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
@@ -70,6 +84,8 @@ def _parse(text: bytes) -> Element:
     try:
         parser.Parse(text, True)
     except expat.ExpatError as error:
+        if builder.is_complete and error.code == _TEXT_AFTER_THE_END and builder.root is not None:
+            return builder.root
         raise UnusableFile(f"it is not valid XML (line {error.lineno})") from error
     if builder.root is None:
         raise UnusableFile("it is not valid XML")
@@ -97,12 +113,16 @@ class _Builder:
             raise UnusableFile(f"its XML is nested more than {MAX_DEPTH} levels deep")
         if self._count > MAX_ELEMENTS:
             raise UnusableFile(f"its XML has more than {MAX_ELEMENTS:,} elements")
-        element = Element(name.rpartition("}")[2].rpartition(":")[2].lower())
+        element = Element(name.rpartition(":")[2].lower())
         if self._open:
             self._open[-1].children.append(element)
         else:
             self.root = element
         self._open.append(element)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.root is not None and not self._open
 
     def end(self, _name: str) -> None:
         self._open.pop()

@@ -33,6 +33,7 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.CLICKED,
     EventType.BOUNCED,
     EventType.COMPLAINED,
+    EventType.NOT_SPAM,
     EventType.UNSUBSCRIBED,
     EventType.DEFERRED,
     EventType.REPLIED,

@@ -1,14 +1,25 @@
 -- The columns of `tally_campaigns` for one campaign, for events that are not tallied yet.
-SELECT n.minute, n.type, count(*) AS events, CAST(sum(n.is_first) AS bigint) AS unique_messages
+SELECT n.minute, n.type, CAST(sum(n.weight) AS bigint) AS events, CAST(sum(n.is_first) AS bigint) AS unique_messages
 FROM (
   SELECT e.created_at - e.created_at % 60000 AS minute,
     CASE
       WHEN e.type IN ('open', 'click') AND e.metadata LIKE '%"isMachine"_true%' THEN 'machine_' || e.type
       WHEN e.type = 'replied' AND e.metadata LIKE '%"isAutomatic"_true%' THEN 'machine_replied'
+      WHEN e.type = 'not_spam' THEN 'complaint'
       ELSE e.type
     END AS type,
+    CASE WHEN e.type <> 'not_spam' THEN 1 WHEN EXISTS (
+      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
+    ) AND NOT EXISTS (
+      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
+    ) THEN -1 ELSE 0 END AS weight,
     CASE
       WHEN e.type = 'SENT' THEN CASE WHEN e.metadata LIKE '%"isTracked"_true%' THEN 1 ELSE 0 END
+      WHEN e.type = 'not_spam' THEN CASE WHEN EXISTS (
+      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'complaint' AND b.id < e.id
+    ) AND NOT EXISTS (
+      SELECT 1 FROM events AS b WHERE b.message_key = e.message_key AND b.type = 'not_spam' AND b.id < e.id
+    ) THEN -1 ELSE 0 END
       WHEN EXISTS (
         SELECT 1 FROM events AS b
         WHERE b.message_key = e.message_key AND b.type = e.type AND b.id < e.id
@@ -20,7 +31,7 @@ FROM (
   FROM events AS e
   CROSS JOIN messages AS m
   WHERE e.id > :after
-    AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe', 'replied')
+    AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'not_spam', 'unsubscribe', 'replied')
     AND m.id = e.message_key AND m.campaign_key + 0 = :campaign_key
 ) AS n
 GROUP BY n.minute, n.type

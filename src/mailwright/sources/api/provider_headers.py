@@ -15,6 +15,7 @@ from mailwright.content.headers import PROVIDER_METADATA_PREFIX, find_unwritable
 from mailwright.content.raw import HeaderField, readable_line
 from mailwright.sources.api.fields import MAX_DEPTH, MAX_METADATA_BYTES, MAX_TAG_CHARACTERS, is_deeper_than
 from mailwright.sources.api.validation import FieldError, RequestInvalid
+from mailwright.storage.foreign_json import load_json
 
 MAX_TAGS: Final = 20
 _OFF: Final = frozenset({"false", "none", "no", "off"})
@@ -106,7 +107,7 @@ def _ses_tags(name: str, value: str) -> Iterator[tuple[str, str]]:
 
 def _json(name: str, value: str) -> dict[str, Any]:
     try:
-        found = orjson.loads(value)
+        found = load_json(value)
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Subquery, case, func, literal, select
+from sqlalchemy import ColumnElement, Select, Subquery, case, func, literal, not_, select
 
-from mailwright.audience.responses import IS_MACHINE, IS_RESPONSE
+from mailwright.audience.responses import IS_MACHINE, IS_RESPONSE, IS_WITHDRAWN
 from mailwright.domain.address import domain_of
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Instant
 from mailwright.domain.recipient_providers import RecipientProvider, provider_of
@@ -94,7 +94,7 @@ def _first_responses(campaign_key: int) -> Subquery:
     found = (
         select(messages.c.id.label("message_key"), messages.c.to_email, type_.label("type"), events.c.created_at)
         .join_from(messages, events, events.c.message_key == messages.c.id)
-        .where(messages.c.campaign_key == campaign_key, IS_RESPONSE)
+        .where(messages.c.campaign_key == campaign_key, IS_RESPONSE, not_(IS_WITHDRAWN))
         .subquery("response")
     )
     columns = (found.c.message_key, found.c.to_email, found.c.type)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import func, select
+from sqlalchemy import func, not_, select
 
-from mailwright.audience.responses import IS_RESPONSE
+from mailwright.audience.responses import IS_RESPONSE, IS_WITHDRAWN
 from mailwright.domain.buckets import SUPPRESSED_CODES
 from mailwright.domain.states import EventType, Status
 from mailwright.storage.database import Transaction
@@ -52,7 +52,7 @@ async def load_reasons(tx: Transaction, campaign_key: int, lane: int) -> Campaig
     query = (
         select(events.c.message_key, events.c.type, events.c.metadata)
         .join_from(messages, events, events.c.message_key == messages.c.id)
-        .where(messages.c.campaign_key == campaign_key, IS_RESPONSE, events.c.type.in_(_EXPLAINED))
+        .where(messages.c.campaign_key == campaign_key, IS_RESPONSE, events.c.type.in_(_EXPLAINED), not_(IS_WITHDRAWN))
         .order_by(events.c.id)
     )
     # A message that bounced several times counts with its last reason.

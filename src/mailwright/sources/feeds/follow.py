@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import orjson
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
@@ -23,8 +24,9 @@ READ_EVERY: Final[Instant] = 15 * MINUTE
 MAX_ITEMS: Final = 10_000
 # A feed that suddenly has many new items probably changed the IDs and links of old ones.
 MAX_NEW_ITEMS: Final = 20
-# A feed with at least this many items of which all are new since yesterday has probably moved.
-MIN_MOVED_ITEMS: Final = 5
+# A feed with at least this many items of which all are new since yesterday has probably moved. A single item may have
+# been replaced by the next one.
+MIN_MOVED_ITEMS: Final = 2
 # Databases limit the number of parameters of a statement.
 _BATCH: Final = 5_000
 # The number of newest items that are shown for a followed feed.
@@ -126,7 +128,7 @@ async def store_items(
     tx: Transaction, feed_key: int, items: Sequence[FeedItem], now: Instant, *, validators: Validators = NOT_READ
 ) -> int:
     """Store the items of a feed that are new. Return their number; the first time, no item is new."""
-    rows = await tx.execute(select(_F.read_at).where(_F.id == feed_key).with_for_update())
+    rows = await tx.execute(select(_F.read_at, _F.newest).where(_F.id == feed_key).with_for_update())
     if not rows:
         return 0  # Nobody follows it any more.
     considered = list(items[:MAX_ITEMS])
@@ -134,8 +136,12 @@ async def store_items(
     known_rows = await tx.execute(select(_M.mark, _M.seen_at).where(_M.feed_key == feed_key))
     known = {row.mark: row.seen_at for row in known_rows}
     new = [item for item, own in zip(considered, marks, strict=True) if not own & known.keys()]
-    if rows[0].read_at is None or _has_moved(len(new), len(considered), known, now - rows[0].read_at):
+    if rows[0].read_at is None:
         new = []
+    elif len(new) == len(considered) or not known:
+        before = orjson.loads(rows[0].newest or "[]")
+        if _has_moved(new, before, now - rows[0].read_at, was_empty=not known):
+            new = []
     # Feeds list their newest item first.
     stored = [
         {"feed_key": feed_key, "content": orjson.dumps(item_content(item)).decode(), "found_at": now}
@@ -150,13 +156,24 @@ async def store_items(
     return len(stored)
 
 
-def _has_moved(new: int, items: int, known: Mapping[str, Instant], age: Instant) -> bool:
+def _has_moved(new: Sequence[FeedItem], before: Sequence[Mapping[str, str]], age: Instant, *, was_empty: bool) -> bool:
     """Return whether old items only look new, because the feed was empty by mistake or changed the IDs and links of its
-    items.
+    items. All items are new; `before` are the newest items when the feed was last read.
     """
-    if not known:
-        return new > MAX_NEW_ITEMS
-    return new == items >= MIN_MOVED_ITEMS and age < DAY
+    if was_empty:
+        return len(new) > MAX_NEW_ITEMS
+    if len(new) >= MIN_MOVED_ITEMS:
+        return age < DAY
+    return any(_is_same_page(item_content(item), each) for item in new for each in before)
+
+
+def _is_same_page(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether an item has the title of another, and the path of its link or another host.
+
+    A feed whose only item always has the same title stays on its host.
+    """
+    ours, theirs = urlsplit(one["link"]), urlsplit(other["link"])
+    return one["title"] == other["title"] and (ours.path == theirs.path or ours.hostname != theirs.hostname)
 
 
 async def keep_items(tx: Transaction, feed_key: int, now: Instant) -> None:

@@ -16,6 +16,7 @@ from mailwright.domain import address
 from mailwright.domain.clock import Instant
 from mailwright.sources.notifications import times
 from mailwright.sources.notifications.event_kinds import LINKS, OPEN_SEAT, EventKind
+from mailwright.storage.foreign_json import load_json
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
@@ -84,7 +85,7 @@ def parse_json_column(text: Any) -> Any:
     if not isinstance(text, str | bytes):
         return _without_nulls(text)  # PostgreSQL's json type arrives parsed
     try:
-        return _without_nulls(orjson.loads(text))
+        return _without_nulls(load_json(text))
     except orjson.JSONDecodeError:
         return RowError("INVALID_PAYLOAD", "is not JSON")
 

@@ -20,7 +20,7 @@ from mailwright.schemas.imports import (
 )
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import describe_files, describe_responses
-from mailwright.web.bodies import json_response
+from mailwright.web.bodies import json_response, stream_body
 from mailwright.web.state import EngineDep
 
 router = APIRouter(prefix="/v1/contacts/imports", tags=["contacts"])
@@ -46,7 +46,7 @@ ImportQueryDep = Annotated[ImportQuery, Query()]
 async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
     """Upload a file of contacts as the body. The response comes after its columns are read; the rows follow later."""
     started = await engine.import_uploads.receive(
-        caller.tenant_id, request.stream(), query.options(API), file_name=query.file_name, actor=actor_of(caller)
+        caller.tenant_id, stream_body(request), query.options(API), file_name=query.file_name, actor=actor_of(caller)
     )
     return json_response(import_response(started), HTTPStatus.ACCEPTED)
 
@@ -54,7 +54,7 @@ async def begin(request: Request, engine: EngineDep, caller: CallerDep, query: I
 @router.post("/preview", openapi_extra=_CSV_BODY, responses=describe_responses({HTTPStatus.OK: ImportPreviewResponse}))
 async def preview(request: Request, engine: EngineDep, caller: CallerDep, query: ImportQueryDep) -> Response:
     """Show how the first rows would be read. Nothing is stored."""
-    parsed = await engine.import_uploads.preview(caller.tenant_id, request.stream(), query.options(API))
+    parsed = await engine.import_uploads.preview(caller.tenant_id, stream_body(request), query.options(API))
     return json_response(import_preview_response(parsed))
 
 

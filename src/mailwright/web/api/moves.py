@@ -10,7 +10,7 @@ from mailwright.audience.switching.uploads import UploadedExport
 from mailwright.schemas.moves import MoveFileQuery, MoveQuery, MoveResponse, move_response
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import describe_files, describe_responses
-from mailwright.web.bodies import json_response
+from mailwright.web.bodies import json_response, stream_body
 from mailwright.web.state import switch_uploads_of
 
 router = APIRouter(prefix="/v1/contacts/moves", tags=["contacts"])
@@ -31,7 +31,7 @@ _FILE_BODY: dict[str, Any] = {
 )
 async def create(request: Request, caller: CallerDep, query: Annotated[MoveQuery, Query()]) -> Response:
     """Upload the first export file as the body: CSV, .xlsx, or a zip archive of CSV files. Nothing is stored yet."""
-    file = UploadedExport(query.file_name, query.member_status, request.stream())
+    file = UploadedExport(query.file_name, query.member_status, stream_body(request))
     token = await switch_uploads_of(request).stage(caller.tenant_id, query.options, [file])
     return json_response(await _response(request, caller.tenant_id, token), HTTPStatus.CREATED)
 
@@ -48,7 +48,7 @@ async def add_file(
     query: Annotated[MoveFileQuery, Query()],
 ) -> Response:
     """Upload a further export file before the start, for example that of the contacts who unsubscribed."""
-    file = UploadedExport(query.file_name, query.member_status, request.stream())
+    file = UploadedExport(query.file_name, query.member_status, stream_body(request))
     await switch_uploads_of(request).add_file(caller.tenant_id, moveId, file)
     return json_response(await _response(request, caller.tenant_id, moveId))
 

@@ -19,6 +19,7 @@ from mailwright.schemas.report_sources import (
     report_source_response,
 )
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
 from mailwright.web.api.inbound import refuse_event
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
@@ -45,7 +46,7 @@ async def receive_reports(sourceName: str, request: Request, engine: EngineDep) 
     except EventRejected as error:
         return refuse_event(request, error)
     try:
-        wanted = parse(ReportsRequest, orjson.loads(body))
+        wanted = parse(ReportsRequest, load_json(body))
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from error
     for place, each in enumerate(wanted.reports):

@@ -20,6 +20,7 @@ from mailwright.schemas.campaigns import CampaignDraftRequest, CampaignRefused
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
 from mailwright.sources.campaigns.variants import CampaignNotStartable
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields, read_values
 from mailwright.web.dashboard.hours_form import hours_fields, hours_text
 
@@ -253,7 +254,7 @@ def variables_of(text: str) -> dict[str, Any]:
                 gettext("Line {number} must have the form name = value.", number=number), field="variables"
             )
         try:
-            found[name.strip()] = orjson.loads(value)
+            found[name.strip()] = load_json(value)
         except ValueError:
             found[name.strip()] = value.strip()
     return found
@@ -378,7 +379,7 @@ def _value_text(value: Any) -> str:
     if not isinstance(value, str):
         return orjson.dumps(value).decode()
     try:
-        orjson.loads(value)
+        load_json(value)
     except ValueError:
         return value if value == value.strip() and "\n" not in value else orjson.dumps(value).decode()
     return orjson.dumps(value).decode()  # Quote a text that looks like JSON.

@@ -20,6 +20,7 @@ from mailwright.schemas.composer import PreviewedEmail, TestedEmail
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.test_send import SUBJECT_PREFIX
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.dashboard import previews
 from mailwright.web.dashboard.advice import FIX_PAGES
@@ -98,7 +99,7 @@ async def show_frame(request: Request, engine: EngineDep, visitor: EditorDep) ->
     """Return the email for a sandboxed frame, whose policy allows the styles of an email."""
     form = await read_fields(request, verbatim=("document",))
     try:
-        document = orjson.loads(form["document"])
+        document = load_json(form["document"])
         if not isinstance(document, dict):
             raise InvalidInput(gettext("The document must be a JSON object."), field="document")
         places = {"contact": form["contact"], "template_id": form["templateId"], "locale": form["locale"]}

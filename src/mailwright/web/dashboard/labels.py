@@ -79,6 +79,7 @@ STATUS_STYLES: Final = {
     "unsubscribe": StatusStyle(lazy_pgettext("status", "Unsubscribed"), "neutral", "dash"),
     "deferred": StatusStyle(lazy_gettext("Deferred"), "warning", "clock"),
     "replied": StatusStyle(lazy_pgettext("status", "Replied"), "good", "arrow"),
+    "not_spam": StatusStyle(lazy_gettext("Marked as not spam"), "good", "check"),
     "published": StatusStyle(lazy_gettext("Published"), "good", "check"),
     "accepted": StatusStyle(lazy_gettext("Accepted"), "info", "ring"),
     "archived": StatusStyle(lazy_gettext("Archived"), "neutral", "dash"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from mailwright.domain.errors import InvalidInput
+from mailwright.storage.foreign_json import load_json
 
 # The comparisons of the API by the sign of a line. Longer signs come first.
 _SIGNS: Final = {
@@ -73,7 +74,7 @@ def _line(name: str, wanted: Any) -> str:
 def _values(text: str) -> list[Any]:
     """Return values separated by commas, some of which can be JSON."""
     try:
-        return list(orjson.loads(f"[{text}]"))
+        return list(load_json(f"[{text}]"))
     except orjson.JSONDecodeError:
         return [_value(each.strip()) for each in text.split(",") if each.strip()]
 
@@ -81,7 +82,7 @@ def _values(text: str) -> list[Any]:
 def _value(text: str) -> Any:
     """Return a number, true, false or a text in quotation marks as JSON, and everything else as text."""
     try:
-        found = orjson.loads(text)
+        found = load_json(text)
     except orjson.JSONDecodeError:
         return text
     return found if isinstance(found, str | int | float) else text

@@ -26,6 +26,7 @@ from mailwright.domain.translation import gettext, number_text
 from mailwright.schemas.filter_text import describe
 from mailwright.sources.api.validation import parse
 from mailwright.sources.sequences.segment_edits import StartedSequence, edit_segment, preview_edit
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.context import visitor_context
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.segments_forms import (
@@ -198,7 +199,7 @@ def filter_from(form: Fields) -> Any:
     if not form["filter"]:
         return filter_of(filter_form_from(form))
     try:
-        return orjson.loads(form["filter"])
+        return load_json(form["filter"])
     except orjson.JSONDecodeError as error:
         raise InvalidInput(gettext("This is not valid JSON."), field="filter") from error
 

@@ -12,6 +12,7 @@ from mailwright.domain.errors import InvalidInput
 from mailwright.domain.recurrence import WEEKDAYS
 from mailwright.domain.translation import gettext
 from mailwright.schemas.sequence_document_text import kind_of, trigger_kind
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.dashboard.campaigns_forms import variables_of, variables_text
 from mailwright.web.dashboard.forms import Fields
 from mailwright.web.dashboard.property_conditions import conditions_of, conditions_text
@@ -52,7 +53,7 @@ def json_text(value: Any) -> str:
 
 def read_json_field(form: Fields, name: str) -> Any:
     try:
-        return orjson.loads(form[name])
+        return load_json(form[name])
     except orjson.JSONDecodeError as error:
         raise InvalidInput(gettext("This is not valid JSON."), field=name) from error
 

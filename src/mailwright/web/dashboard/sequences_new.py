@@ -18,6 +18,7 @@ from mailwright.sources.api.validation import RequestInvalid
 from mailwright.sources.sequences.bundles import add_templates
 from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.sources.sequences.records import StoredSequence
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
 from mailwright.web.dashboard.sequences import list_options, ready_cards
 from mailwright.web.dashboard.shell import PageRoute, page, redirect
@@ -104,7 +105,7 @@ async def _uploaded(request: Request) -> Any:
             field="file",
         )
     try:
-        return orjson.loads(data)
+        return load_json(data)
     except orjson.JSONDecodeError as error:
         raise InvalidInput(
             gettext("This is not a JSON file. Choose the file of an exported sequence."), field="file"

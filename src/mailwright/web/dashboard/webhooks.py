@@ -55,6 +55,7 @@ GROUPS: Final = (
         (
             (EventType.BOUNCED, lazy_gettext("rejected by the recipient’s server")),
             (EventType.COMPLAINED, lazy_gettext("marked as spam")),
+            (EventType.NOT_SPAM, lazy_gettext("marked as not spam")),
             (EventType.UNSUBSCRIBED, lazy_gettext("unsubscribed through the email or the provider")),
             (EventType.OPENED, lazy_gettext("email opened")),
             (EventType.CLICKED, lazy_gettext("link clicked")),

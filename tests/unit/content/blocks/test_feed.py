@@ -1,10 +1,14 @@
 """Feeds as they are on the web."""
 
 import gzip
+from contextlib import suppress
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mailwright.content.blocks.feed import FeedItem, InvalidFeed, read_feed
+from tests.examples import examples
 
 URL = "https://blog.example/feed/"
 
@@ -112,3 +116,46 @@ def test_old_and_other_formats_are_read() -> None:
 def test_url_without_a_feed_is_refused(source: bytes, message: str) -> None:
     with pytest.raises(InvalidFeed, match=message):
         read_feed(source, URL)
+
+
+BLOG = (
+    '<?xml version="1.0"?><rss version="2.0"{ns}><channel><item><media:title>Cover</media:title>'
+    "<title>Post & more</title>"
+    '<own:title x:y="1">Other</own:title><link>https://blog.example/1</link><content:encoded><![CDATA[<own:p>x</own:p>]]>'
+    "</content:encoded></item></channel></rss>"
+)
+WARNING = "<br />\n<b>Warning</b>: Undefined variable $a in /var/www/feed.php on line 3<br />\n"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        BLOG.format(ns=""),
+        BLOG.format(ns=' xmlns:media="http://search.yahoo.com/mrss/"'),
+        BLOG.format(ns="") + "\n<!-- cached --> Query took 0.1 s\n<p>advertisement</p>",
+        WARNING + BLOG.format(ns=""),
+        "Deprecated: x in y.php on line 1\n" + BLOG.format(ns="").replace('<?xml version="1.0"?>', ""),
+        BLOG.format(ns="").replace("& more", "&amp; more") + "trailing text",
+    ],
+)
+def test_feed_with_undeclared_prefixes_and_other_text_is_read(document: str) -> None:
+    [item] = read_feed(document.encode())
+    assert (item.title, item.link) == ("Post & more", "https://blog.example/1")
+
+
+def test_page_with_a_feed_inside_is_no_feed() -> None:
+    with pytest.raises(InvalidFeed):
+        read_feed(b"<html><body><rss><channel/></rss></body></html>")
+
+
+def test_atom_feed_with_undeclared_prefix_is_read() -> None:
+    document = "<a:feed><a:entry><a:title>One</a:title><a:link href='https://blog.example/1'/></a:entry></a:feed>"
+    assert [item.link for item in read_feed(document.replace("a:", "atom:").encode())] == ["https://blog.example/1"]
+
+
+@settings(deadline=None, max_examples=examples(50))
+@given(st.text(max_size=200), st.integers(0, 300), st.text(max_size=20))
+def test_any_feed_is_read_or_refused(before: str, place: int, after: str) -> None:
+    document = BLOG.format(ns="")
+    with suppress(InvalidFeed):
+        read_feed((before + document[:place] + after + document[place:] + after).encode("utf-8", "replace"))

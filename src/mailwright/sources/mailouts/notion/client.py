@@ -19,6 +19,7 @@ from mailwright.sources.mailouts.notion.ids import is_id, notion_id
 from mailwright.sources.mailouts.notion.pages import DataSource, NotionPage
 from mailwright.sources.mailouts.notion.properties import Cell, build_properties, plain
 from mailwright.sources.mailouts.notion.rate_limit import SharedRateLimit
+from mailwright.storage.foreign_json import load_json
 
 NOTION_URL = "https://api.notion.com"
 # Newest first. Older versions cannot read a database with more than one data source.
@@ -286,7 +287,7 @@ def _answer(reply: HttpResponse | Disconnect) -> Mapping[str, Any] | None:
     if isinstance(reply, Disconnect):
         return None
     try:
-        answer = orjson.loads(reply.body)
+        answer = load_json(reply.body)
     except orjson.JSONDecodeError:
         return None
     is_whole = isinstance(answer, dict) and isinstance(answer.get("object"), str)

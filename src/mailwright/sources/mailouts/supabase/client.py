@@ -20,6 +20,7 @@ from mailwright.sources.mailouts.supabase.errors import (
 )
 from mailwright.sources.mailouts.supabase.keys import find_key_problem, is_token
 from mailwright.sources.mailouts.supabase.spellings import is_spelling_of, search_pattern
+from mailwright.storage.foreign_json import load_json
 
 SUBSCRIBERS: Final = "subscribers"
 SEND_LOGS: Final = "send_logs"
@@ -338,7 +339,7 @@ def _rows(call: _SupabaseRequest, reply: HttpResponse) -> list[Mapping[str, Any]
     if call.prefer == "return=minimal":
         return []
     try:
-        rows = orjson.loads(reply.body)
+        rows = load_json(reply.body)
     except orjson.JSONDecodeError:
         return None
     is_right = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
@@ -400,7 +401,7 @@ def _refusal(call: _SupabaseRequest, reply: HttpResponse) -> SupabaseRefused:
 
 def _parse_error(reply: HttpResponse) -> tuple[str, str]:
     try:
-        body = orjson.loads(reply.body)
+        body = load_json(reply.body)
     except orjson.JSONDecodeError:
         body = None
     error = body if isinstance(body, dict) else {}

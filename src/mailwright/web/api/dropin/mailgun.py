@@ -29,6 +29,7 @@ from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.raw import HEADER_PREFIX
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.dropin.requests import (
     Addresses,
     Substitutions,
@@ -131,7 +132,7 @@ class _Form:
 
     def json(self, name: str) -> dict[str, Any]:
         try:
-            found = orjson.loads(self.first(name) or "{}")
+            found = load_json(self.first(name) or "{}")
         except orjson.JSONDecodeError as error:
             raise _invalid(name, f"is not valid JSON: {error}") from error
         if not isinstance(found, dict):

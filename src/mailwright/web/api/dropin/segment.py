@@ -22,6 +22,7 @@ from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotDurable, Unauthorized
 from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.sources.api.messages import RequestContext
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.dropin.requests import answer_errors, basic_credentials, bearer_key
 from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes, too_large
 from mailwright.web.errors import ErrorResponse, InvalidJson
@@ -120,7 +121,7 @@ async def _read(request: Request) -> dict[str, Any]:
     if request.headers.get("content-encoding", "").strip().lower() == "gzip":
         content = _decompress(content)
     try:
-        body = orjson.loads(content)
+        body = load_json(content)
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from error
     if not isinstance(body, dict):

@@ -25,6 +25,7 @@ from mailwright.sources.api.messages import RejectedItem, RequestContext
 from mailwright.sources.api.requests import MAX_REPLY_TO, TemplateNotFound
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
+from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.caller import KEY_NAME
 from mailwright.web.api.dropin.requests import (
     ListOf,
@@ -341,7 +342,7 @@ def _attachment(attachment: SesAttachment) -> dict[str, Any]:
 
 def _json_object(text: str | None, field: str) -> dict[str, Any]:
     try:
-        found = orjson.loads(text or "{}")
+        found = load_json(text or "{}")
     except orjson.JSONDecodeError as error:
         raise RequestInvalid([FieldError(field, "INVALID", f"is not valid JSON: {error}")]) from error
     if not isinstance(found, dict):
@@ -442,7 +443,7 @@ def _keyed(context: RequestContext, signed: SignedRequest, signature: Signature)
 
 def _json(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
+        return load_json(body)
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}") from error
 
