@@ -107,11 +107,11 @@ def smtp_provider(sink: Sink) -> dict[str, str]:
 def http_provider(name: str, sink: HttpSink) -> dict[str, str]:
     return {
         "MAILWRIGHT_PROVIDER": name,
-        "MAILWRIGHT_SES_URL": sink.url,
+        "MAILWRIGHT_SES_URL": f"{sink.url}?purpose=test",
         "AWS_REGION": http_sink.REGION,
         "AWS_ACCESS_KEY_ID": http_sink.ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": http_sink.SECRET_KEY,
-        "MAILWRIGHT_SENDGRID_URL": sink.url,
+        "MAILWRIGHT_SENDGRID_URL": f"{sink.url}?purpose=test",
         "SENDGRID_API_KEY": http_sink.SENDGRID_KEY,
     }
 

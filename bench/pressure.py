@@ -119,7 +119,7 @@ class Trial:
         settings = {
             "MAILWRIGHT_DATABASE_URL": self.engine.settings.database_url,
             "MAILWRIGHT_PROVIDER": "smtp",
-            "MAILWRIGHT_SMTP_URL": f"{self.relay.url}?tls=none",
+            "MAILWRIGHT_SMTP_URL": f"{self.relay.url}?tls=none&purpose=test",
             "MAILWRIGHT_FROM": job.SENDER,
         }
         with (self._folder / "worker.log").open("ab") as log:

@@ -28,7 +28,7 @@ class Sink:
 
     @property
     def url(self) -> str:
-        return f"smtp://127.0.0.1:{self.port}?tls=none"
+        return f"smtp://127.0.0.1:{self.port}?tls=none&purpose=test"
 
     def count(self) -> int:
         """Return the messages accepted since the start."""

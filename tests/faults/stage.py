@@ -55,7 +55,7 @@ class Stage:
         words = ["-m", "tests.faults.sink", str(self._book), str(port_file), "--latency", str(latency_seconds)]
         sink = self.start("sink", words)
         await until(lambda: port_file.exists() or sink.exit_code is not None, 20, "the sink")
-        self.smtp_url = f"smtp://127.0.0.1:{port_file.read_text()}?tls=none"
+        self.smtp_url = f"smtp://127.0.0.1:{port_file.read_text()}?tls=none&purpose=test"
 
     def worker(self, **settings: object) -> Process:
         return self.start("worker", ["worker"], **settings)
@@ -105,7 +105,7 @@ class Stage:
             "PYTHONPATH": os.pathsep.join(filter(None, [REPOSITORY, os.environ.get("PYTHONPATH")])),
             "MAILWRIGHT_DATABASE_URL": self.url,
             "MAILWRIGHT_PROVIDER": "smtp",
-            "MAILWRIGHT_SMTP_URL": self.smtp_url or "smtp://127.0.0.1:1?tls=none",
+            "MAILWRIGHT_SMTP_URL": self.smtp_url or "smtp://127.0.0.1:1?tls=none&purpose=test",
             "MAILWRIGHT_FROM": "Shop <shop@example.com>",
             "MAILWRIGHT_LOCK_TTL_SECONDS": str(LOCK_TTL_SECONDS),
             "UNSUBSCRIBE_SECRET": "s" * 32,

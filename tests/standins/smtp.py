@@ -15,9 +15,11 @@ async def serve(host: str, port: int, asked: StandInOptions) -> None:
             sink.answer(Step.RCPT, f"{asked.fail} {REASONS.get(asked.fail, 'not now')}", times=asked.times)
         outage = asyncio.create_task(_fail_for_a_while(sink, asked))
         print(f"An SMTP server listens at {sink.host}:{sink.port}. For `mailwright serve`, set:")
-        print(f"  export MAILWRIGHT_PROVIDER=smtp MAILWRIGHT_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none'")
         print(
-            f"or, beside the stand-in for smtp.bz, SMTPBZ_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none'",
+            f"  export MAILWRIGHT_PROVIDER=smtp MAILWRIGHT_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none&purpose=test'"
+        )
+        print(
+            f"or, beside the stand-in for smtp.bz, SMTPBZ_SMTP_URL='smtp://{sink.host}:{sink.port}?tls=none&purpose=test'",
             flush=True,
         )
         told = 0

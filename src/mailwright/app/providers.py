@@ -15,6 +15,7 @@ from mailwright.ops.settings import ProviderName, Settings
 from mailwright.providers.circuit_breaker import CircuitBreaker
 from mailwright.providers.mailbox import MailboxProvider
 from mailwright.providers.protocol import Provider
+from mailwright.providers.purpose import without_purpose
 from mailwright.providers.route import Route, RouteMember, parse_route
 from mailwright.providers.smtp import Smtp, SmtpAuth, SmtpSettings, parse_smtp_url
 
@@ -192,7 +193,11 @@ def ses_settings(settings: Settings) -> "SesSettings":
             setting_problem("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY", lazy_gettext("set both, or neither"))
         )
     with _about("AWS_REGION, SES_CONFIGURATION_SET, MAILWRIGHT_SES_URL"):
-        return SesSettings(settings.aws_region, settings.ses_url, settings.ses_configuration_set)
+        return SesSettings(settings.aws_region, _for_requests(settings.ses_url), settings.ses_configuration_set)
+
+
+def _for_requests(url: str | None) -> str | None:
+    return None if url is None else without_purpose(url)
 
 
 def aws_keys(settings: Settings, clock: Clock) -> "AwsKeyChain":
@@ -209,7 +214,7 @@ def sendgrid_settings(settings: Settings) -> "SendGridSettings":
     if settings.sendgrid_api_key is None:
         raise _needed("SENDGRID_API_KEY", "sendgrid", settings)
     with _about("SENDGRID_API_KEY, MAILWRIGHT_SENDGRID_URL"):
-        return SendGridSettings(settings.sendgrid_api_key.get_secret_value(), settings.sendgrid_url)
+        return SendGridSettings(settings.sendgrid_api_key.get_secret_value(), without_purpose(settings.sendgrid_url))
 
 
 def mailgun_settings(settings: Settings) -> "MailgunSettings":
@@ -221,7 +226,7 @@ def mailgun_settings(settings: Settings) -> "MailgunSettings":
         raise _needed("MAILGUN_DOMAIN", "mailgun", settings)
     with _about("MAILGUN_API_KEY, MAILGUN_DOMAIN, MAILWRIGHT_MAILGUN_URL"):
         return MailgunSettings(
-            settings.mailgun_api_key.get_secret_value(), settings.mailgun_domain, settings.mailgun_url
+            settings.mailgun_api_key.get_secret_value(), settings.mailgun_domain, without_purpose(settings.mailgun_url)
         )
 
 
@@ -231,7 +236,7 @@ def resend_settings(settings: Settings) -> "ResendSettings":
     if settings.resend_api_key is None:
         raise _needed("RESEND_API_KEY", "resend", settings)
     with _about("RESEND_API_KEY, MAILWRIGHT_RESEND_URL"):
-        return ResendSettings(settings.resend_api_key.get_secret_value(), settings.resend_url)
+        return ResendSettings(settings.resend_api_key.get_secret_value(), without_purpose(settings.resend_url))
 
 
 def postmark_settings(settings: Settings) -> "PostmarkSettings":
@@ -241,7 +246,9 @@ def postmark_settings(settings: Settings) -> "PostmarkSettings":
         raise _needed("POSTMARK_SERVER_TOKEN", "postmark", settings)
     with _about("POSTMARK_SERVER_TOKEN, POSTMARK_MESSAGE_STREAM, MAILWRIGHT_POSTMARK_URL"):
         return PostmarkSettings(
-            settings.postmark_server_token.get_secret_value(), settings.postmark_message_stream, settings.postmark_url
+            settings.postmark_server_token.get_secret_value(),
+            settings.postmark_message_stream,
+            without_purpose(settings.postmark_url),
         )
 
 

@@ -14,6 +14,7 @@ from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings
 from mailwright.ops.stored import text_of
 from mailwright.outbox.sender_domains import SenderDirectory
+from mailwright.providers.purpose import collects_test_email
 from mailwright.providers.smtp.settings import is_loopback
 from mailwright.sources.sender_rules import RouteRules, SenderRules
 from mailwright.storage.database import Database
@@ -54,7 +55,7 @@ def rules_of(settings: Settings, directory: SenderDirectory | None = None, look_
         return (*await _dns_problems(own, look_up, has_keys=has_keys), *_unsubscribe_problems(own))
 
     may_report = not _REPORTING.isdisjoint(providers_of(settings))
-    return RouteRules(find_unmet if leaves_this_machine(settings) else None, may_report)
+    return RouteRules(find_unmet if delivers_email(settings) else None, may_report)
 
 
 def unusable_rules(provider: NamedProvider) -> RouteRules:
@@ -66,25 +67,28 @@ def unusable_rules(provider: NamedProvider) -> RouteRules:
     return RouteRules(find_unmet, may_report=provider.kind in _REPORTING)
 
 
-def leaves_this_machine(settings: Settings) -> bool:
-    """Return whether a provider of the route is neither the local mailbox nor a server on this machine."""
-    return any(not _is_local(name, settings) for name in providers_of(settings))
+def delivers_email(settings: Settings) -> bool:
+    """Return whether a provider of the route is neither the local mailbox nor marked as a collector of test email.
+
+    A server on this machine delivers: a local Postfix is the most common relay.
+    """
+    return any(not _only_collects(name, settings) for name in providers_of(settings))
 
 
-def _is_local(name: str, settings: Settings) -> bool:
+def _only_collects(name: str, settings: Settings) -> bool:
     if name == "mailbox":
         return True
     url: str | SecretStr | None = {
         "smtp": settings.smtp_url,
         "ses": settings.ses_url,
         "sendgrid": settings.sendgrid_url,
-        "smtpbz": settings.smtpbz_smtp_url,
+        "smtpbz": settings.smtpbz_smtp_url or settings.smtp_url,
         "mailgun": settings.mailgun_url,
         "postmark": settings.postmark_url,
         "resend": settings.resend_url,
         "brevo": settings.brevo_smtp_url,
     }[name]
-    return url is not None and is_loopback(urlsplit(text_of(url)).hostname or "")
+    return url is not None and collects_test_email(text_of(url))
 
 
 async def _dns_problems(settings: Settings, look_up: Lookup | None, *, has_keys: bool) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from mailwright.app.dns_lookup import DnsUnavailable
-from mailwright.app.sender_rules import leaves_this_machine, rules_of
+from mailwright.app.providers import sendgrid_settings, ses_settings
+from mailwright.app.sender_rules import delivers_email, rules_of
 from mailwright.domain.message import Source
 from mailwright.ops.settings import Settings, load
 from mailwright.sources.sender_rules import RouteRules, SenderRules
@@ -67,12 +68,35 @@ async def test_own_sender_of_a_campaign_is_checked(tmp_path: Path) -> None:
     assert "other.example.net" in await unmet(settings(tmp_path), GOOD, sender="News <news@other.example.net>")
 
 
-async def test_rules_apply_only_where_email_leaves(tmp_path: Path) -> None:
-    local = (
+@pytest.mark.promise("sender-rules")
+async def test_rules_apply_to_a_relay_on_this_machine(tmp_path: Path) -> None:
+    for url in "smtp://127.0.0.1:2525", "smtp://localhost", "smtp://[::1]:25?tls=none":
+        relay = settings(tmp_path, provider="smtp", smtp_url=SecretStr(url))
+        assert delivers_email(relay)
+        assert "DKIM: messages are not signed" in await unmet(relay, GOOD)
+    local_api = settings(tmp_path, sendgrid_url="http://localhost:9000")
+    assert "DNS does not respond" in await unmet(local_api, None)
+
+
+async def test_rules_do_not_apply_where_nothing_is_delivered(tmp_path: Path) -> None:
+    test_relay = SecretStr("smtp://mailpit.example.org:1025?purpose=test&tls=none")
+    exempt = (
         settings(tmp_path, provider="mailbox"),
-        settings(tmp_path, provider="smtp", smtp_url=SecretStr("smtp://127.0.0.1:2525")),
-        settings(tmp_path, sendgrid_url="http://localhost:9000"),
+        settings(tmp_path, provider="smtp", smtp_url=SecretStr("smtp://127.0.0.1:2525"), dry_run=True),
+        settings(tmp_path, provider="smtp", smtp_url=test_relay),
+        settings(tmp_path, provider="smtpbz", smtpbz_api_key=SecretStr("key"), smtp_url=test_relay),
+        settings(tmp_path, sendgrid_url="http://localhost:9000?purpose=test"),
+        settings(tmp_path, provider="ses", aws_region="eu-west-1", ses_url="http://localhost:9000/?purpose=test"),
     )
-    for found in local:
-        assert not leaves_this_machine(found)
+    for found in exempt:
+        assert not delivers_email(found)
         assert await unmet(found, None) == ""
+    both = settings(tmp_path, route="smtp,sendgrid", smtp_url=test_relay)
+    assert delivers_email(both)
+
+
+def test_purpose_is_not_part_of_requests(tmp_path: Path) -> None:
+    marked = "http://localhost:9000?purpose=test"
+    assert sendgrid_settings(settings(tmp_path, sendgrid_url=marked)).url == "http://localhost:9000"
+    ses = settings(tmp_path, provider="ses", aws_region="eu-west-1", ses_url=marked)
+    assert ses_settings(ses).url == "http://localhost:9000"

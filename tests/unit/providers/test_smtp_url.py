@@ -6,6 +6,7 @@ import pytest
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.providers.smtp import Smtp, Tls, parse_smtp_url
+from mailwright.providers.smtp.settings import Purpose
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,10 @@ def test_settings_hide_the_password() -> None:
 def test_unreadable_certificate_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationInvalid, match=r"missing\.pem"):
         Smtp(parse_smtp_url(f"smtp://localhost?tls=tls&ca={tmp_path}/missing.pem"))
+
+
+def test_purpose_marks_a_server_that_collects_test_email() -> None:
+    assert parse_smtp_url("smtp://localhost:1025?purpose=test").purpose is Purpose.TEST
+    assert parse_smtp_url("smtp://localhost:1025").purpose is None
+    with pytest.raises(ConfigurationInvalid, match="purpose=live in the SMTP URL: it must be test, or left out"):
+        parse_smtp_url("smtp://localhost:1025?purpose=live")

@@ -16,6 +16,10 @@ class Tls(StrEnum):
     TLS = "tls"  # TLS from the first byte.
 
 
+class Purpose(StrEnum):
+    TEST = "test"  # The server only collects email, so the rules for bulk senders do not apply.
+
+
 class SmtpAuth(StrEnum):
     PASSWORD = "password"  # noqa: S105 - the name of a mechanism
     XOAUTH2 = "xoauth2"  # An access token; OAUTHBEARER if the server offers only that.
@@ -36,6 +40,7 @@ class SmtpSettings:
     # Some servers close long connections during a transaction. Closing first costs a handshake, but risks no message.
     messages_per_connection: int = 1_000
     auth: SmtpAuth = SmtpAuth.PASSWORD
+    purpose: Purpose | None = None
     tokens: TokenSource | None = field(default=None, repr=False)  # The source of access tokens for XOAUTH2.
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from mailwright.domain.errors import ConfigurationInvalid
 from mailwright.domain.translation import lazy_gettext
-from mailwright.providers.smtp.settings import SmtpAuth, SmtpSettings, Tls, is_loopback
+from mailwright.providers.smtp.settings import Purpose, SmtpAuth, SmtpSettings, Tls, is_loopback
 
 RELAY_PORT = 25
 SUBMISSION_PORT = 587
@@ -141,5 +141,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], object], str]] = {
     "ca": ("ca", _file, lazy_gettext("the path of a PEM file")),
     "auth": ("auth", SmtpAuth, lazy_gettext("password or xoauth2")),
     "connections": ("connections", _positive, lazy_gettext("a whole number from 1")),
+    "purpose": ("purpose", Purpose, lazy_gettext("test, or left out")),
     "messages": ("messages_per_connection", _positive, lazy_gettext("a whole number from 1")),
 }

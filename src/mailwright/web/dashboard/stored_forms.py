@@ -337,6 +337,7 @@ def _smtp_options(form: Fields, prefix: str, server: SmtpSettings | None, host: 
     if server is not None and server.host == host.lower():
         options |= {"ca": str(server.ca)} if server.ca is not None else {}
         options |= {"connections": server.connections} if server.connections is not None else {}
+        options |= {"purpose": server.purpose} if server.purpose is not None else {}
     return options
 
 
