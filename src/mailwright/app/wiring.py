@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -63,9 +63,9 @@ from mailwright.content.template_removal import TemplateRemoval
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain import address
 from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, SystemClock
-from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, setting_problem
+from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotPossibleNow, setting_problem
 from mailwright.domain.frequency import parse_frequency_cap
-from mailwright.domain.message import Source
+from mailwright.domain.message import NewMessage, Source
 from mailwright.domain.permits import SendRate
 from mailwright.domain.provider_routes import ClaimScope
 from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
@@ -105,7 +105,7 @@ from mailwright.providers.protocol import Provider
 from mailwright.providers.route import Route
 from mailwright.sources.api.contact_events import ApiEvents
 from mailwright.sources.api.emails import ApiEmails
-from mailwright.sources.api.messages import ApiMessages
+from mailwright.sources.api.messages import ApiMessages, FindRefusal, RequestContext
 from mailwright.sources.api.raw import RawMessages, changed_by_provider
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.preview import ArticlePreviews
@@ -123,6 +123,7 @@ from mailwright.sources.campaigns.repeats import CampaignRepeats
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.sources.mailouts.runs import MailoutRuns
 from mailwright.sources.mailouts.verify import verify_mailouts
+from mailwright.sources.message_approvals import MessageApprovals
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.sources.send_approvals import SendApprovals
@@ -438,7 +439,9 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         acceptor=acceptor,
         raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named=named),
         api_messages=api_messages,
-        api_emails=ApiEmails(api_messages, acceptor, clock, raw_warnings(settings, named)),
+        api_emails=ApiEmails(
+            api_messages, acceptor, clock, raw_warnings(settings, named), _find_refusal(database, clock, acceptor)
+        ),
         api_events=ApiEvents(clock, ContactEvents(database, clock)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
@@ -776,7 +779,20 @@ def _api_messages(
     settings: Settings, database: Database, clock: Clock, acceptor: Acceptor, directory: SenderDirectory
 ) -> ApiMessages:
     domains = sender_domains(settings)
-    return ApiMessages(database, clock, acceptor, settings.timezone, domains, directory=directory)
+    find_refusal = _find_refusal(database, clock, acceptor)
+    return ApiMessages(
+        database, clock, acceptor, settings.timezone, domains, directory=directory, find_refusal=find_refusal
+    )
+
+
+def _find_refusal(database: Database, clock: Clock, acceptor: Acceptor) -> FindRefusal:
+    """Return the function that refuses messages which need an approval."""
+    approvals = MessageApprovals(database, clock, acceptor)
+
+    async def find_refusal(context: RequestContext, messages: Sequence[NewMessage]) -> NotPossibleNow | None:
+        return await approvals.find_refusal(messages, actor=context.caller.audit_name, is_person=context.is_person)
+
+    return find_refusal
 
 
 def _raw_messages(
@@ -790,7 +806,14 @@ def _raw_messages(
 ) -> RawMessages:
     domains, find_warnings = sender_domains(settings), raw_warnings(settings, named)
     return RawMessages(
-        database, clock, acceptor, settings.timezone, domains, find_warnings=find_warnings, directory=directory
+        database,
+        clock,
+        acceptor,
+        settings.timezone,
+        domains,
+        find_warnings=find_warnings,
+        directory=directory,
+        find_refusal=_find_refusal(database, clock, acceptor),
     )
 
 

@@ -31,7 +31,14 @@ from mailwright.domain.message import (
 )
 from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
-from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
+from mailwright.sources.api.messages import (
+    ApiMessages,
+    FindRefusal,
+    RejectedItem,
+    RequestContext,
+    digest_json,
+    never_refused,
+)
 from mailwright.sources.api.requests import DropInRequest
 from mailwright.sources.api.senders import SenderDomainNotVerified, SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid
@@ -146,12 +153,17 @@ class ApiEmails:
         acceptor: Acceptor,
         clock: Clock,
         find_warnings: FindWarnings,
+        find_refusal: FindRefusal = never_refused,
     ) -> None:
-        """`find_warnings` returns the warnings to store with every email of a tenant to several recipients."""
+        """`find_warnings` returns the warnings to store with every email of a tenant to several recipients.
+
+        `find_refusal` enforces approvals.
+        """
         self._api_messages = api_messages
         self._acceptor = acceptor
         self._clock = clock
         self._find_warnings = find_warnings
+        self._find_refusal = find_refusal
 
     async def send(self, context: RequestContext, emails: Iterable[AddressedEmail]) -> list[AcceptedEmail]:
         """Accept all emails in one commit, or raise and store nothing."""
@@ -165,6 +177,8 @@ class ApiEmails:
                 raise
             return earlier
         messages = list(_keyed(context, prepared, digest, prepared[0].messages[0].outbox_id))
+        if (refusal := await self._find_refusal(context, messages)) is not None:
+            raise refusal
         accepted = await self._accept(prepared, messages)
         if any(isinstance(each, RejectedItem) for each in accepted):
             raise IdempotencyConflict
@@ -178,6 +192,9 @@ class ApiEmails:
             await self._prepare(context, _bounded(each for each in emails if isinstance(each, AddressedEmail)))
         )
         results = [each if isinstance(each, RejectedItem) else next(found) for each in emails]
+        if (refusal := await self._find_refusal(context, list(_keyed(context, results)))) is not None:
+            refused = RejectedItem(refusal.code, str(refusal), None)
+            results = [refused if _needs_approval(context, each) else each for each in results]
         prepared = [each for each in results if isinstance(each, _Prepared)]
         accepted = iter(await self._accept(prepared, list(_keyed(context, results))))
         answers = [each if isinstance(each, RejectedItem) else next(accepted) for each in results]
@@ -260,6 +277,10 @@ def _bounded(emails: Iterable[AddressedEmail]) -> list[AddressedEmail]:
             reason = f"the emails of one request are larger than {MAX_COMMIT_BYTES // 1024**2} MB together"
             raise RequestInvalid([FieldError("attachments", "TOO_LARGE", reason)])
     return found
+
+
+def _needs_approval(context: RequestContext, result: _Prepared | RejectedItem) -> bool:
+    return isinstance(result, _Prepared) and (context.is_person or result.messages[0].is_bulk)
 
 
 def _require_valid(result: _Prepared | RejectedItem) -> _Prepared:

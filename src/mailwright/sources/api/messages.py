@@ -1,7 +1,7 @@
 """Accept messages that callers submit through the API: a message is accepted once its row is committed."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
@@ -14,7 +14,7 @@ from mailwright.audience import lists
 from mailwright.content.subject import MAX_CHARACTERS
 from mailwright.domain.address import domain_of, split_mailbox
 from mailwright.domain.clock import DAY, Clock, Instant
-from mailwright.domain.errors import IdempotencyConflict
+from mailwright.domain.errors import IdempotencyConflict, NotPossibleNow
 from mailwright.domain.ids import uuid7, uuid7s
 from mailwright.domain.lifetimes import LIFETIME_FIELD
 from mailwright.domain.message import (
@@ -91,6 +91,16 @@ class RequestContext:
     idempotency_key: str | None = None
     # The key only recognises a repeated request. The key or Message-ID of a raw email has priority.
     is_derived_key: bool = False
+    # A signed-in person sends the messages, other than test emails of the dashboard.
+    is_person: bool = False
+
+
+# Returns why messages need an approval, and None if they may be accepted.
+FindRefusal = Callable[[RequestContext, Sequence[NewMessage]], Awaitable[NotPossibleNow | None]]
+
+
+async def never_refused(_context: RequestContext, _messages: Sequence[NewMessage]) -> NotPossibleNow | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +140,12 @@ class ApiMessages:
         domains: SenderDomains | None = None,
         *,
         directory: SenderDirectory | None = None,
+        find_refusal: FindRefusal = never_refused,
     ) -> None:
         """`domains` are the installation's own. A message from another domain is accepted with a warning.
 
-        `directory` knows the sender domains of the tenants. Without it, tenants are not restricted.
+        `directory` knows the sender domains of the tenants. Without it, tenants are not restricted. `find_refusal`
+        enforces approvals.
         """
         self._database = database
         self._clock = clock
@@ -141,6 +153,7 @@ class ApiMessages:
         self._default_zone = default_zone  # The time zone of tenants that have not set one.
         self._domains = domains or SenderDomains()
         self._directory = directory
+        self._find_refusal = find_refusal
 
     async def send(self, context: RequestContext, body: Any) -> Accepted:
         """Accept one message. When this returns, the message is stored durably."""
@@ -152,6 +165,8 @@ class ApiMessages:
             if earlier is None:
                 raise
             return earlier
+        if (refusal := await self._find_refusal(context, [message])) is not None:
+            raise refusal
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
@@ -160,7 +175,7 @@ class ApiMessages:
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
         """Accept all valid items in one commit. Results have the order of the items."""
         items = parse(BatchRequest, body).messages
-        messages = await self.prepare(context, items)
+        messages = await self.refuse_unapproved(context, await self.prepare(context, items))
         accepted = iter(await self._acceptor.accept([one for one in messages if isinstance(one, NewMessage)]))
         keyed = [
             (_item_key(context, index), item)
@@ -172,6 +187,19 @@ class ApiMessages:
             next(earlier) or one if isinstance(one, RejectedItem) else _accepted_or_conflict(next(accepted), one)
             for one in messages
         ]
+
+    async def refuse_unapproved(
+        self, context: RequestContext, messages: Sequence[NewMessage | RejectedItem]
+    ) -> list[NewMessage | RejectedItem]:
+        """Reject the messages of a batch that need an approval. Raise if these are all valid messages."""
+        valid = [one for one in messages if isinstance(one, NewMessage)]
+        refusal = await self._find_refusal(context, valid)
+        if refusal is None:
+            return list(messages)
+        if context.is_person or all(one.is_bulk for one in valid):
+            raise refusal
+        refused = RejectedItem(refusal.code, str(refusal), "listKey")
+        return [refused if isinstance(one, NewMessage) and one.is_bulk else one for one in messages]
 
     async def prepare(
         self,

@@ -39,7 +39,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
-from mailwright.sources.api.messages import RequestContext, check_schedule
+from mailwright.sources.api.messages import FindRefusal, RequestContext, check_schedule, never_refused
 from mailwright.sources.api.provider_headers import join_tags, read_provider_headers
 from mailwright.sources.api.requests import ListNotFound
 from mailwright.sources.api.senders import require_domains, require_senders
@@ -148,11 +148,12 @@ class RawMessages:
         *,
         find_warnings: FindWarnings,
         directory: SenderDirectory | None = None,
+        find_refusal: FindRefusal = never_refused,
     ) -> None:
         """`domains` are the installation's own. An email from another domain is accepted with a warning.
 
         `find_warnings` returns the warnings to store with every email of a tenant. `directory` knows the sender domains
-        of the tenants.
+        of the tenants. `find_refusal` enforces approvals.
         """
         self._database = database
         self._clock = clock
@@ -161,6 +162,7 @@ class RawMessages:
         self._domains = domains or SenderDomains()
         self._find_warnings = find_warnings
         self._directory = directory
+        self._find_refusal = find_refusal
 
     async def send(
         self,
@@ -202,6 +204,8 @@ class RawMessages:
         if options.send_at is not None:
             accepted = await self._find_earlier(context.caller, messages, options.send_at, now)
         if accepted is None:
+            if (refusal := await self._find_refusal(context, messages)) is not None:
+                raise refusal
             accepted = await self._acceptor.accept(messages)
         if any(one.is_conflict for one in accepted):
             has_own_key = context.idempotency_key and not context.is_derived_key

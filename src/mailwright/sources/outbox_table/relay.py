@@ -17,7 +17,7 @@ from sqlalchemy import func, select, update
 from mailwright.access.api_keys import Caller
 from mailwright.access.roles import Scope
 from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import IdempotencyConflict, NotDurable
+from mailwright.domain.errors import IdempotencyConflict, NotDurable, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.schedule import parse_time
@@ -119,6 +119,7 @@ class OutboxRelay:
             each if isinstance(each, RejectedItem) else _keyed(next(prepared), row, each)
             for row, each in zip(rows, bodies, strict=True)
         ]
+        messages = await self._refuse_unapproved(context, messages)
         accepted = iter(await self._acceptor.accept([each for each in messages if isinstance(each, NewMessage)]))
         refused = {
             row.dedupe_key: digest_json(body)
@@ -133,6 +134,15 @@ class OutboxRelay:
             else _result(row, each if isinstance(each, RejectedItem) else next(accepted))
             for row, each in zip(rows, messages, strict=True)
         ]
+
+    async def _refuse_unapproved(
+        self, context: RequestContext, messages: Sequence[NewMessage | RejectedItem]
+    ) -> list[NewMessage | RejectedItem]:
+        try:
+            return await self._api_messages.refuse_unapproved(context, messages)
+        except NotPossibleNow as error:  # It concerns all valid rows.
+            refused = RejectedItem(error.code, str(error), "listKey")
+            return [refused if isinstance(each, NewMessage) else each for each in messages]
 
     async def _mark(self, results: Sequence[RowResult]) -> int:
         """Mark rows in one transaction, each one alone if the database refuses them together; return their number."""

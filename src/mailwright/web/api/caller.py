@@ -83,7 +83,10 @@ def scope_of(method: str, path: str) -> Scope:
 
 async def request_context_of(request: Request) -> RequestContext:
     """Authenticate the caller and read the ids of the request."""
-    return RequestContext(await caller_of(request), request_id_of(request), idempotency_key_of(request))
+    caller = await caller_of(request)
+    # An agent on this machine acts for the console, whose messages are not those of a signed-in person.
+    is_person = caller.actor is not None and INTERNAL_CALLER not in request.scope
+    return RequestContext(caller, request_id_of(request), idempotency_key_of(request), is_person=is_person)
 
 
 def idempotency_key_of(request: Request) -> str | None:
