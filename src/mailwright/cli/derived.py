@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Le
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from rich.text import Text
 
@@ -127,7 +128,12 @@ def _call(
         raise InvalidInput("has no effect with --server: the API key belongs to a tenant.", field="--tenant")
     fields: dict[str, Any] = {"body": values} if action.has_body else {"query": _query(values)}
     content = remote.request(action.method, action.url(path), **fields)
-    return None if action.result is None else action.result.model_validate_json(content)
+    if action.result is None:
+        return None
+    try:
+        return action.result.model_validate_json(content, extra="ignore")  # A newer server may add fields.
+    except ValidationError as error:
+        raise remote.ServerUnreachable("The server answers like another version of Mailwright.") from error
 
 
 def _query(values: Mapping[str, Any]) -> dict[str, Any]:
