@@ -88,13 +88,13 @@ class Block:
 def blocks(size: Size) -> Iterator[Block]:
     """Return the groups, oldest first: a million messages, of which 50,000 wait."""
     yield Block(Source.CAMPAIGN, size.of(500_000), campaign=1)
-    for number in range(2, 191):
+    for number in range(2, 2 + size.of(189)):
         source = Source.MAILOUT if number <= 20 else Source.CAMPAIGN
         yield Block(source, size.of(1_000), campaign=number)
     yield Block(Source.API, size.of(100_000))
     yield Block(Source.API, size.of(40_000), tenant_id=BAKERY)
     yield Block(Source.ARTICLE, size.of(60_000), run=1)
-    for number in range(2, 22):
+    for number in range(2, 2 + size.of(20)):
         yield Block(Source.ARTICLE, size.of(500), run=number)
     yield Block(Source.NOTIFICATION, size.of(36_000))
     for number in range(191, 201):
@@ -291,14 +291,14 @@ _CAMPAIGN = (
     " WHERE id = {model}"
 )
 _ENTRY = (
-    "INSERT INTO queue_entries (id, campaign_key, tenant_id, lane, content, limits, planned, walked, recipients,"
+    "INSERT INTO queue_entries (id, campaign_key, tenant_id, lane, content, limits, planned, processed, recipients,"
     f" enqueued_to, enqueue_ended_at, created_at, completed_at) SELECT {ABOVE} + {{number}}, {ABOVE} + {{number}},"
     " tenant_id, {lane}, content, limits, {count}, {count}, {count}, 'z', {met}, {began}, {ended} FROM queue_entries"
     " WHERE campaign_key = {model}"
 )
 _MAILOUT = (
     "INSERT INTO mailouts (mailout_id, tenant_id, page_id, sent_page, actor, is_test, subject, status, campaign_key,"
-    " planned, created_at, finished_at, failures, held_until)"
+    " planned, created_at, finished_at, failures, leased_until)"
     f" SELECT '01900000-0000-7000-9000-' || (100000000000 + {{number}}), {SHOP}, 'page-{{number}}', 'page-{{number}}',"
     f" 'bench', false, 'Mailout {{number}}', 'sent', {ABOVE} + {{number}}, {{count}}, {{began}}, {{ended}}, 0, 0"
 )
@@ -356,7 +356,7 @@ _DEAD_LETTERS = (
     " WHERE i % 500 = 7 AND i <= {waits_after}"
 )
 _INTAKE = (
-    "INSERT INTO acceptor (tenant_id, source, accepted, created_at)"
+    "INSERT INTO accepted_counts (tenant_id, source, accepted, created_at)"
     " VALUES ({tenant}, '{source}', {last} - {first} + 1, {now})"
 )
 _TOLD = (

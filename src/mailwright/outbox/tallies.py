@@ -38,6 +38,9 @@ ADD_LINK_TALLIES = statement(__package__, "add_link_tallies")
 RETENTION: Final[Instant] = 400 * DAY
 # Adding this many events takes a fraction of a second.
 BATCH_SIZE: Final = 50_000
+# Pages add at most this many events that are not tallied yet, so that their time does not depend on how far the tallies
+# lag. A running task tallies this many in less than a second.
+MAX_UNTALLIED: Final = 20_000
 LOOK_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 0.05
@@ -182,6 +185,19 @@ async def tallied_up_to(tx: Transaction) -> int:
     return min([await load_position(tx, account.cursor) or 0 for account in (TENANTS, CAMPAIGNS, LINKS)])
 
 
+async def count_untallied(tx: Transaction) -> int:
+    """Return about how many of the newest events no figure contains, because the tallies lag; usually 0."""
+    newest = (await read_horizon(tx, events)).newest
+    lag = newest - await tallied_up_to(tx)
+    return lag if lag > MAX_UNTALLIED else 0
+
+
+async def _load_untallied_keys(tx: Transaction, account: TallyAccount) -> dict[str, int]:
+    """Return the keys of the events that a page adds to the tallies: the first ones that are not tallied yet."""
+    after = await load_position(tx, account.cursor) or 0
+    return {"after": after, "up_to": after + MAX_UNTALLIED}
+
+
 async def load_buckets(
     database: Database, *, tenant_id: int | None, since: Instant, until: Instant, length: Instant = MINUTE
 ) -> list[TallyBucket]:
@@ -251,13 +267,13 @@ async def count_campaign_messages(tx: Transaction, campaign_key: int) -> dict[st
 
 async def count_messages_of_campaigns(tx: Transaction, campaign_keys: Collection[int]) -> dict[int, Counter[str]]:
     """Return the number of messages with each type of event by campaign, including events that are not tallied yet."""
-    position = await load_position(tx, CAMPAIGNS.cursor) or 0
+    keys = await _load_untallied_keys(tx, CAMPAIGNS)
     c = campaign_tallies.c
     query = select(c.campaign_key, c.type, func.sum(c.unique_messages).label("unique_messages")).where(
         c.campaign_key.in_(campaign_keys), c.bucket_ms == HOUR
     )
     rows = [*await tx.execute(query.group_by(c.campaign_key, c.type))]
-    rows += await tx.run(TALLY_CAMPAIGNS, after=position, up_to=2**62)
+    rows += await tx.run(TALLY_CAMPAIGNS, **keys)
     counts: dict[int, Counter[str]] = {key: Counter() for key in campaign_keys}
     for row in rows:
         if row.campaign_key in counts:
@@ -276,8 +292,7 @@ async def count_campaign_events(tx: Transaction, campaign_key: int) -> dict[str,
 
 async def load_untallied(tx: Transaction, campaign_key: int) -> list[CampaignTally]:
     """Count the events that are not tallied yet, by minute. Add them to the tallies to get the current numbers."""
-    position = await load_position(tx, CAMPAIGNS.cursor) or 0
-    rows = await tx.run(TALLY_CAMPAIGN, after=position, campaign_key=campaign_key)
+    rows = await tx.run(TALLY_CAMPAIGN, **await _load_untallied_keys(tx, CAMPAIGNS), campaign_key=campaign_key)
     return [CampaignTally(row.minute, row.type, row.events, row.unique_messages) for row in rows]
 
 
@@ -293,10 +308,10 @@ class LinkTally:
 
 async def load_link_tallies(tx: Transaction, campaign_key: int) -> list[LinkTally]:
     """Return the current numbers, including clicks that are not tallied yet."""
-    position = await load_position(tx, LINKS.cursor) or 0
+    keys = await _load_untallied_keys(tx, LINKS)
     c = link_tallies.c
     rows = await tx.execute(select(c.type, c.url, c.events, c.unique_messages).where(c.campaign_key == campaign_key))
-    untallied = await tx.run(TALLY_LINKS, after=position, up_to=2**62)
+    untallied = await tx.run(TALLY_LINKS, **keys)
     totals: dict[tuple[str, str], LinkTally] = {}
     counted: list[Mapping[str, Any]] = [dict(row._mapping) for row in rows]
     counted += [row for row in _summarize_clicks(untallied) if row["campaign_key"] == campaign_key]
@@ -323,6 +338,5 @@ class TemplateResults:
 
 async def results_by_template(tx: Transaction, campaign_key: int) -> dict[int, TemplateResults]:
     """Return the current results, including events that are not tallied yet."""
-    position = await load_position(tx, CAMPAIGNS.cursor) or 0
-    rows = await tx.run(RESULTS_BY_TEMPLATE, campaign_key=campaign_key, after=position)
+    rows = await tx.run(RESULTS_BY_TEMPLATE, campaign_key=campaign_key, **await _load_untallied_keys(tx, CAMPAIGNS))
     return {row.template_key: TemplateResults(row.sent, row.opened, row.clicked) for row in rows}

@@ -13,17 +13,20 @@ from mailwright.audience.importing import store
 from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, MINUTE, ManualClock
 from mailwright.domain.states import Status
+from mailwright.domain.tracking import TrackingMode
 from mailwright.outbox import audit_log, message_records, search, summary, tallies
 from mailwright.outbox.message_records import MessageSearch
 from mailwright.outbox.tallies import EventTallier, load_buckets
 from mailwright.sources.articles import history, runs
 from mailwright.sources.campaigns import ab_test, failed_recipients, progress
 from mailwright.sources.campaigns.entries import find_entry
+from mailwright.sources.campaigns.records import Campaign, find_campaign
+from mailwright.sources.campaigns.report_figures import load_figures
 from mailwright.sources.campaigns.statistics import campaign_statistics
 from mailwright.sources.sequences import figures, last_emails
-from mailwright.storage.database import Database
+from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import Statement
-from mailwright.storage.tables import events, messages
+from mailwright.storage.tables import campaigns, events, messages
 from tests.builders import DEFAULT_TENANT, Bench, a_message, an_acceptor
 from tests.campaigns import CampaignHarness
 
@@ -40,8 +43,9 @@ ASKED: tuple[tuple[Statement, dict[str, Any]], ...] = (
     (message_records.LIST_DEAD_LETTERS, {"tenant_id": 1, "before_time": 1, "before_key": 1, "limit": 9}),
     (tallies.TALLY_EVENTS, {"after": 0, "up_to": 9}),
     (tallies.TALLY_CAMPAIGNS, {"after": 0, "up_to": 9}),
-    (tallies.TALLY_CAMPAIGN, {"after": 0, "campaign_key": 1}),
-    (tallies.RESULTS_BY_TEMPLATE, {"after": 0, "campaign_key": 1}),
+    (tallies.TALLY_CAMPAIGN, {"after": 0, "up_to": 9, "campaign_key": 1}),
+    (tallies.TALLY_LINKS, {"after": 0, "up_to": 9}),
+    (tallies.RESULTS_BY_TEMPLATE, {"after": 0, "up_to": 9, "campaign_key": 1}),
     (progress.COUNT_LANE, {"lane": 1}),
     (progress.COUNT_BY_LANE, {"lanes": [(1,), (2,)]}),
     (progress.COUNT_RECENTLY_SENT, {"lane": 1, "since": 1, "now": 1, "most": 9}),
@@ -180,6 +184,44 @@ async def test_campaign_figures_do_not_depend_on_tally_progress(bench: Bench) ->
     assert sum(step.counts.get("open", 0) for step in again.intervals) == 9
     await _add_up(bench)
     assert await campaign_statistics(bench.database, campaign) == again
+
+
+async def test_lagging_tallies_read_a_bounded_number_of_events(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every statement about events that are not tallied has an upper key, so the lag does not slow down a page."""
+    campaign = await _sent(CampaignHarness(bench), readers=3)
+    await _add_up(bench)
+    await _happen(bench, campaign, ("open", 0), ("click", MINUTE), ("open", HOUR))
+    monkeypatch.setattr(tallies, "MAX_UNTALLIED", 6)
+    ran: list[tuple[str, dict[str, Any]]] = []
+    run = Transaction.run
+
+    async def record(self: Transaction, asked: Statement, **values: Any) -> Any:
+        ran.append((asked.name, values))
+        return await run(self, asked, **values)
+
+    monkeypatch.setattr(Transaction, "run", record)
+    found = await load_campaign(bench.database, campaign)
+    figures = await load_figures(bench.database, found, bench.clock.now(), TrackingMode.INDIVIDUAL)
+    assert figures is not None
+    assert figures.statistics.messages == {"open": 2, "click": 2}  # The events of two recipients.
+    assert sum(step.counts.get("open", 0) for step in figures.statistics.intervals) == 4
+    assert figures.uncounted_events == 9
+    async with bench.database.read() as tx:
+        await ab_test.results_by_template(tx, campaign)
+    read = [(name, values) for name, values in ran if "after" in values and ("tally" in name or "template" in name)]
+    assert {name for name, _ in read} == {"tally_campaign", "tally_campaigns", "tally_links", "results_by_template"}
+    assert {values["up_to"] - values["after"] for _, values in read} == {6}
+    await _add_up(bench)
+    figures = await load_figures(bench.database, found, bench.clock.now(), TrackingMode.INDIVIDUAL)
+    assert figures is not None
+    assert figures.uncounted_events == 0
+    assert sum(step.counts.get("open", 0) for step in figures.statistics.intervals) == 6
+
+
+async def load_campaign(database: Database, campaign_key: int) -> Campaign:
+    async with database.read() as tx:
+        [row] = await tx.execute(select(campaigns.c.campaign_id).where(campaigns.c.id == campaign_key))
+        return await find_campaign(tx, row.campaign_id, DEFAULT_TENANT)
 
 
 async def test_chart_of_days_uses_hours_and_loses_nothing(bench: Bench) -> None:

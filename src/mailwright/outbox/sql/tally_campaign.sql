@@ -30,7 +30,7 @@ FROM (
     END AS is_first
   FROM events AS e
   CROSS JOIN messages AS m
-  WHERE e.id > :after
+  WHERE e.id > :after AND e.id <= :up_to
     AND e.type IN ('SENT', 'delivered', 'open', 'click', 'bounce', 'complaint', 'not_spam', 'unsubscribe', 'replied')
     AND m.id = e.message_key AND m.campaign_key + 0 = :campaign_key
 ) AS n

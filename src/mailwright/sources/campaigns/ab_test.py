@@ -9,7 +9,7 @@ from mailwright.domain.campaign import GUARD_RAILS, INDEFINITELY, PAUSED, UNDECI
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import InvalidInput
 from mailwright.outbox import audit_log, defer
-from mailwright.outbox.tallies import TemplateResults, results_by_template
+from mailwright.outbox.tallies import TemplateResults, count_untallied, results_by_template
 from mailwright.sources.campaigns.definition import MANUAL, AbTest
 from mailwright.sources.campaigns.entries import (
     ENQUEUE_AGAIN,
@@ -120,7 +120,12 @@ def _probabilities(results: Sequence[VariantResult]) -> list[float]:
 
 
 async def end_test(tx: Transaction, entry: QueueEntry, test: RunningAbTest, now: Instant) -> None:
-    """Decide the test by its results, or by its setting if they are not clear, or leave it to a user."""
+    """Decide the test by its results, or by its setting if they are not clear, or leave it to a user.
+
+    If the tallies lag, the results are not complete, and the decision waits for them.
+    """
+    if await count_untallied(tx):
+        return
     results = await variant_results(tx, entry, test.winner_by)
     winner = None if test.winner_by == MANUAL else find_winner(results, test.min_confidence)
     if winner is not None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.tracking import TrackingMode
+from mailwright.outbox.tallies import count_untallied
 from mailwright.sources.campaigns.breakdown import ResponseBreakdown, load_breakdown
 from mailwright.sources.campaigns.comparison import CampaignComparison, CampaignResult, load_comparison
 from mailwright.sources.campaigns.numbers import CampaignNumbers, load_numbers
@@ -25,6 +26,7 @@ class ReportFigures:
     breakdown: ResponseBreakdown
     reasons: CampaignReasons
     open_groups: OpenGroups
+    uncounted_events: int  # About how many events the figures do not contain yet, because the tallies lag; usually 0.
 
 
 async def load_figures(
@@ -46,4 +48,5 @@ async def load_figures(
             breakdown=await load_breakdown(tx, campaign.key),
             reasons=await load_reasons(tx, campaign.key, numbers.position.lane),
             open_groups=await count_open_groups(tx, campaign.key),
+            uncounted_events=await count_untallied(tx),
         )

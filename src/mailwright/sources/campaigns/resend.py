@@ -10,7 +10,7 @@ from mailwright.domain.campaign import CampaignAction
 from mailwright.domain.clock import HOUR, Instant, isoformat
 from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox.tallies import count_messages_of_campaigns
+from mailwright.outbox.tallies import count_messages_of_campaigns, count_untallied
 from mailwright.sources.campaigns.definition import CampaignDefinition
 from mailwright.sources.campaigns.entries import QueueEntry, find_entry
 from mailwright.sources.campaigns.records import Campaign, check_status, find_campaign
@@ -70,6 +70,8 @@ async def find_resent(tx: Transaction, tenant_id: int, definition: CampaignDefin
             "This campaign was itself sent to those who did not open another one. Send a new campaign."
         )
     if not (await count_messages_of_campaigns(tx, [original.key]))[original.key][EventType.SENT]:
+        if await count_untallied(tx):
+            raise NotPossibleNow("The figures of this campaign are not complete yet. Try again in a few minutes.")
         raise NotPossibleNow(
             "Nobody knows who did not open this campaign: its opens were not recorded individually. "
             "Use individual tracking and ask for consent before you send the next one."
