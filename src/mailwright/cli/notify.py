@@ -19,6 +19,7 @@ from mailwright.outbox.audit_log import CONSOLE
 from mailwright.schemas.notifications import (
     NotificationEventResponse,
     RequeuedNotificationsResponse,
+    explanation_sentence,
     notification_response,
 )
 from mailwright.sources.notifications import times
@@ -171,6 +172,8 @@ def show_command(
     for line in _reason_and_end(found):
         if line:
             out.print(f"  {line}", markup=False)
+    if sentence := explanation_sentence(found):
+        out.print(f"  {sentence}", markup=False)
     if found.outbox_id is not None:
         out.print(f"  `mailwright message show {found.outbox_id}` shows the message.", markup=False)
 

@@ -17,6 +17,8 @@ class RetryPolicy:
     delays: tuple[Instant, ...]
     # Providers whose outages count as attempts, because a specification defines how often and when to retry.
     counts_outages_of: tuple[str, ...] = ()
+    # Whether every response that refuses a message for now counts as an attempt, as an external queue requires.
+    counts_every_response: bool = False
     # Whether a permanent rejection also becomes a dead letter, as a specification requires.
     keeps_rejections: bool = False
 
@@ -37,7 +39,7 @@ ARTICLES = RetryPolicy(
 NOTIFICATIONS = RetryPolicy("notifications", 3, (0, 2 * SECOND, 7 * SECOND))
 # An external queue decides when and how often to retry, so this policy never gives up, and delays a retry only if the
 # provider requests it. The last delay is never used for retries; it limits the delay of a throttled message.
-OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND))
+OUTSIDE = RetryPolicy("outside", 1_000, (*[0] * 1_000, 7 * SECOND), counts_every_response=True)
 
 # The schedule for deferrals by the receiving server or because a provider is down. The last delay repeats until the
 # message expires. Greylisting lasts 5 to 15 minutes, so it is over after the first, fast retries.

@@ -1,17 +1,18 @@
 """Park messages of sources that decide when each of them is sent. No worker claims a parked message."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
 from mailwright.domain.message import Event
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import EventType, OnDoubt, Status
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
 PARK_MESSAGES = statement(__package__, "park_messages")
+SET_ON_DOUBT = statement(__package__, "set_on_doubt")
 RELEASE_PARKED = statement(__package__, "release_parked")
 WITHDRAW_PARKED = statement(__package__, "withdraw_parked")
 END_PARKED_ATTEMPTS = statement(__package__, "end_parked_attempts")
@@ -26,8 +27,11 @@ async def park(tx: Runner, message_keys: Iterable[int]) -> set[int]:
     return {row.message_key for row in await tx.run(PARK_MESSAGES, given=rows, parked=PARKED)} if rows else set()
 
 
-async def release_parked(tx: Runner, message_keys: Iterable[int], now: Instant) -> None:
-    if rows := _rows(message_keys):
+async def release_parked(tx: Runner, released: Mapping[int, OnDoubt], now: Instant) -> None:
+    """Release messages, and decide for each what happens if its next attempt is in doubt."""
+    if rows := _rows(released):
+        decisions = [{"message_key": key, "on_doubt": on_doubt.value} for key, on_doubt in released.items()]
+        await tx.run(SET_ON_DOUBT, decisions=decisions)
         await tx.run(RELEASE_PARKED, released=rows, now=now, parked=PARKED)
 
 

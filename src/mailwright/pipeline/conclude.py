@@ -241,6 +241,8 @@ def _retry_or_defer(
     if fails_over and (is_throttled or result.blames_provider):
         reason = DeferReason.PROVIDER_THROTTLED if is_throttled else DeferReason.PROVIDER_UNAVAILABLE
         return _deferred(ready, result, now, now, reason)
+    if policy.counts_every_response and result.is_completed:
+        return _retry(ready, result, now, policy)
     if is_throttled or (result.is_deferral and result.provider not in policy.counts_outages_of):
         return _postpone(ready, result, now, policy, terms)
     return _retry(ready, result, now, policy)

@@ -1,10 +1,12 @@
 """Models of notifications and of the events that cause them."""
 
+from datetime import UTC, tzinfo
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from mailwright.schemas.base import ResponseModel, Time
+from mailwright.schemas.explanation_text import message_text
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import RequestModel, RequestTime, Variables
 from mailwright.sources.notifications import times
@@ -49,7 +51,10 @@ class NotificationWaitResponse(ResponseModel):
 
 
 class NotificationResponse(ResponseModel):
-    """`wait`: why a pending notification is not sent now. `outlook`: what will happen to a notification that is due."""
+    """`wait`: why a pending notification is not sent now. `outlook`: what will happen to a notification that is due.
+
+    `explanation`: why the message of a locked notification is not sent yet, as a sentence; only for one notification.
+    """
 
     notification_id: int
     open_event_id: int
@@ -65,6 +70,7 @@ class NotificationResponse(ResponseModel):
     created_at: str | None
     wait: NotificationWaitResponse | None
     outlook: str | None
+    explanation: str | None
     outbox_id: str | None
 
 
@@ -102,8 +108,15 @@ def notification_response(notification: NotificationStatus) -> NotificationRespo
         created_at=row.created_at,
         wait=_wait(notification),
         outlook=notification.outlook,
+        explanation=explanation_sentence(notification),
         outbox_id=notification.outbox_id,
     )
+
+
+def explanation_sentence(notification: NotificationStatus, zone: tzinfo = UTC) -> str | None:
+    """Return the sentence that `message explain` shows for the message of a locked notification."""
+    found = notification.explanation
+    return None if found is None else message_text(found, zone).sentence
 
 
 def _wait(notification: NotificationStatus) -> NotificationWaitResponse | None:

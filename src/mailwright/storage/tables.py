@@ -1645,12 +1645,15 @@ notification_links = Table(
     Column("locked_by", Text, nullable=False),  # The row's lock during the send; only its holder may write.
     Column("locked_at", Text, nullable=False),
     Column("attempts_before", Integer, nullable=False),  # The row's attempts when it was locked.
+    # The attempts of the message that counted when the row was locked. Later ones are added to the row's.
+    Column("counted_before", Integer, nullable=False, server_default=text("0")),
     Column("max_attempts", Integer, nullable=False),
     Column("sent_event", Text, nullable=False),  # The event for the row's timeline once the message is sent, as JSON.
     # Attempts that ended in a retry and were already counted for the row, so that none is counted twice.
     Column("completed_attempts", Integer, nullable=False),
     Column("result_at", Timestamp),
     Column("retry_after", BigInteger),  # Milliseconds, as requested by the provider.
+    Column("noted", Text),  # The doubt or the outage that the locked row states already.
     Column("created_at", Timestamp, nullable=False),
     UniqueConstraint("queue", "row_key", "generation"),
     partial_index("ix_notification_links_sending", "queue", "id", where=_UNDER_WAY),

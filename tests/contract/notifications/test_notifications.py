@@ -16,11 +16,13 @@ import pytest
 from sqlalchemy import select, text
 
 from mailwright.app.notifications import notification_config, open_configured_queue
-from mailwright.domain.clock import DAY, MINUTE, SECOND, ManualClock
+from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import ConfigurationInvalid, NotPossibleNow
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.results import SendResult
 from mailwright.outbox.audit import audit
+from mailwright.outbox.settle import SentProof, record_proofs
+from mailwright.outbox.workers import WorkerPresence, WorkerRegistry
 from mailwright.sources.notifications import fanout as fanout_module
 from mailwright.sources.notifications.producer import EmittedEvent, NewEvent
 from mailwright.sources.notifications.service import NotificationService
@@ -192,32 +194,118 @@ async def test_retry_after_delays_every_worker(setup: QueueSetup) -> None:
 
 
 @pytest.mark.promise("notify-foreign-rows")
-async def test_throttling_costs_no_attempt(setup: QueueSetup) -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        replace(THROTTLE, retry_after=30 * SECOND),
+        replace(FAULT, is_deferral=True, retry_after=30 * SECOND),
+        replace(FAULT, is_deferral=True, blames_provider=True, retry_after=30 * SECOND, definitely_not_sent=False),
+    ],
+    ids=["throttled", "greylisted", "503"],
+)
+async def test_temporary_rejection_is_an_attempt_at_once(setup: QueueSetup, refusal: SendResult) -> None:
     number = await setup.owner.notification()
-    slow = ScriptedProvider(*[THROTTLE] * 100)
-    fanout = await setup.round(slow)
+    provider = ScriptedProvider(refusal, SENT)
+    fanout = await setup.round(provider)
+    row, error = await setup.owner.row(number), await setup.owner.error(number)
+    assert (row.fanout_status, row.fanout_attempts, row.locked_by, row.locked_at) == ("pending", 1, None, None)
+    assert row.last_attempt_at == setup.owner.now
+    assert (error["status"], error["code"], error["retryAfterSeconds"]) == ("retryable", refusal.code, 30)
+    found = await service_of(setup).find(number)
+    assert found.wait is not None
+    assert (found.wait.reason, found.wait.until) == ("retry", setup.clock.now() + 30 * SECOND)
+    assert str(refusal.code) in found.wait.detail
+    setup.advance(30 * SECOND)
+    await setup.round(provider, fanout)
     row = await setup.owner.row(number)
-    assert slow.messages
-    assert (row.fanout_status, row.fanout_attempts, row.locked_by) == ("pending", 0, "worker-1")
-    for _ in range(5):
+    assert (row.fanout_status, row.fanout_attempts) == ("sent", 2)
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_rejections_end_the_row_at_its_maximum(setup: QueueSetup) -> None:
+    number = await setup.owner.notification()
+    provider = ScriptedProvider(*[THROTTLE] * 9)
+    fanout = await setup.fanout()
+    for _ in range(6):
+        await setup.round(provider, fanout)
         setup.advance(10 * SECOND)
-        await setup.round(ScriptedProvider(), fanout)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("failed", 3, 3)
+    assert (await setup.owner.error(number))["code"] == THROTTLE.code
+
+
+DOWN = replace(
+    FAULT,
+    code="NETWORK_ERROR",
+    message="connection refused",
+    is_deferral=True,
+    blames_provider=True,
+    is_completed=False,
+)
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_outage_costs_no_attempt_and_is_named(setup: QueueSetup) -> None:
+    number = await setup.owner.notification()
+    provider = ScriptedProvider(DOWN, SENT)
+    fanout = await setup.round(provider)
+    row, error = await setup.owner.row(number), await setup.owner.error(number)
+    assert (row.fanout_status, row.fanout_attempts, row.last_attempt_at) == ("pending", 0, None)
+    assert row.locked_by == "worker-1"
+    assert error == {
+        "provider": "scripted",
+        "status": "deferred",
+        "code": "NETWORK_ERROR",
+        "message": "connection refused",
+    }
+    found = await service_of(setup).find(number)
+    assert found.wait is not None
+    assert (found.wait.reason, found.wait.detail) == (
+        "provider_unavailable",
+        "scripted: NETWORK_ERROR: connection refused",
+    )
+    assert found.explanation is not None
+    [listed] = await service_of(setup).list_notifications()
+    assert listed.wait == found.wait
+    setup.advance(10 * SECOND)
+    await setup.round(provider, fanout)
     row = await setup.owner.row(number)
     assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
 
 
 @pytest.mark.promise("notify-foreign-rows")
-@pytest.mark.parametrize("blames_provider", [False, True], ids=["greylisted", "down"])
-async def test_deferral_costs_no_attempt(setup: QueueSetup, blames_provider: bool) -> None:
+async def test_outage_is_named_in_rows_that_were_never_tried(setup: QueueSetup) -> None:
+    provider = ScriptedProvider(*[DOWN] * 50)
+    numbers = [await setup.owner.notification() for _ in range(8)]
+    await setup.round(provider)
+    late = await setup.owner.notification()
+    fanout = await setup.fanout()
+    await fanout.claim_due(MOST)
+    report = WorkerPresence("scripted", setup.clock.now() + 10 * SECOND, "NETWORK_ERROR: connection refused")
+    await WorkerRegistry(setup.bench.database, setup.clock, "sender").report(report)
+    setup.advance(SECOND)
+    await fanout.record_results()
+    for number in (*numbers, late):
+        row, error = await setup.owner.row(number), await setup.owner.error(number)
+        assert (row.fanout_status, row.fanout_attempts) == ("pending", 0)
+        assert (error["status"], error["code"]) == ("deferred", "NETWORK_ERROR")
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_outage_named_in_a_row_is_replaced_by_its_result(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
-    provider = ScriptedProvider(fault(is_deferral=True, blames_provider=blames_provider), SENT)
+    provider = ScriptedProvider(DOWN, FAULT, SENT)
     fanout = await setup.round(provider)
+    assert await fanout.locks.release() == 1  # the worker stops during the outage
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts, row.locked_by) == ("pending", 0, "worker-1")
-    setup.advance(10 * SECOND)
-    await setup.round(provider, fanout)
+    assert (row.fanout_attempts, row.locked_by) == (0, None)
+    other = await setup.fanout("other")
+    await setup.round(provider, other)
+    assert (await setup.owner.error(number))["status"] == "retryable"
+    assert (await setup.owner.row(number)).fanout_attempts == 1
+    await setup.round(provider, other)
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
+    assert (row.fanout_status, row.fanout_attempts) == ("sent", 2)
 
 
 # Permanent failures.
@@ -431,16 +519,90 @@ async def test_result_of_dead_worker_is_recorded_without_resend(setup: QueueSetu
     assert len(await setup.owner.timeline()) == 1
 
 
-async def test_message_in_doubt_is_resent_with_same_id(setup: QueueSetup) -> None:
+@pytest.mark.promise("notify-foreign-rows")
+async def test_doubt_counts_at_once_and_is_resent_with_same_id(setup: QueueSetup) -> None:
     number = await setup.owner.notification()
-    provider = ScriptedProvider(UNKNOWN, SENT)
+    provider = ScriptedProvider(UNKNOWN, SENT, reports_events=True)
     fanout = await setup.round(provider)
-    setup.advance(5 * SECOND)
-    await setup.round(provider, fanout)
+    at = setup.owner.now
+    row, error = await setup.owner.row(number), await setup.owner.error(number)
+    assert (row.fanout_status, row.fanout_attempts, row.last_attempt_at) == ("pending", 1, at)
+    assert row.locked_by == "worker-1"
+    assert (error["status"], error["code"], error["provider"]) == ("in_doubt", UNKNOWN.code, "scripted")
+    found = await service_of(setup).find(number)
+    assert found.wait is not None
+    assert found.wait.reason == "in_doubt"
+    assert str(UNKNOWN.code) in found.wait.detail
+    assert found.explanation is not None
+    await fanout.record_results()  # Stating it again changes nothing.
+    assert (await setup.owner.row(number)).fanout_attempts == 1
+    for _ in range(10):
+        setup.advance(LOCK_TTL // 2)
+        await fanout.locks.renew()
+        await setup.round(provider, fanout)
     row = await setup.owner.row(number)
-    assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
+    assert (row.fanout_status, row.fanout_attempts) == ("sent", 2)
     assert len(set(provider.outbox_ids)) == 1
     assert len(provider.messages) == 2
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_report_of_a_doubt_adds_no_attempt(setup: QueueSetup) -> None:
+    number = await setup.owner.notification()
+    fanout = await setup.round(ScriptedProvider(UNKNOWN, reports_events=True))
+    [delivery] = await deliveries_of(setup.bench.database)
+
+    async def prove(tx: Any) -> None:
+        await record_proofs(tx, [SentProof(delivery.message_key, delivery.tenant_id)], setup.clock.now())
+
+    await setup.bench.database.transact(prove)
+    await fanout.record_results()
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts) == ("sent", 1)
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_doubt_of_the_last_attempt_is_not_resent(setup: QueueSetup) -> None:
+    number = await setup.owner.notification()
+    provider = ScriptedProvider(FAULT, FAULT, UNKNOWN, SENT)
+    fanout = await setup.fanout()
+    for _ in range(6):
+        await setup.round(provider, fanout)
+        setup.advance(10 * SECOND)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("pending", 3, 3)
+    assert (await setup.owner.error(number))["status"] == "in_doubt"
+    for _ in range(30):
+        setup.advance(HOUR)
+        await fanout.locks.renew()
+        await setup.round(provider, fanout)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("failed", 3, 3)
+
+
+@pytest.mark.promise("notify-foreign-rows")
+async def test_doubt_of_a_dead_worker_is_counted_once(setup: QueueSetup) -> None:
+    number = await setup.owner.notification()
+    database = HookedDatabase(setup.bench.database)
+    dying = await setup.fanout("dying", database=database)
+    await dying.claim_due(MOST)
+    provider = ScriptedProvider(UNKNOWN, SENT, reports_events=True)
+    await setup.bench.drain(provider)
+
+    async def crash() -> None:
+        raise Crash
+
+    database.before_transact = crash
+    with pytest.raises(Crash):
+        await dying.record_results()  # the row states the doubt, and the link does not know it
+    assert (await setup.owner.row(number)).fanout_attempts == 1
+    another = await setup.fanout("another")
+    for _ in range(10):
+        setup.advance(LOCK_TTL // 2)
+        await another.locks.renew()
+        await setup.round(provider, another)
+    row = await setup.owner.row(number)
+    assert (row.fanout_status, row.fanout_attempts, len(provider.messages)) == ("sent", 2, 2)
 
 
 @pytest.mark.promise("notify-foreign-rows")

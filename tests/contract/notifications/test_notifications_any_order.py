@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,15 @@ from tests.notifications import MOST, PLACES, HookedDatabase, QueueSetup, a_queu
 from tests.standins.provider import ScriptedProvider
 
 ROWS = 3
-RESPONSES = {"sent": SENT, "fault": FAULT, "refusal": REFUSAL, "throttle": THROTTLE, "unknown": UNKNOWN}
+DOWN = replace(FAULT, code="NETWORK_ERROR", is_deferral=True, blames_provider=True, is_completed=False)
+RESPONSES = {
+    "sent": SENT,
+    "fault": FAULT,
+    "refusal": REFUSAL,
+    "throttle": THROTTLE,
+    "unknown": UNKNOWN,
+    "down": DOWN,
+}
 WORKERS = ("mine", "theirs")
 
 steps = st.one_of(
@@ -135,7 +144,7 @@ class History:
             recipient = message.recipients[0]
             if result.kind is ResultKind.IN_DOUBT:
                 self._doubted.add(recipient)
-            elif result is not THROTTLE:
+            if result is not DOWN:
                 self._completed[recipient] += 1
                 self._sent[recipient] += result.kind is ResultKind.SENT
             return result

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 
 from mailwright.domain.results import SendResult
 from mailwright.providers.smtp.login import LoginFailed, ServerFeatures, log_in
@@ -65,7 +66,8 @@ class ConnectionAttempts:
         try:
             conversation, features = await log_in(self._settings, self._context, self._timeouts, self._hostname)
         except LoginFailed as error:
-            failure = error.result
+            # No message was handed over, so a failed login is no attempt of the messages that wait for it.
+            failure = replace(error.result, is_completed=False)
         except Exception as error:  # Catch every error, because the waiting messages need a result.
             failure = NOT_CONNECTED.result(f"no connection to {self._settings.host}: {error!r}")
         finally:

@@ -162,8 +162,14 @@ def _retry_wait(row: NotificationRow, kind: EventKind, lock_ttl: Instant, now: I
     retry_after = error.get("retryAfterSeconds") if isinstance(error, Mapping) else None
     provider_delay = round(retry_after * SECOND) if isinstance(retry_after, int | float) else 0
     until = last + max(kind.retry_delay(row.attempts, lock_ttl), provider_delay)
-    detail = f"attempt {row.attempts} of {kind.max_attempts} failed temporarily"
+    detail = f"attempt {row.attempts} of {kind.max_attempts} failed temporarily{_reason_of(error)}"
     return WaitDecision(WaitReason.RETRY, until, detail) if now < until else None
+
+
+def _reason_of(error: Any) -> str:
+    """Return the provider's reason in the error of a row."""
+    texts = [str(error[name]) for name in ("code", "message") if error.get(name)] if isinstance(error, Mapping) else []
+    return "".join(f": {text}" for text in texts)
 
 
 def _check_preferences(

@@ -37,6 +37,7 @@ from mailwright.sources.notifications.decisions import (
     expires_at,
     lock_wait,
 )
+from mailwright.sources.notifications.event_kinds import EventKind
 from mailwright.sources.notifications.jobs import NotificationRow, RowError, SectionDetails, section_of
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
@@ -49,6 +50,7 @@ from mailwright.sources.notifications.results import (
     result_without_attempts,
 )
 from mailwright.sources.notifications.row_locks import RowLocks
+from mailwright.sources.notifications.row_notes import RowNotes
 from mailwright.sources.notifications.statuses import FanoutStatus as Status
 from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.sources.notifications.templates import NotificationTemplates
@@ -131,6 +133,7 @@ class NotificationFanout:
         self._worker = worker
         self._failing = FailingRows()
         lifetime = config.kinds.shortest_lock_ttl
+        self._notes = RowNotes(database, clock, queue, self._failing, tenant_id=tenant_id)
         self.locks = RowLocks(database, clock, queue, self._failing, worker=worker, lifetime=lifetime)
 
     async def claim_due(self, limit: int) -> int:
@@ -150,7 +153,15 @@ class NotificationFanout:
         return processed
 
     async def record_results(self) -> int:
-        """Record the results of messages in their rows; return the number of results recorded."""
+        """Record the results of messages in their rows; return the number of results recorded.
+
+        Rows whose messages have no result state why: they are in doubt, or their provider cannot be used.
+        """
+        recorded = await self._record_finished()
+        await self._notes.write()
+        return recorded
+
+    async def _record_finished(self) -> int:
         recorded = after = 0
         while True:
             async with self._database.read() as tx:
@@ -288,13 +299,13 @@ class NotificationFanout:
     async def _record(self, tx: Runner, ours: Sequence[tuple[NotificationRow, RowStep]], lock: RowLock) -> None:
         """Record results in the transaction that locks the rows, so that no other program sees these rows locked."""
         new: list[tuple[MessageLink, NotificationResult]] = []
-        plain: list[tuple[int, str, str, NotificationResult]] = []
+        plain: list[tuple[int, str, str, int, NotificationResult]] = []
         for row, step in ours:
             match step:
                 case RecordResult(result, MessageLink() as link, True):
                     new.append((replace(link, locked_by=lock.worker, locked_at=lock.at), result))
                 case RecordResult(result):
-                    plain.append((row.notification_id, lock.worker, lock.at, result))
+                    plain.append((row.notification_id, lock.worker, lock.at, row.attempts, result))
                 case _:
                     pass
         if new:
@@ -315,7 +326,11 @@ class NotificationFanout:
         held = [_hold(row, step, lock) for row, step in ours if isinstance(step, ReleaseMessage | AdoptMessage)]
         if held:
             await tx.count(HOLD_LINKS, held=held)
-        released = [step.link.message_key for _, step in ours if isinstance(step, ReleaseMessage)]
+        released = {
+            step.link.message_key: _on_doubt(row, step.send.kind)
+            for row, step in ours
+            if isinstance(step, ReleaseMessage)
+        }
         await release_parked(tx, released, now)
         await _end_steps(
             tx, [step for _, step in ours if isinstance(step, RecordResult) and step.link is not None], now
@@ -371,7 +386,7 @@ class NotificationFanout:
             dedupe_key=f"notification:{outbox_id}",
             template_key=step.template.key,
             retry_policy=OUTSIDE.name,
-            on_doubt=OnDoubt.RESEND,
+            on_doubt=_on_doubt(row, kind),
             priority=Priority.TRANSACTIONAL,
             expires_at=expires_at(row, kind),
         )
@@ -421,13 +436,26 @@ def row_context(row: NotificationRow, related: RelatedRows, in_progress: Mapping
 
 def _finish_step(row: NotificationRow, link: MessageLink) -> RowStep:
     """Return the step that completes an existing message after the lock of its row expired."""
+    link = _with_attempts_of(row, link)
     result = result_of(link)
     if result is None:
         return AdoptMessage(link)
-    if link.state is MessageLinkState.SENDING and not is_recorded(result, row.last_attempt_at):
+    if link.state is MessageLinkState.SENDING and not is_recorded(result, row):
         return RecordResult(result, link, is_result=True)
     # The attempt was already counted: its report came late, or an operator reset the row after it was sent.
+    link = replace(link, attempts_before=row.attempts)
     return RecordResult(replace(result, completed=0), link, is_result=link.state is not MessageLinkState.CLOSED)
+
+
+def _with_attempts_of(row: NotificationRow, link: MessageLink) -> MessageLink:
+    """Return the link with the attempts that the row had before this message, whose lock expired.
+
+    The row may state the attempts of the message already, or an operator may have reset it.
+    """
+    noted_at = times.parse(row.last_attempt_at)
+    if link.calls and link.in_doubt_since is not None and noted_at is not None and noted_at >= link.in_doubt_since:
+        return replace(link, attempts_before=row.attempts - link.calls)
+    return replace(link, attempts_before=min(link.attempts_before, row.attempts))
 
 
 def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -453,6 +481,11 @@ def _payload(job: Mapping[str, Any]) -> dict[str, Any]:
     if "name" in job["recipient"]:
         payload["toName"] = job["recipient"]["name"]
     return payload
+
+
+def _on_doubt(row: NotificationRow, kind: EventKind) -> OnDoubt:
+    """Resend a message in doubt once, unless its attempt was the last one that the row allows."""
+    return OnDoubt.RESEND if row.attempts + 1 < kind.max_attempts else OnDoubt.HOLD
 
 
 def _provider_key(dedupe_key: str) -> str:
@@ -482,7 +515,8 @@ def _hold(row: NotificationRow, step: ReleaseMessage | AdoptMessage, lock: RowLo
         "id": step.link.id,
         "locked_by": lock.worker,
         "locked_at": lock.at,
-        "attempts_before": row.attempts,
+        "attempts_before": row.attempts if begins else step.link.attempts_before,
+        "counted_before": step.link.counted if begins else step.link.counted_before,
         "max_attempts": step.send.kind.max_attempts if isinstance(step, ReleaseMessage) else step.link.max_attempts,
         "begins": int(begins),
     }
@@ -491,7 +525,7 @@ def _hold(row: NotificationRow, step: ReleaseMessage | AdoptMessage, lock: RowLo
 def _has_unrecorded_result(row: NotificationRow, link: MessageLink) -> bool:
     """Return whether the newest message of an unlocked row has a result that is not recorded."""
     result = result_of(link)
-    if link.state is MessageLinkState.SENDING and (result is None or not is_recorded(result, row.last_attempt_at)):
+    if link.state is MessageLinkState.SENDING and (result is None or not is_recorded(result, row)):
         return True
     return result is not None and result.status is Status.SENT
 
@@ -499,4 +533,4 @@ def _has_unrecorded_result(row: NotificationRow, link: MessageLink) -> bool:
 def _needs_no_recording(row: NotificationRow | None, link: MessageLink, result: NotificationResult) -> bool:
     if row is None or row.key != link.row_key or row.status != Status.PENDING:
         return True
-    return is_recorded(result, row.last_attempt_at)
+    return is_recorded(result, row)

@@ -16,6 +16,7 @@ COUNT_IN_PROGRESS = statement(__package__, "count_in_progress")
 FIND_LINKS = statement(__package__, "find_links")
 FIND_RESULTS = statement(__package__, "find_results")
 FIND_RESULTS_OF = statement(__package__, "find_results_of")
+FIND_UNSETTLED = statement(__package__, "find_unsettled")
 FIND_LOCKED = statement(__package__, "find_locked")
 END_LINKS = statement(__package__, "end_links")
 
@@ -39,8 +40,12 @@ class MessageLink:
     sent_event: str  # JSON written to the subscription timeline when the message is sent
     result_at: Instant | None
     retry_after: Instant | None
+    counted_before: int  # the message's counted attempts when the row was locked
+    counted: int  # the message's counted attempts now
     message_key: int
     status: str
+    claimable_at: Instant
+    defer_reason: str | None
     is_parked: bool
     provider: str | None
     provider_message_id: str | None
@@ -50,6 +55,11 @@ class MessageLink:
     sent_at: Instant | None
     failed_at: Instant | None
     in_doubt_since: Instant | None
+
+    @property
+    def calls(self) -> int:
+        """The completed calls of the provider since the row was locked."""
+        return self.counted - self.counted_before
 
 
 async def find_newest(tx: Runner, queue: str, row_keys: Iterable[str]) -> dict[str, MessageLink]:
@@ -75,6 +85,12 @@ async def find_results_of(tx: Runner, outbox_ids: Sequence[str]) -> list[Message
     """Like `find_results`, for given messages of queues that are in the same database."""
     wanted = [{"outbox_id": outbox_id} for outbox_id in outbox_ids]
     return [_link(row) for row in await tx.run(FIND_RESULTS_OF, wanted=wanted, parked=PARKED)]
+
+
+async def find_unsettled(tx: Runner, queue: str, after: int, limit: int, *, outage: str) -> list[MessageLink]:
+    """Return links whose row must state a doubt or a deferral. `outage` identifies the present outage, if any."""
+    parameters = {"queue": queue, "after": after, "limit": limit, "outage": outage, "parked": PARKED}
+    return [_link(row) for row in await tx.run(FIND_UNSETTLED, **parameters)]
 
 
 async def find_locked(tx: Runner, queue: str, worker: str, before: str, limit: int) -> list[MessageLink]:

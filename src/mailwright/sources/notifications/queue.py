@@ -156,6 +156,11 @@ class NotificationQueue:
         """Record results inside the caller's transaction."""
         return await results.record_results(tx, self.statements, recorded, has_notified_at=self._has_notified_at)
 
+    async def note(self, notes: Sequence[Mapping[str, Any]]) -> set[int]:
+        """Change locked rows without ending their locks; return the ids of the changed rows."""
+        noted = await self.database.transact(lambda tx: tx.run(self.statements.note_rows, notes=notes))
+        return {row.notification_id for row in noted}
+
     async def renew_locks(self, held: Iterable[MessageLink], at: str) -> set[int]:
         rows = [_lock_row(link) for link in held]
         renewed = await self.database.transact(lambda tx: tx.run(self.statements.renew_rows, held=rows, at=at))

@@ -11,7 +11,7 @@ from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.results import ErrorCategory
 from mailwright.domain.states import Status
 from mailwright.sources.notifications import times
-from mailwright.sources.notifications.jobs import NotificationRow, RowError
+from mailwright.sources.notifications.jobs import NotificationRow, RowError, parse_json_column
 from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.statuses import FanoutStatus, MessageLinkState
 from mailwright.sources.notifications.tables import QueueStatements
@@ -24,12 +24,14 @@ _OTHER_END_ERRORS = {
     Status.CANCELLED: ("CANCELLED", "The message was cancelled."),
     Status.CLOSED_UNKNOWN: ("CLOSED_UNKNOWN", "It is unknown whether the message was sent. It will not be sent again."),
 }
-_MAX_MESSAGE_LENGTH = 500
+# The status in the error of a row whose message has no result yet.
+IN_DOUBT, DEFERRED = "in_doubt", "deferred"
+MAX_ERROR_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NotificationResult:
-    """The result recorded in a row. A completed attempt counts once."""
+    """The result recorded in a row. `completed` is the number of attempts since the row was locked."""
 
     status: FanoutStatus
     error: Mapping[str, Any] | None  # None keeps the present value
@@ -46,16 +48,16 @@ def result_of(link: MessageLink) -> NotificationResult | None:
     match Status(link.status):
         case Status.SENT:
             error = {"provider": link.provider, "providerMessageId": link.provider_message_id, "status": "sent"}
-            return NotificationResult(FanoutStatus.SENT, error, link.sent_at)
+            return NotificationResult(FanoutStatus.SENT, error, link.sent_at, _completed(link))
         case Status.RETRY_SCHEDULED if link.is_parked:
-            return NotificationResult(FanoutStatus.PENDING, _attempt_error(link, "retryable"), link.result_at)
+            error = _attempt_error(link, "retryable")
+            return NotificationResult(FanoutStatus.PENDING, error, link.result_at, _completed(link))
         case Status.FAILED:
             return _failed_result(link)
         case (Status.CANCELLED | Status.CLOSED_UNKNOWN) as status:
             code, message = _OTHER_END_ERRORS[status]
-            return NotificationResult(
-                FanoutStatus.FAILED, {"code": code, "message": message}, link.in_doubt_since or link.result_at, 1
-            )
+            error, at = {"code": code, "message": message}, link.in_doubt_since or link.result_at
+            return NotificationResult(FanoutStatus.FAILED, error, at, _completed(link))
         case _:
             return None
 
@@ -76,13 +78,22 @@ def result_without_attempts(row: NotificationRow) -> NotificationResult:
     return NotificationResult(FanoutStatus.FAILED, error, None, 0)
 
 
-def is_recorded(result: NotificationResult, last_attempt_at: str | None) -> bool:
+def is_recorded(result: NotificationResult, row: NotificationRow) -> bool:
     """Return whether the row already has this result.
 
-    The time of the last attempt decides: it is written with the result and survives an operator's reset.
+    The time of the last attempt decides: it is written with the result and survives an operator's reset. A row that
+    states a doubt has its time too, but not the result.
     """
-    recorded_at = times.parse(last_attempt_at)
+    if states_progress(row):
+        return False
+    recorded_at = times.parse(row.last_attempt_at)
     return result.at is not None and recorded_at is not None and recorded_at >= result.at
+
+
+def states_progress(row: NotificationRow) -> bool:
+    """Return whether the error of the row is about a message without a result: in doubt, or deferred by an outage."""
+    error = parse_json_column(row.error)
+    return isinstance(error, Mapping) and error.get("status") in (IN_DOUBT, DEFERRED)
 
 
 async def record_results(
@@ -97,7 +108,12 @@ async def record_results(
     `has_notified_at`: the subscriptions have the column `last_notified_at`.
     """
     written = await write_results(
-        tx, statements, [(link.notification_id, link.locked_by, link.locked_at, result) for link, result in results]
+        tx,
+        statements,
+        [
+            (link.notification_id, link.locked_by, link.locked_at, link.attempts_before, result)
+            for link, result in results
+        ],
     )
     sent = [
         _timeline_row(link, result)
@@ -121,19 +137,20 @@ def _latest(sent: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def write_results(
-    tx: Runner, statements: QueueStatements, results: Iterable[tuple[int, str, str, NotificationResult]]
+    tx: Runner, statements: QueueStatements, results: Iterable[tuple[int, str, str, int, NotificationResult]]
 ) -> set[int]:
+    """Write results, each with the id, the lock and the earlier attempts of its row."""
     rows = [
         {
             "notification_id": notification_id,
             "locked_by": locked_by,
             "locked_at": locked_at,
             "fanout_status": result.status.value,
-            "completed": result.completed,
+            "attempts": attempts_before + result.completed,
             "attempted_at": None if result.at is None else times.format_time(result.at),
             "error": None if result.error is None else orjson.dumps(result.error).decode(),
         }
-        for notification_id, locked_by, locked_at, result in results
+        for notification_id, locked_by, locked_at, attempts_before, result in results
     ]
     if not rows:
         return set()
@@ -142,12 +159,18 @@ async def write_results(
 
 def _failed_result(link: MessageLink) -> NotificationResult:
     if link.error_code == EXPIRED:
-        return NotificationResult(FanoutStatus.EXPIRED, {"code": EXPIRED, "message": link.error_reason}, None, 0)
+        error: dict[str, Any] = {"code": EXPIRED, "message": link.error_reason}
+        return NotificationResult(FanoutStatus.EXPIRED, error, None, link.calls)
     status = FanoutStatus.SKIPPED if link.error_code in SKIPPED else FanoutStatus.FAILED
     is_attempt = link.error_category not in (ErrorCategory.VALIDATION, None) and link.provider is not None
     is_final = link.error_category == ErrorCategory.PERMANENT
     error = _attempt_error(link, "failed" if is_final else "retryable") if is_attempt else _error(link)
-    return NotificationResult(status, error, link.failed_at)
+    return NotificationResult(status, error, link.failed_at, _completed(link))
+
+
+def _completed(link: MessageLink) -> int:
+    """Return the attempts of the row: each call of the provider, or one result without any."""
+    return max(link.calls, 1)
 
 
 def _attempt_error(link: MessageLink, status: str) -> dict[str, Any]:
@@ -158,7 +181,7 @@ def _attempt_error(link: MessageLink, status: str) -> dict[str, Any]:
 
 
 def _error(link: MessageLink) -> dict[str, Any]:
-    return {"code": link.error_code, "message": (link.error_reason or "")[:_MAX_MESSAGE_LENGTH]}
+    return {"code": link.error_code, "message": (link.error_reason or "")[:MAX_ERROR_LENGTH]}
 
 
 def _timeline_row(link: MessageLink, result: NotificationResult) -> dict[str, Any]:

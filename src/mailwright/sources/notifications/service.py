@@ -1,12 +1,15 @@
 """List notifications with the reason why each waits, requeue ended ones, and write events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound, NotPossibleNow
+from mailwright.domain.explanation import MessageExplanation
+from mailwright.domain.states import Status
 from mailwright.outbox import audit_log
+from mailwright.outbox.explain import explain
 from mailwright.sources.notifications import jobs, links
 from mailwright.sources.notifications.decisions import (
     EndDecision,
@@ -24,10 +27,19 @@ from mailwright.sources.notifications.links import MessageLink
 from mailwright.sources.notifications.preferences import WaitDecision
 from mailwright.sources.notifications.producer import EmittedEvent, EventProducer, NewEvent
 from mailwright.sources.notifications.queue import NotificationQueue
-from mailwright.sources.notifications.statuses import FanoutStatus
+from mailwright.sources.notifications.row_notes import Outage, find_outage, is_deferred_by_provider
+from mailwright.sources.notifications.statuses import FanoutStatus, MessageLinkState, WaitReason
 from mailwright.storage.database import Database
 
 NEWEST = 2**62
+# The reasons of rows whose messages a worker holds.
+HELD = (
+    WaitReason.LOCKED,
+    WaitReason.IN_DOUBT,
+    WaitReason.PROVIDER_UNAVAILABLE,
+    WaitReason.PROVIDER_THROTTLED,
+    WaitReason.DEFERRED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class NotificationStatus:
     wait: WaitDecision | None  # why a pending notification is not sent now
     outlook: str | None  # what happens next to a pending notification that does not wait, as a sentence
     outbox_id: str | None  # its message, if one was created
+    explanation: MessageExplanation | None = None  # why its message is not sent yet; only for one notification
 
     @property
     def to(self) -> str | None:
@@ -83,7 +96,12 @@ class NotificationService:
         if not rows:
             raise NotFound
         [notification] = await self._statuses(list(rows.values()))
-        return notification
+        if notification.outbox_id is None or notification.row.status != FanoutStatus.PENDING:
+            return notification
+        if notification.wait is None or notification.wait.reason not in HELD:
+            return notification
+        found = await explain(self._database, self._clock, notification.outbox_id, tenant_id=None)
+        return replace(notification, explanation=found)
 
     async def count_by_status(self) -> dict[str, int]:
         return await self._queue.count_by_status()
@@ -134,15 +152,20 @@ class NotificationService:
             known = await links.find_newest(tx, self._queue.name, [row.key for row in rows])
             in_progress = await links.count_in_progress(tx, self._queue.name, (row.subscription_id for row in rows))
         related = await self._queue.related(rows)
+        outage = await find_outage(self._database, self.tenant_id, now)
         statuses = []
         for row in rows:
             link = known.get(row.key)
-            wait, outlook = self._outlook(row, row_context(row, related, in_progress), link, now)
+            wait = _message_wait(link, outage, now)
+            if wait is not None and row.status == FanoutStatus.PENDING:
+                outlook = None
+            else:
+                wait, outlook = self._outlook(row, row_context(row, related, in_progress), now)
             statuses.append(NotificationStatus(row, wait, outlook, link.outbox_id if link else None))
         return statuses
 
     def _outlook(
-        self, row: NotificationRow, context: RowContext, link: MessageLink | None, now: Instant
+        self, row: NotificationRow, context: RowContext, now: Instant
     ) -> tuple[WaitDecision | None, str | None]:
         if row.status != FanoutStatus.PENDING:
             return None, None
@@ -160,6 +183,29 @@ class NotificationService:
                 return None, "All attempts are used. Will be marked failed."
             case _:
                 assert_never(decision)
+
+
+def _message_wait(link: MessageLink | None, outage: Outage | None, now: Instant) -> WaitDecision | None:
+    """Return why the message of a row is not sent yet: the doubt, the provider's reason, or another deferral."""
+    if link is None or link.state is not MessageLinkState.SENDING:
+        return None
+    if link.status == Status.IN_DOUBT:
+        detail = f"the provider may have the message: {_words(link.error_code, link.error_reason)}"
+        return WaitDecision(WaitReason.IN_DOUBT, link.claimable_at, detail)
+    is_waiting = link.status in (Status.PENDING, Status.RETRY_SCHEDULED) and not link.is_parked
+    if is_waiting and link.error_code is not None and is_deferred_by_provider(link):
+        detail = f"{link.provider}: {_words(link.error_code, link.error_reason)}"
+        return WaitDecision(WaitReason(link.defer_reason or ""), link.claimable_at, detail)
+    if is_waiting and outage is not None:
+        detail = f"{outage.provider}: {_words(outage.code, outage.message)}"
+        return WaitDecision(WaitReason(outage.reason), outage.until, detail)
+    if is_waiting and link.defer_reason is not None and link.claimable_at > now:
+        return WaitDecision(WaitReason.DEFERRED, link.claimable_at, f"deferred by {link.defer_reason}")
+    return None
+
+
+def _words(code: str | None, reason: str | None) -> str:
+    return f"{code}: {reason}" if reason else str(code)
 
 
 def _event_kind(row: NotificationRow) -> Any:

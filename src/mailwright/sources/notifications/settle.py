@@ -16,6 +16,7 @@ from mailwright.outbox.parking import end_parked_attempts
 from mailwright.outbox.settle import BegunAttempts, NextAttempt, Settler, settle_and_begin
 from mailwright.sources.notifications import links
 from mailwright.sources.notifications.results import record_results, result_of
+from mailwright.sources.notifications.statuses import MessageLinkState
 from mailwright.sources.notifications.tables import statements_of
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -59,10 +60,17 @@ class NotificationSettling(Settler):
 async def _record_retries(tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
     retries = [row for outcome in outcomes if (row := _retry_row(outcome))]
     if retries:
+        counted = {outcome.claimed.outbox_id: outcome.claimed.counted_attempt for outcome in outcomes}
         concluded = await tx.run(CONCLUDE, concluded=retries)
-        if concluded:
-            ended = [(row.outbox_id, row.result_at if row.is_last else None) for row in concluded]
+        ended = [(row.outbox_id, row.result_at if _is_last(row, counted[row.outbox_id]) else None) for row in concluded]
+        if ended:
             await end_parked_attempts(tx, ended, now)
+
+
+def _is_last(link: Any, counted: int) -> bool:
+    """Return whether the row allows no further attempt. A requeued row has another message."""
+    attempts = link.attempts_before + counted - link.counted_before
+    return bool(link.state == MessageLinkState.CLOSED or attempts >= link.max_attempts)
 
 
 async def _record_in_rows(tx: Runner, outcomes: Sequence[Outcome]) -> None:

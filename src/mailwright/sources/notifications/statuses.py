@@ -19,6 +19,10 @@ class WaitReason(StrEnum):
     """Why a pending row is not sent now, as shown by the API, the CLI and the dashboard."""
 
     LOCKED = "locked"  # a worker holds the lock
+    IN_DOUBT = "in_doubt"  # a worker holds the lock; the provider may have the message
+    PROVIDER_UNAVAILABLE = "provider_unavailable"  # a worker holds the lock; the provider cannot be used
+    PROVIDER_THROTTLED = "provider_throttled"  # a worker holds the lock; the provider accepts no more messages for now
+    DEFERRED = "deferred"  # a worker holds the lock; a limit or a rule defers the message
     RETRY = "retry"  # an attempt failed and will be retried
     WINDOW = "delivery_window"
     SNOOZED = "snoozed"

@@ -92,6 +92,7 @@ class QueueStatements:
     lock_rows: Statement
     renew_rows: Statement
     unlock_rows: Statement
+    note_rows: Statement
     record_results: Statement
     append_sent: Statement
     set_notified: Statement
@@ -123,6 +124,7 @@ def statements_of(schema: str | None) -> QueueStatements:
         bound("lock_rows"),
         bound("renew_rows"),
         bound("unlock_rows"),
+        bound("note_rows"),
         bound("record_results"),
         bound("append_sent"),
         bound("set_notified"),

@@ -16,6 +16,7 @@ from mailwright.content.template_store import latest_by_locale
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import ConfigurationInvalid, InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.translation import gettext, lazy_gettext
+from mailwright.schemas.notifications import explanation_sentence
 from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.schemas.time_text import count_text
 from mailwright.sources.notifications import jobs, times
@@ -132,6 +133,7 @@ async def show(request: Request, engine: EngineDep, visitor: ViewerDep, notifica
         "happened": happened,
         "may_requeue": notification.row.status in ENDED,
     }
+    values["explanation"] = explanation_sentence(notification, visitor.zone)
     values |= {"error": _pretty(notification.error), "payload": _pretty(_payload(notification))}
     return await page(request, visitor, "notifications/show.html", **values, parse_time=times.parse)
 

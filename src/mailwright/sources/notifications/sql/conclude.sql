@@ -6,6 +6,5 @@ JOIN messages AS m ON m.outbox_id = c.outbox_id
 JOIN deliveries AS d ON d.message_key = m.id
 WHERE notification_links.outbox_id = c.outbox_id AND notification_links.completed_attempts < c.attempt
   AND d.attempts = c.attempt AND d.status = 'RETRY_SCHEDULED' AND d.locked_by IS NULL AND d.defer_reason IS NULL
-RETURNING notification_links.outbox_id, notification_links.result_at,
-  CASE WHEN notification_links.state = 'closed'
-    OR notification_links.attempts_before + 1 >= notification_links.max_attempts THEN 1 ELSE 0 END AS is_last
+RETURNING notification_links.outbox_id, notification_links.result_at, notification_links.state,
+  notification_links.attempts_before, notification_links.counted_before, notification_links.max_attempts

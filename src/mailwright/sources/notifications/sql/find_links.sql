@@ -2,7 +2,8 @@
 -- row; with a separate parameter it would scan all links of the queue.
 SELECT l.id, l.tenant_id, l.queue, l.queue_schema, l.notification_id, l.row_key, l.generation,
   l.subscription_id, l.outbox_id, l.state, l.locked_by, l.locked_at, l.attempts_before, l.max_attempts, l.sent_event,
-  l.result_at, l.retry_after, d.message_key, d.status,
+  l.result_at, l.retry_after, l.counted_before, d.attempts - d.excused_attempts AS counted, d.message_key, d.status,
+  d.claimable_at, d.defer_reason,
   CASE WHEN d.claimable_at >= :parked THEN 1 ELSE 0 END AS is_parked, d.provider, d.provider_message_id, d.error_code,
   d.error_category, d.error_reason, d.sent_at, d.failed_at, d.in_doubt_since
 FROM rows(:wanted: queue text, row_key text) AS w
