@@ -12,6 +12,7 @@ import requests
 from mailgun.client import Client
 
 from mailwright.access.roles import Scope
+from mailwright.audience import lists
 from mailwright.domain.clock import HOUR, ManualClock
 from tests.api import socket_client
 from tests.dropin import PNG, DropIn
@@ -286,3 +287,66 @@ async def test_unknown_route_has_the_error_format_of_mailgun(drop_in: DropIn) ->
     answer = await asyncio.to_thread(work)
     assert answer.status_code == 404
     assert "does not support this route of Mailgun" in answer.json()["message"]
+
+
+GHOST = {
+    "to": "ada@example.com",
+    "html": '<p>News</p><p><a href="%recipient.unsubscribe_url%">Leave</a> <a href="%tag_unsubscribe_url%">Or</a></p>',
+    "text": "News",
+    "recipient-variables": '{"ada@example.com": {"unsubscribe_url": "https://blog.example/leave"}}',
+    "h:List-Unsubscribe": "<%recipient.unsubscribe_url%>, <%tag_unsubscribe_email%>",
+    "h:List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
+    "h:Auto-Submitted": "auto-generated",
+    "o:tag": ["bulk-email", "blog"],
+    "o:tracking-opens": "yes",
+}
+
+
+async def test_newsletter_of_ghost_is_bulk_email_of_its_list(drop_in: DropIn) -> None:
+    refused = await post(drop_in, an_email(**GHOST))
+    assert refused.status_code == 400
+    assert "o:tag parameter must contain the key of a list" in refused.json()["message"]
+    await lists.create(drop_in.engine.database, drop_in.engine.clock, 1, "bulk-email", actor="test")
+    assert (await post(drop_in, an_email(**GHOST))).status_code == 200
+    [stored] = await drop_in.stored()
+    assert stored.list_key == "bulk-email"
+    assert "%tag_unsubscribe" not in str(stored.payload)
+    assert "List-Unsubscribe" not in stored.payload.get("headers", {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"h:List-Id": "News <news.example.com>"}, "news"),
+        ({"h:list-id": "<NEWS>"}, "news"),
+        ({"o:tag": ["receipt", "news"]}, "news"),
+        ({"o:tag": ["receipt", "general"]}, None),
+        ({"o:tag": ["receipt"]}, None),
+        ({"h:List-Id": "<other.example.com>"}, "h:List-Id parameter"),
+        ({"o:tag": ["news", "offers"]}, "names several lists, news, offers"),
+        ({"text": "%unsubscribe_url%"}, "o:tag parameter must contain the key of a list"),
+    ],
+)
+async def test_list_is_named_by_header_or_tag(drop_in: DropIn, fields: dict[str, Any], expected: str | None) -> None:
+    for key in ("news", "offers"):
+        await lists.create(drop_in.engine.database, drop_in.engine.clock, 1, key, actor="test")
+    answer = await post(drop_in, an_email(**fields))
+    stored = await drop_in.stored()
+    if expected in ("news", None):
+        assert answer.status_code == 200, answer.text
+        assert [each.list_key for each in stored] == [expected]
+    else:
+        assert answer.status_code == 400
+        assert expected in answer.json()["message"]
+        assert stored == []
+
+
+@pytest.mark.parametrize("stated", ["", "application/octet-stream"])
+async def test_type_of_a_file_without_type_follows_from_its_name(drop_in: DropIn, stated: str) -> None:
+    files: Files = [("attachment", ("bill.pdf", b"%PDF", stated)), ("attachment", ("unknown.xyzq", b"x", stated))]
+    assert (await post(drop_in, an_email(), files)).status_code == 200
+    [message] = await drop_in.stored()
+    assert [each["contentType"] for each in message.payload["attachments"]] == [
+        "application/pdf",
+        "application/octet-stream",
+    ]

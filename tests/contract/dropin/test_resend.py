@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 import resend
 from resend.exceptions import ResendError
 
 from mailwright.access.roles import Scope
+from mailwright.audience import lists
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock, isoformat
 from mailwright.outbox import tenants
 from tests.api import socket_client
@@ -61,8 +63,8 @@ async def test_email_with_all_fields_is_one_message(drop_in: DropIn, clock: Manu
     assert (stored.payload["replyTo"], stored.payload["headers"]) == ("help@example.com", {"X-Order": "7"})
     assert [(each["contentType"], each.get("contentId")) for each in stored.payload["attachments"]] == [
         ("image/png", "logo"),
-        ("application/octet-stream", None),
-        ("application/octet-stream", None),
+        ("text/plain", None),
+        ("text/plain", None),
     ]
     contents = [base64.b64decode(each["content"], validate=True) for each in stored.payload["attachments"]]
     assert contents == [PNG, b"text" * 30, b"text"]
@@ -246,3 +248,42 @@ async def test_unknown_route_has_the_error_format_of_resend(drop_in: DropIn) -> 
         with pytest.raises(ResendError, match="does not support this route of Resend") as refused:
             await call(function)
         assert (refused.value.code, refused.value.error_type) == error
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"topic_id": "news"}, "news"),
+        ({"headers": {"List-Id": "News <news.example.com>", "List-Unsubscribe": "<https://a.example/>"}}, "news"),
+        ({"tags": [{"name": "list", "value": "news"}]}, "news"),
+        ({"tags": [{"name": "kind", "value": "news"}]}, None),
+        ({"topic_id": "other"}, "`topic_id`"),
+        ({"html": "<a href='{{{RESEND_UNSUBSCRIBE_URL}}}'>Leave</a>", "topic_id": "news"}, "news"),
+        ({"html": "<a href='{{{RESEND_UNSUBSCRIBE_URL}}}'>Leave</a>"}, "`topic_id`"),
+    ],
+)
+async def test_topic_header_or_tag_names_the_list(
+    drop_in: DropIn, fields: dict[str, Any], expected: str | None
+) -> None:
+    await lists.create(drop_in.engine.database, drop_in.engine.clock, 1, "news", actor="test")
+    body = {"from": "shop@example.com", "to": "ada@example.com", "subject": "x", "html": "<p>x</p>", **fields}
+    async with httpx.AsyncClient(base_url=drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
+        answer = await client.post("/emails", json=body)
+    stored = await drop_in.stored()
+    if expected in ("news", None):
+        assert answer.status_code == 200, answer.text
+        assert [each.list_key for each in stored] == [expected]
+        assert "RESEND_UNSUBSCRIBE_URL" not in str(stored[0].payload)
+    else:
+        assert answer.status_code == 422
+        assert expected in answer.json()["message"]
+        assert stored == []
+
+
+async def test_type_of_an_attachment_follows_from_its_name(drop_in: DropIn) -> None:
+    body: dict[str, Any] = an_email()
+    body["attachments"] = [{"filename": "bill.pdf", "content": "JVBERg=="}]
+    async with httpx.AsyncClient(base_url=drop_in.url, headers={"Authorization": f"Bearer {drop_in.key}"}) as client:
+        assert (await client.post("/emails", json=body)).status_code == 200
+    [message] = await drop_in.stored()
+    assert [each["contentType"] for each in message.payload["attachments"]] == ["application/pdf"]

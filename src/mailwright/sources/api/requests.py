@@ -4,9 +4,9 @@ import mimetypes
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from datetime import tzinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mailwright.audience import lists
 from mailwright.content.attachments import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
@@ -64,11 +64,25 @@ class ListNotFound(RequestInvalid):
         super().__init__([FieldError(field, self.code, str(lists.UnknownList(list_key)))])
 
 
+UNKNOWN_TYPE: Final = "application/octet-stream"
+
+
+def type_of_file(filename: str) -> str:
+    """Return the media type that the extension of a file name states."""
+    return mimetypes.guess_type(filename)[0] or UNKNOWN_TYPE
+
+
 class Attachment(RequestModel):
     filename: FileName
-    content_type: ContentType = "application/octet-stream"
+    content_type: Annotated[ContentType, Field(description="Defaults to the type of the file name.")] = UNKNOWN_TYPE
     content: Base64
     content_id: ContentId | None = None
+
+    @model_validator(mode="after")
+    def _derive_type(self) -> "Attachment":
+        if "content_type" not in self.model_fields_set:
+            self.content_type = type_of_file(self.filename)
+        return self
 
     @property
     def size_bytes(self) -> int:
@@ -142,7 +156,7 @@ class BatchRequest(RequestModel):
 def parse_file(name: str, content_type: str | None, content: bytes) -> EmailAttachment:
     """Validate an uploaded file like an attachment of a request. A path in its name is dropped."""
     filename = name.replace("\\", "/").rpartition("/")[2]
-    guessed = (content_type or "").partition(";")[0] or mimetypes.guess_type(filename)[0] or "application/octet-stream"
+    guessed = (content_type or "").partition(";")[0] or type_of_file(filename)
     body = {"filename": filename, "contentType": guessed, "content": b2a_base64(content, newline=False).decode()}
     return parse(Attachment, body).decoded()
 

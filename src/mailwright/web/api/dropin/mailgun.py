@@ -16,6 +16,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from mailwright.app.wiring import Engine
+from mailwright.audience import lists
 from mailwright.content.attachments import MAX_ATTACHMENTS
 from mailwright.content.headers import Mailbox, message_id, message_id_line
 from mailwright.content.raw import MAX_RAW_BYTES, parse_raw, with_crlf
@@ -28,8 +30,10 @@ from mailwright.sources.api.emails import AddressedEmail
 from mailwright.sources.api.fields import MAX_CONTENT_BYTES
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.raw import HEADER_PREFIX
+from mailwright.sources.api.requests import UNKNOWN_TYPE
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
 from mailwright.storage.foreign_json import load_json
+from mailwright.web.api.dropin.bulk import list_of_header, mark_links, without_unsubscribe
 from mailwright.web.api.dropin.requests import (
     Addresses,
     Substitutions,
@@ -73,6 +77,8 @@ _MIME: Final = "message"
 _VARIABLES: Final = "x-mailgun-variables"
 # Options without effect in Mailwright, with the only value that each may have.
 _SWITCHES: Final = {"o:dkim": True, "o:require-tls": False, "o:skip-verification": False, "t:text": False}
+# Variables that Mailgun replaces by the recipient's unsubscribe link or address.
+_UNSUBSCRIBE: Final = re.compile(r"(?:mailto:)?%(?:tag_|mailing_list_)?unsubscribe_(?:url|email)%")
 _TRUE: Final = frozenset({"yes", "true", "htmlonly"})
 _FALSE: Final = frozenset({"no", "false"})
 _NAMES: Final = {
@@ -84,6 +90,7 @@ _NAMES: Final = {
     "headers": "h",
     "scheduledAt": "o:deliverytime",
     "tags": "o:tag",
+    "listKey": "h:List-Id",
     "metadata": "v",
     "templateId": "template",
     "variables": "t:variables",
@@ -155,7 +162,8 @@ async def send(request: Request) -> Response:
     """Accept one email, or with `recipient-variables` one for each recipient in `to`."""
     context = await sending_context(request, _basic_key(request))
     form = await _read_form(request, MAX_BODY_BYTES, _KNOWN, _FILES)
-    emails, engine = _emails(form, _attachments(form)), engine_of(request)
+    engine = engine_of(request)
+    emails = _emails(form, _attachments(form), await _find_list(engine, context, form, form.prefixed("h:")))
     if form.is_on("o:testmode"):
         await engine.api_emails.check(context, emails)
         identity = message_id(uuid7(engine.clock.now()), "test.invalid")
@@ -176,7 +184,9 @@ async def send_mime(request: Request) -> Response:
     if not recipients:
         raise _invalid("to", "is required")
     content, identity = _identified(_mime(form), context)
-    await engine_of(request).raw_messages.send(context, _options(form) + content, None, recipients, form.prefixed("v:"))
+    engine, metadata = engine_of(request), form.prefixed("v:")
+    list_key = await _find_list(engine, context, form, {})
+    await engine.raw_messages.send(context, _options(form) + content, None, recipients, metadata, list_key=list_key)
     return json_response({"id": identity, "message": "Queued. Thank you."})
 
 
@@ -258,8 +268,33 @@ def _check_field(name: str, found: list[str], known: Set[str]) -> None:
         raise _invalid(name, "occurs more than once")
 
 
-def _emails(form: _Form, attachments: list[dict[str, Any]]) -> Iterator[AddressedEmail]:
-    fields = {**_fields(form), "attachments": attachments}
+async def _find_list(engine: Engine, context: RequestContext, form: _Form, headers: Mapping[str, str]) -> str | None:
+    """Return the key of the list that the email belongs to, by its List-Id or a tag; None for transactional email.
+
+    Email with Mailgun's unsubscribe variables is bulk email, so it is refused without a list.
+    """
+    if (named := list_of_header(headers)) is not None:
+        return named
+    texts = [*headers.values(), *(form.first(name) or "" for name in ("html", "text", "amp-html"))]
+    marked = next((mark[0] for text in texts if (mark := _UNSUBSCRIBE.search(text))), None)
+    tags = set(form.values.get("o:tag", ()))
+    async with engine.database.read() as tx:
+        found = await lists.existing_keys(tx, context.caller.tenant_id, tags)
+    if marked is None:
+        found -= {lists.GENERAL}  # An everyday word, which transactional email may have as a tag.
+    if len(found) > 1:
+        raise _invalid("o:tag", f"names several lists, {', '.join(sorted(found))}; keep one of them")
+    if marked is not None and not found:
+        raise _invalid(
+            "o:tag",
+            f"must contain the key of a list of Mailwright, because the email has {marked} and is bulk email; "
+            f"create a list for a tag of this email{f' ({min(tags)})' if tags else ''}, or send h:List-Id",
+        )
+    return next(iter(found), None)
+
+
+def _emails(form: _Form, attachments: list[dict[str, Any]], list_key: str | None) -> Iterator[AddressedEmail]:
+    fields = {**_fields(form, list_key), "attachments": attachments}
     to, cc, bcc = (_addresses(form, name) for name in ("to", "cc", "bcc"))
     email = require_recipients(AddressedEmail(with_subject(fields), to, cc, bcc), MAX_RECIPIENTS, "to")
     if "recipient-variables" not in form.values:
@@ -293,10 +328,12 @@ def _recipient_values(box: Mailbox, variables: Any) -> dict[str, str]:
     return {**found, "%recipient%": format_box(box), "%recipient_email%": box.address}
 
 
-def _fields(form: _Form) -> dict[str, Any]:
+def _fields(form: _Form, list_key: str | None) -> dict[str, Any]:
     if form.first("from") is None:
         raise _invalid("from", "is required")
     headers, template = form.prefixed("h:"), form.first("template")
+    if list_key is not None:
+        headers = without_unsubscribe(headers)
     reply_name, variables_name = (
         next((name for name in headers if name.lower() == wanted), "") for wanted in ("reply-to", _VARIABLES)
     )
@@ -307,9 +344,10 @@ def _fields(form: _Form) -> dict[str, Any]:
     return {
         "from": decode_name(form.first("from")),
         "subject": form.first("subject"),
-        "html": form.first("html"),
-        "text": form.first("text"),
+        "html": mark_links(form.first("html"), _UNSUBSCRIBE),
+        "text": mark_links(form.first("text"), _UNSUBSCRIBE),
         ALTERNATIVES: [{"contentType": "text/x-amp-html", "content": amp}] if (amp := form.first("amp-html")) else [],
+        "listKey": list_key,
         **reply_fields([format_box(box) for box in _addresses(form, f"h:{reply_name}")]),
         "headers": headers,
         "metadata": {**own_variables, **form.prefixed("v:")},
@@ -347,11 +385,12 @@ def _attachments(form: _Form) -> list[dict[str, Any]]:
     found = []
     for file in form.files:
         filename = file.filename.replace("\\", "/").rpartition("/")[2]
-        content_type = file.content_type.partition(";")[0]
+        content_type = file.content_type.partition(";")[0].strip()
         fields = {
             "filename": filename,
             "content": b64encode(file.content).decode(),
-            "contentType": content_type,
+            # Many clients state this type for every file.
+            "contentType": None if content_type.lower() == UNKNOWN_TYPE else content_type,
             "contentId": filename if file.field == "inline" else None,
         }
         found.append(without_empty(fields))

@@ -24,6 +24,7 @@ from mailwright.sources.api.requests import MAX_REPLY_TO
 from mailwright.sources.api.senders import SenderDomainNotVerified
 from mailwright.sources.api.validation import FieldError, RequestInvalid, invalid, parse
 from mailwright.web.api.caller import KEY_NAME
+from mailwright.web.api.dropin.bulk import list_of_header, mark_links, without_unsubscribe
 from mailwright.web.api.dropin.requests import (
     Base64,
     DictOf,
@@ -63,6 +64,7 @@ _NAMES: Final = {
     "templateId": "template.id",
     "variables": "template.variables",
     "metadata": "tags",
+    "listKey": "topic_id",
     "recipient": "to",
     "attachments.contentType": "content_type",
     "attachments.contentId": "content_id",
@@ -92,6 +94,9 @@ _STATUSES: Final[Mapping[str, str]] = {
     MessageGroup.BOUNCED: "bounced",
 }
 
+# The variable that Resend replaces by the unsubscribe link, and the name of a tag that names a list.
+_UNSUBSCRIBE: Final = re.compile(r"\{\{\{?\s*RESEND_UNSUBSCRIBE_URL\s*\}?\}\}")
+_LIST_TAG: Final = "list"
 # Phrases that Resend takes as a send time.
 _DELAY: Final = re.compile(
     r"\s*in (?:an?|(\d{1,5})) ?(m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)\s*", re.IGNORECASE
@@ -151,17 +156,28 @@ class ResendEmail(ServiceModel):
     tags: ListOf[ResendTag]
     scheduled_at: str | None = None
     template: ResendTemplate | None = None
-    topic_id: Unsupported = None
+    topic_id: str | None = None
+
+    @property
+    def list_key(self) -> str | None:
+        """The key of the list: the topic, the List-Id or the tag `list`."""
+        tag = next((each.value for each in self.tags if each.name == _LIST_TAG), None)
+        return self.topic_id or list_of_header(self.headers) or tag
 
     def to_email(self) -> AddressedEmail:
         delay = _delay(self.scheduled_at or "")
+        marked = next((found[0] for each in (self.html, self.text) if (found := _UNSUBSCRIBE.search(each or ""))), None)
+        if marked is not None and self.list_key is None:
+            reason = f"is required: the email has {marked}, so it is bulk email and needs the key of a list"
+            raise RequestInvalid([FieldError("topic_id", "REQUIRED", reason)])
         fields = {
             "from": self.sender,
             "subject": self.subject,
-            "html": self.html,
-            "text": self.text,
+            "html": mark_links(self.html, _UNSUBSCRIBE),
+            "text": mark_links(self.text, _UNSUBSCRIBE),
+            "listKey": self.list_key,
             **reply_fields(self.reply_to),
-            "headers": self.headers,
+            "headers": self.headers if self.list_key is None else without_unsubscribe(self.headers),
             "attachments": [_attachment(each) for each in self.attachments],
             "metadata": headers_of([(each.name, each.value) for each in self.tags], "tags"),
             "scheduledAt": self.scheduled_at if delay is None else None,
