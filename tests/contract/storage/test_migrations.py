@@ -21,6 +21,8 @@ from mailwright.storage.migrate import MIGRATIONS, UnknownSchema, current_revisi
 from mailwright.storage.tables import metadata
 from tests.engines import PostgresServer
 
+pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection of expression-based index")
+
 NEXT_MIGRATION = """
 import sqlalchemy as sa
 from alembic import op
@@ -61,8 +63,9 @@ async def differences_from_code(database: Database) -> list[Any]:
     await database.run_sync_ddl(
         lambda connection: differences.extend(compare_metadata(MigrationContext.configure(connection), metadata))
     )
-    # Partitions of the events table exist on PostgreSQL only, and not in the metadata.
-    return [difference for difference in differences if not re.search(r"\bevents_(default|\d)", str(difference))]
+    # Partitions of the events table and indexes on expressions are not in the metadata.
+    left_out = re.compile(r"\bevents_(default|\d)|\bix_messages_reported\b")
+    return [difference for difference in differences if not left_out.search(str(difference))]
 
 
 async def test_migrations_create_the_tables_of_the_code(database: Database) -> None:

@@ -516,6 +516,8 @@ CREATE TABLE messages (
 );
 CREATE INDEX ix_messages_content_digest ON messages (tenant_id, content_digest) WHERE content_digest IS NOT NULL;
 CREATE INDEX ix_messages_tenant_id_id ON messages (tenant_id, id);
+-- The time as the views below state it, so that they find the messages of a tenant and a time without a scan.
+CREATE INDEX ix_messages_reported ON messages (tenant_id, ($time created_at $end_time));
 CREATE INDEX ix_messages_tenant_id_to_email ON messages (tenant_id, to_email, id);
 CREATE UNIQUE INDEX uq_messages_campaign_key_to_email ON messages (campaign_key, to_email)
   WHERE campaign_key IS NOT NULL;
@@ -1446,3 +1448,44 @@ FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
 WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED');
+
+-- Messages, their results and events, and their recipients, under the names that reporting tools of an email gateway
+-- expect. Only the owner reads them on PostgreSQL: see `_restrict_views`.
+CREATE VIEW email_outbox AS
+SELECT m.outbox_id AS "id", t.name AS "companyId", m.recipient_id AS "recipientId", m.external_id AS "externalId",
+  m.to_email AS "to", COALESCE(d.subject, m.subject) AS "subject",
+  COALESCE($json m.payload $get_html, (SELECT p.html FROM templates AS p WHERE p.id = m.template_key)) AS "html",
+  d.status AS "status", d.attempts AS "attempts",
+  d.error_code || COALESCE(': ' || d.error_reason, '') AS "lastError",
+  m.request_id AS "requestId", ($time m.created_at $end_time) AS "createdAt",
+  ($time m.scheduled_at $end_time) AS "scheduledAt",
+  ($time COALESCE(d.sent_at, d.failed_at) $end_time) AS "processedAt"
+FROM messages AS m
+JOIN deliveries AS d ON d.message_key = m.id
+JOIN tenants AS t ON t.id = m.tenant_id;
+
+CREATE VIEW email_logs AS
+SELECT m.outbox_id AS "id", m.outbox_id AS "outboxId", t.name AS "companyId", m.recipient_id AS "recipientId",
+  m.to_email AS "to", COALESCE(d.subject, m.subject) AS "subject", d.status AS "status", d.provider AS "provider",
+  d.provider_message_id AS "providerMessageId",
+  CASE WHEN d.provider = 'ses'
+    OR EXISTS (SELECT 1 FROM provider_configurations AS c WHERE c.name = d.provider AND c.kind = 'ses')
+    THEN d.provider_message_id END AS "sesMessageId",
+  d.error_code AS "errorCode", d.error_reason AS "errorReason", d.attempts AS "attempts",
+  d.duration_ms AS "durationMs", m.request_id AS "requestId", ($time m.created_at $end_time) AS "createdAt",
+  ($time d.sent_at $end_time) AS "sentAt", ($time d.failed_at $end_time) AS "failedAt"
+FROM messages AS m
+JOIN deliveries AS d ON d.message_key = m.id
+JOIN tenants AS t ON t.id = m.tenant_id;
+
+CREATE VIEW email_events AS
+SELECT e.id AS "id", m.outbox_id AS "emailLogId", e.type AS "type", $json e.metadata $end_json AS "metadata",
+  ($time e.created_at $end_time) AS "createdAt"
+FROM messages AS m
+JOIN events AS e ON e.message_key = m.id;
+
+CREATE VIEW recipients AS
+SELECT c.contact_id AS "id", t.name AS "companyId", c.email AS "email", c.name AS "name", c.status AS "status",
+  ($time c.created_at $end_time) AS "createdAt", ($time c.deleted_at $end_time) AS "deletedAt"
+FROM contacts AS c
+JOIN tenants AS t ON t.id = c.tenant_id;
