@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select
 
+from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain.clock import DAY, SECOND, ManualClock, isoformat
 from mailwright.domain.ids import uuid7
 from mailwright.domain.message import NewMessage
 from mailwright.domain.retry import STANDARD
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import VALIDATIONS, EventType, Status
 from mailwright.outbox.audit import audit
 from mailwright.outbox.message_records import MessageRecord, dead_letters
 from mailwright.storage.tables import messages
@@ -63,7 +64,7 @@ async def test_sent_message_has_four_events(bench: Bench, clock: ManualClock, si
     record = await bench.record(message.outbox_id)
     assert [(event.type, event.at, event.metadata) for event in record.events] == [
         (E.RECEIVED, start, {"attempt": 1}),
-        (E.VALIDATED, start, {"attempt": 1}),
+        (E.VALIDATED, start, {"attempt": 1, "validations": list(VALIDATIONS)}),
         (E.SENT_ATTEMPT, start, {"attempt": 1, "provider": "smtp"}),
         (
             E.SENT,
@@ -102,12 +103,12 @@ async def test_retried_message_repeats_all_steps(bench: Bench, clock: ManualCloc
         "errorMessage": "4.3.0 later",
         "originalCode": "451 4.3.0",
         "willRetry": True,
-        "nextAttemptNumber": 1,
+        "nextAttemptNumber": 2,
         "backoffDelay": delay,
         "retriesUntil": isoformat(start + DAY),
     }
     summary = waiting.summary
-    assert (summary.status, summary.attempts, summary.next_attempt_at) == (Status.RETRY_SCHEDULED, 0, start + delay)
+    assert (summary.status, summary.attempts, summary.next_attempt_at) == (Status.RETRY_SCHEDULED, 1, start + delay)
     assert (summary.error_code, summary.error_reason) == ("SMTP_TEMPORARY_FAILURE", "4.3.0 later")
 
     clock.advance(delay - 1)
@@ -118,8 +119,8 @@ async def test_retried_message_repeats_all_steps(bench: Bench, clock: ManualCloc
     await bench.drain()
     record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) + attempt_steps(E.SENT)
-    assert [event.metadata["attempt"] for event in record.events[4:]] == [1, 1, 1, 1]
-    assert (record.summary.status, record.summary.attempts, record.summary.error_code) == (Status.SENT, 1, None)
+    assert [event.metadata["attempt"] for event in record.events[4:]] == [2, 2, 2, 2]
+    assert (record.summary.status, record.summary.attempts, record.summary.error_code) == (Status.SENT, 2, None)
     assert len(sink.messages) == 1
 
 
@@ -235,25 +236,40 @@ async def test_deferred_copy_is_retried_alone(bench: Bench, clock: ManualClock, 
     assert await bench.statuses() == {Status.SENT: 2}
 
 
+@pytest.mark.promise("suppression-wins")
+@pytest.mark.parametrize("to_reply", ["250 ok", "550 5.1.1 unknown"], ids=["To accepted", "To rejected"])
+async def test_rejected_blind_copy_is_suppressed(bench: Bench, sink: SmtpSink, to_reply: str) -> None:
+    message = a_message_with(cc=["cleo@example.com"], bcc=["dan@example.com"])
+    await bench.accept(message)
+    sink.answer(Step.RCPT, "550 5.1.1 unknown", recipient="dan@example.com", times=1)
+    sink.answer(Step.RCPT, to_reply, recipient=message.to_email, times=1)
+    await bench.drain()
+    async with bench.database.read() as tx:
+        found = await suppressed_among(tx, 1, {"cleo@example.com", "dan@example.com"}, None)
+    assert found == {"dan@example.com"}
+    bounces = [event for event in (await bench.record(message.outbox_id)).events if event.type is E.BOUNCED]
+    assert "d***@e***.com" in {event.metadata["recipient"] for event in bounces}
+
+
 @pytest.mark.promise("deferrals-are-not-failures")
-async def test_throttling_counts_no_attempt(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
+async def test_throttling_uses_up_no_attempts(bench: Bench, clock: ManualClock, sink: SmtpSink) -> None:
     message = a_message()
     await bench.accept(message)
     sink.answer(Step.RCPT, "454 4.7.0 throttling: too many mails", times=7)
-    for _ in range(7):  # More often than the maximum number of attempts allows.
+    for attempt in range(1, 8):  # More often than the maximum number of attempts allows.
         await bench.drain()
         record = await bench.record(message.outbox_id)
-        assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, 0)
+        assert (record.summary.status, record.summary.attempts) == (Status.RETRY_SCHEDULED, attempt)
         assert record.summary.defer_reason == "provider_throttled"
         waits = [event.metadata["backoffDelay"] for event in record.events if event.type is E.RETRY_SCHEDULED]
         clock.advance(waits[-1])
-    assert waits == sorted(waits)  # Delays grow with the message's age.
+    assert waits[:5] == sorted(waits[:5])  # Delays grow with the number of attempts.
     await bench.drain()
     record = await bench.record(message.outbox_id)
     assert steps(record) == attempt_steps(E.RETRY_SCHEDULED) * 7 + attempt_steps(E.SENT)
     first = next(event for event in record.events if event.type is E.RETRY_SCHEDULED)
-    assert (first.metadata["errorCategory"], first.metadata["nextAttemptNumber"]) == ("QUOTA_ERROR", 1)
-    assert (record.summary.status, record.summary.attempts, record.summary.defer_reason) == (Status.SENT, 1, None)
+    assert (first.metadata["errorCategory"], first.metadata["nextAttemptNumber"]) == ("QUOTA_ERROR", 2)
+    assert (record.summary.status, record.summary.attempts, record.summary.defer_reason) == (Status.SENT, 8, None)
 
 
 @pytest.mark.promise("deferrals-are-not-failures")
@@ -264,15 +280,15 @@ async def test_exhausted_daily_quota_waits_for_hours(bench: Bench, clock: Manual
     await bench.drain()
     clock.advance(3_600 * SECOND)
     await bench.drain()
-    assert (await bench.record(message.outbox_id)).summary.attempts == 0
+    assert (await bench.record(message.outbox_id)).summary.attempts == 1
     clock.advance(3 * 3_600 * SECOND)
     await bench.drain()
     record = await bench.record(message.outbox_id)
-    assert (record.summary.status, record.summary.attempts) == (Status.SENT, 1)
+    assert (record.summary.status, record.summary.attempts) == (Status.SENT, 2)
 
 
 @pytest.mark.promise("outage-recovery")
-async def test_wrong_password_opens_circuit_without_counting_attempts(
+async def test_wrong_password_opens_circuit_and_uses_up_no_attempts(
     engine: DatabaseAddress, clock: ManualClock
 ) -> None:
     async with SmtpSink(users={"shop": "right"}) as sink:
@@ -284,10 +300,11 @@ async def test_wrong_password_opens_circuit_without_counting_attempts(
             assert 1 <= logins <= 8  # Only the messages in flight, not one attempt per message.
             for outbox_id in ids:
                 summary = (await bench.record(outbox_id)).summary
-                assert summary.attempts == 0
+                assert summary.attempts <= 1
                 assert summary.status in (Status.PENDING, Status.RETRY_SCHEDULED)
             deferred = [row for row in await deliveries_of(bench.database) if row.status == Status.RETRY_SCHEDULED]
             assert deferred
+            assert {row.attempts - row.excused_attempts for row in deferred} == {0}
             assert {row.defer_reason for row in deferred} == {"provider_unavailable"}
             assert {row.error_code for row in deferred} == {"SMTP_AUTH_FAILED"}
 

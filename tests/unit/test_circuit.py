@@ -160,3 +160,26 @@ def test_wrong_password_while_throttled_extends_the_pause(circuit: CircuitBreake
         circuit.record(THROTTLE)
     circuit.record(MISCONFIGURED)
     assert circuit.deferral() == Deferral(clock.now() + 10 * SECOND, "provider_unavailable")
+
+
+@pytest.mark.promise("outage-recovery")
+def test_message_that_failed_before_is_no_failed_probe(circuit: CircuitBreaker, clock: ManualClock) -> None:
+    for _ in range(5):
+        circuit.record(DOWN)
+    clock.advance(10 * SECOND)
+    for _ in range(3):
+        circuit.record(DOWN, failed_before="a")
+        assert circuit.state is CircuitState.PROBING  # Another message probes it next.
+    circuit.record(DOWN, failed_before="b")
+    assert circuit.state is CircuitState.OPEN
+
+
+@pytest.mark.promise("outage-recovery")
+def test_unclear_probe_of_a_throttled_provider_keeps_its_cause(circuit: CircuitBreaker, clock: ManualClock) -> None:
+    circuit.record(replace(THROTTLE, retry_after=3 * SECOND))
+    before = circuit.outage(), circuit.explanation
+    clock.advance(3 * SECOND)
+    circuit.record(DOWN, failed_before="a")
+    assert (circuit.outage(), circuit.explanation) == before
+    circuit.record(SENT)
+    assert (circuit.state, circuit.explanation) == (CircuitState.CLOSED, None)

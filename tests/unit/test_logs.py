@@ -110,6 +110,23 @@ def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) ->
     assert (told["level"], told["component"]) == ("info", "here")
 
 
+def test_lines_of_results_are_written_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    try:
+        logs.configure("INFO", "json")
+        lines = [{"outboxId": str(number), "requestId": "for anna@example.com"} for number in range(3)]
+        logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
+        logs.configure("WARNING", "json")
+        logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
+    finally:
+        structlog.configure(**before)
+        logs.configure()
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["outboxId"] for each in told] == ["0", "1", "2"]
+    assert {each["requestId"] for each in told} == {"for a***@e***.com"}
+    assert (told[0]["level"], told[0]["component"], told[0]["timestamp"][:4]) == ("info", "here", "2027")
+
+
 QUIET = """
 import sys
 from mailwright.ops import logs

@@ -84,6 +84,7 @@ from mailwright.events.reports import Reports
 from mailwright.events.retractions import Retractions
 from mailwright.events.tracking.redirects import Redirects
 from mailwright.ops.settings import Settings
+from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.accept import Acceptor
 from mailwright.outbox.claim import MAX_LEASE, Claims
 from mailwright.outbox.in_doubt import InDoubtHandler
@@ -618,6 +619,7 @@ async def make_worker(
         wake=engine.wake if named is None else engine.wake.branch(),
         pacing=Pacing(clock, engine.ledger),
         retractions=Retractions(engine.reports, clock),
+        absence=WorkerAbsence(database, clock),
     )
     return Worker(parts, _worker_settings(settings, doubt_grace, runs_source_duties=named is None))
 
@@ -631,6 +633,7 @@ def _worker_settings(settings: Settings, doubt_grace: Instant, *, runs_source_du
         shutdown_grace=settings.shutdown_grace_seconds * SECOND,
         lifetimes=lifetimes(settings),
         max_attempts=settings.max_attempts,
+        logs_sent=settings.log_sent,
         doubt_grace=doubt_grace,
         runs_source_duties=runs_source_duties,
     )

@@ -15,7 +15,7 @@ from mailwright.domain.clock import Instant
 from mailwright.domain.frequency import FrequencyCap
 from mailwright.domain.lanes import PRIORITY_SHIFT
 from mailwright.domain.permits import PacingRules
-from mailwright.domain.results import ErrorCategory
+from mailwright.domain.results import BouncedCopy, ErrorCategory
 from mailwright.domain.sender_domains import AcceptWarning
 from mailwright.domain.states import EventType, OnDoubt, Priority, Status
 
@@ -181,6 +181,7 @@ class Claimed(NamedTuple):
     tracking_host: str | None = None
     consents_to_tracking: bool | None = None  # None if the contact has not decided
     snoozed_until: Instant | None = None  # Until when the contact has paused bulk email; None for transactional email.
+    scheduled_at: Instant | None = None  # The send time that the request gave.
     excused_attempts: int = 0  # How many of the attempts do not count towards the maximum of the retry policy.
 
     @property
@@ -253,6 +254,7 @@ class Delivered:
     is_tracked: bool = False  # Whether opens and clicks of the recipient are recorded.
     subject: str | None = None  # The rendered subject, if it differs from the one that was accepted.
     is_ses: bool = False  # Whether the provider is SES, under any name.
+    bounced_copies: tuple[BouncedCopy, ...] = ()  # Recipients of copies whose addresses the server rejected.
 
     @property
     def duration_ms(self) -> int:
@@ -284,6 +286,7 @@ class Settlement:
     # settles it.
     may_have_been_sent: bool = False
     subject: str | None = None  # The rendered subject, if it differs from the one that was accepted.
+    bounced_copies: tuple[BouncedCopy, ...] = ()  # Recipients of copies whose addresses the server rejected.
 
 
 Outcome = Delivered | Settlement

@@ -23,6 +23,16 @@ class ResultKind(StrEnum):
     IN_DOUBT = "in_doubt"  # The provider may have the message: all of it was sent, but no complete response came.
 
 
+@dataclass(frozen=True, slots=True)
+class BouncedCopy:
+    """A recipient in Cc or Bcc whose address the server rejected."""
+
+    address: str
+    bounce: BounceKind
+    code: str | None
+    message: str | None
+
+
 @dataclass(slots=True)  # Not frozen, for speed: see domain.message.
 class SendResult:
     """The result of one attempt in Mailwright's terms; `original_code` and `message` are the provider's."""
@@ -49,6 +59,8 @@ class SendResult:
     deferred_recipients: tuple[str, ...] = ()
     # The bounce kind if the rejection is about the address itself.
     bounce: BounceKind | None = None
+    # Recipients of copies whose addresses the server rejected, whatever the result for the others.
+    bounced_copies: tuple[BouncedCopy, ...] = ()
 
     @property
     def pauses_provider(self) -> bool:

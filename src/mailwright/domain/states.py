@@ -35,6 +35,10 @@ class MessageGroup(StrEnum):
 VALIDATIONS: Final = ("INTEGRITY", "OUTBOX", "RECIPIENT", "TEMPLATE")
 
 
+# The error code of a message that a provider reported before it was sent. Two statements of the outbox contain it.
+REPORTED_UNSENT: Final = "REPORTED_UNSENT"
+
+
 class EventType(StrEnum):
     """Types of events, which are append-only. Upper case: Mailwright's own steps. Lower case: reports from others."""
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from mailwright.audience.status import SoftBounces
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.clock import Instant
-from mailwright.domain.message import Settlement
+from mailwright.domain.message import Outcome, Settlement
 from mailwright.domain.report import ContactVerdict, Report
+from mailwright.domain.results import BouncedCopy
 from mailwright.domain.states import EventType
 from mailwright.events.reports import take
 from mailwright.storage.hot import Runner
@@ -20,10 +21,13 @@ class SmtpRejections:
     def __init__(self, soft: SoftBounces | None = None) -> None:
         self._soft = soft or SoftBounces()
 
-    async def __call__(self, tx: Runner, settlements: Sequence[Settlement], now: Instant) -> None:
+    async def __call__(self, tx: Runner, outcomes: Sequence[Outcome], now: Instant) -> None:
         reports = [
-            _report(settlement, settlement.bounce, now) for settlement in settlements if settlement.bounce is not None
+            _report(outcome, outcome.bounce, now)
+            for outcome in outcomes
+            if isinstance(outcome, Settlement) and outcome.bounce is not None
         ]
+        reports += [_copy_report(outcome, copy, now) for outcome in outcomes for copy in outcome.bounced_copies]
         await take(tx, reports, self._soft, now, proves=False)
 
 
@@ -41,4 +45,20 @@ def _report(settlement: Settlement, bounce: BounceKind, now: Instant) -> Report:
         bounce_type=bounce,
         bounce_subtype=settlement.error_code,
         metadata={"attempt": claimed.attempt, "errorMessage": settlement.error_reason},
+    )
+
+
+def _copy_report(outcome: Outcome, copy: BouncedCopy, now: Instant) -> Report:
+    claimed = outcome.claimed
+    return Report(
+        key=f"attempt:{claimed.outbox_id}:{claimed.attempt}:{copy.address}",
+        source=outcome.provider or "smtp",
+        type=EventType.BOUNCED,
+        at=now,
+        recipient=copy.address,
+        outbox_id=claimed.outbox_id,
+        verdict=VERDICTS[copy.bounce],
+        bounce_type=copy.bounce,
+        bounce_subtype=copy.code,
+        metadata={"attempt": claimed.attempt, "errorMessage": copy.message},
     )

@@ -109,7 +109,7 @@ class TakenReports:
     """The results of one transaction's reports."""
 
     effects: list[Effect]  # in the order of the reports
-    never_sent: list[Report]  # reports about stored messages that were never handed to a provider
+    never_sent: dict[int, Report]  # by message key: reports about messages that were never handed to a provider
     unknown: list[Report]  # reports that match no stored message
     reporters: frozenset[str]  # providers that reported about messages that they sent
 
@@ -182,6 +182,8 @@ class Reports:
             taken = await take(tx, reports, self._soft, now, by_address=by_address)
             if by_address and self._has_other_subscribers:
                 await _keep_for_subscribers(tx, taken.unknown)
+            if by_address and taken.never_sent:
+                await unknown_sends.hold_messages(tx, taken.never_sent, now)
             return taken
 
         taken = await self._database.transact(work)
@@ -292,7 +294,9 @@ async def take(
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
     effects |= {one.key: Effect.NEW for one in new}
     unknown = [report for key, report in first.items() if effects[key] is Effect.UNKNOWN]
-    never_sent = [one.report for one in taken.values() if proves and one.message.was_never_sent]
+    never_sent = {
+        one.message.message_key: one.report for one in taken.values() if proves and one.message.was_never_sent
+    }
     # Bounce emails, tracked links and report sources do not have the name of the provider.
     own = (one for one in taken.values() if not one.report.is_response)
     reporters = frozenset(one.report.source for one in own if one.report.source == one.message.provider)

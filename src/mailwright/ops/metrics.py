@@ -39,7 +39,7 @@ VALIDATION_FAILURES = Counter(
 )
 PROCESSING_DURATION = Histogram(
     "pipeline_processing_duration_seconds",
-    "Time from the claim of a message to its result, by result.",
+    "Time from the claim of a message to a state, by state.",
     ["state"],
     registry=REGISTRY,
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),

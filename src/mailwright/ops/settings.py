@@ -778,6 +778,13 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    log_sent: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_LOG_SENT",
+            description="Write a log line for every sent message. Other results are always logged.",
+        ),
+    ] = True
     max_attempts: Annotated[
         PositiveInt | None,
         Field(

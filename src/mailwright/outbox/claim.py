@@ -219,6 +219,7 @@ def _claimed(row: Any, *, claim_token: int, locked_until: Instant, now: Instant)
         recipient_zone=row.contact_timezone,
         deferrals=row.deferrals,
         excused_attempts=row.excused_attempts,
+        scheduled_at=row.scheduled_at,
         deferred_since=row.deferred_since,
         retry_until=row.retry_until,
         content_digest=row.content_digest,

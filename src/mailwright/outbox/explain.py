@@ -44,10 +44,11 @@ from mailwright.domain.permits import (
 )
 from mailwright.domain.provider_routes import INSTALLATION, NO_ROUTES, ProviderRoutes
 from mailwright.domain.retry import POLICIES, STANDARD
-from mailwright.domain.states import CLAIMABLE, OnDoubt, Resolution, Status
+from mailwright.domain.states import CLAIMABLE, REPORTED_UNSENT, OnDoubt, Resolution, Status
 from mailwright.outbox.frequency import RECENT_BULK_SENDS
 from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
 from mailwright.outbox.provider_configurations import FORMER_SUFFIX, load_names, load_routes
+from mailwright.outbox.sending_hold import ERROR_CODE as DATABASE_RESTORED
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import WorkerPresence, learned_rate_of, list_present, outage_of, present_for
 from mailwright.storage.database import Database, Transaction
@@ -288,7 +289,8 @@ def _sending(facts: MessageFacts) -> MessageExplanation:
 
 def _in_doubt(facts: MessageFacts) -> MessageExplanation:
     message = facts.message
-    will_resend = message.on_doubt == OnDoubt.RESEND and message.resends == 0 and not facts.is_expired
+    is_held = message.error_code in (DATABASE_RESTORED, REPORTED_UNSENT)
+    will_resend = message.on_doubt == OnDoubt.RESEND and message.resends == 0 and not (is_held or facts.is_expired)
     resolutions = [each for each in Resolution if facts.is_still_wanted or each is not Resolution.RESEND]
     return _explain(
         facts,

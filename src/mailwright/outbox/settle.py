@@ -107,7 +107,7 @@ class SentProof:
 
 
 # A callback that receives the bounces among the results and records their consequences in the same transaction.
-BounceHandler = Callable[[Runner, Sequence[Settlement], Instant], Awaitable[None]]
+BounceHandler = Callable[[Runner, Sequence[Outcome], Instant], Awaitable[None]]
 
 
 class Settler:
@@ -157,8 +157,8 @@ async def settle_and_begin(
             each.claimed for each in settlements if each.may_have_been_sent or may_be_with_provider(each.claimed)
         ]
         await settle_reported(tx, maybe_sent, now)
-    if consequences is not None and (bounces := [each for each in settlements if each.bounce is not None]):
-        await consequences(tx, bounces, now)
+    if consequences is not None and (bounced := [each for each in outcomes if _has_bounce(each)]):
+        await consequences(tx, bounced, now)
     if not next_up:
         return BegunAttempts(frozenset(), frozenset(), now)
     if account is not None and not await tx.run(LOCK_PROVIDER_ACCOUNT, name=account.name, account=account.account):
@@ -258,7 +258,7 @@ def _independent_changes(outcomes: Sequence[Outcome], next_up: Sequence[NextAtte
 
     Each of them changes different rows, so they can run in any order. All other exchanges read between their writes.
     """
-    delivered = [each for each in outcomes if isinstance(each, Delivered) and not each.deferred_recipients]
+    delivered = [each for each in outcomes if isinstance(each, Delivered) and not _needs_more(each)]
     if len(delivered) < len(outcomes) or any(map(_needs_check, next_up)):
         return []
     changes: list[Change] = []
@@ -278,6 +278,15 @@ def _needs_check(attempt: NextAttempt) -> bool:
     # A message with a limit of its source also has a limit of its lane.
     limits = (admitted.tenant_limit, admitted.lane_limit, admitted.domain_limit, admitted.frequency_cap)
     return bool(attempt.copies) or limits != NO_LIMITS
+
+
+def _needs_more(delivered: Delivered) -> bool:
+    """Return whether a sent message has copies that were deferred or that bounced."""
+    return bool(delivered.deferred_recipients or delivered.bounced_copies)
+
+
+def _has_bounce(outcome: Outcome) -> bool:
+    return bool(outcome.bounced_copies) or (isinstance(outcome, Settlement) and outcome.bounce is not None)
 
 
 def _by_provider(delivered: Sequence[Delivered]) -> list[list[Delivered]]:

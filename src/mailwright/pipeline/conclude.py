@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from mailwright.content.dkim import DkimSigner
-from mailwright.domain.clock import HOUR, Instant, isoformat
+from mailwright.domain.clock import HOUR, Instant, isoformat, utc_text
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed, Delivered, Event, Outcome, Settlement
 from mailwright.domain.outgoing import OutgoingMessage
@@ -13,7 +13,7 @@ from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.retry import DEFERRALS, LONGEST_OUTAGE_DELAY, OUTSIDE, POLICIES, STANDARD, RetryPolicy
 from mailwright.domain.states import VALIDATIONS, EventType, Status
 from mailwright.outbox.claim import MAX_CLAIMS
-from mailwright.pipeline.validate import ValidationFailure
+from mailwright.pipeline.validate import ValidationFailure, ValidationKind
 from mailwright.providers.protocol import SendHandle
 from mailwright.providers.responses import addresses_in
 from mailwright.providers.route import RouteMember
@@ -33,6 +33,9 @@ FROM_REFUSED = frozenset(
 )
 NOT_ALLOWED = frozenset({"SMTP_SENDER_NOT_ALLOWED", "SES_SENDER_NOT_ALLOWED"})
 
+
+# The error code of a scheduled message that nobody sent when it was due.
+SCHEDULE_OVERDUE = "SCHEDULE_OVERDUE"
 
 # The name of the provider whose message IDs the events also state as `sesMessageId`.
 SES = "ses"
@@ -107,6 +110,7 @@ def conclude(
                 ready.outgoing.is_tracked,
                 ready.outgoing.own_subject,
                 ready.member is not None and ready.member.provider.name == SES,
+                result.bounced_copies,
             )
         case ResultKind.IN_DOUBT:
             return _in_doubt(ready, result, now, doubt_until)
@@ -180,13 +184,14 @@ def fail_poisoned(claimed: Claimed, now: Instant) -> Settlement:
         error_code="POISON_MESSAGE",
         error_category=ErrorCategory.PERMANENT,
         error_reason=reason,
+        duration_ms=now - claimed.received_at,
         is_dead_letter=True,
     )
 
 
 def repeats_failure(claimed: Claimed, result: SendResult) -> bool:
     """Return whether the message failed before and its attempts count, so that its failure proves no outage."""
-    return claimed.attempts > 0 and result.provider in _policy(claimed).counts_outages_of
+    return claimed.counted_attempt > 1 and result.provider in _policy(claimed).counts_outages_of
 
 
 def is_poison(claimed: Claimed) -> bool:
@@ -206,6 +211,25 @@ def fail_expired(claimed: Claimed, now: Instant) -> Settlement:
         error_code="EXPIRED",
         error_category=ErrorCategory.PERMANENT,
         error_reason=reason,
+        duration_ms=now - claimed.received_at,
+    )
+
+
+def fail_overdue(claimed: Claimed, now: Instant) -> Settlement:
+    """Fail a message whose send time passed long ago while no worker ran. A person retries it, or leaves it."""
+    assert claimed.scheduled_at is not None
+    reason = (
+        f"The message was scheduled for {utc_text(claimed.scheduled_at)}, more than a day ago, and no worker ran then. "
+        "Retry it to send it now."
+    )
+    return replace(
+        fail_validation(claimed, ValidationFailure(ValidationKind.INTEGRITY, SCHEDULE_OVERDUE, reason), now),
+        events=(
+            Event(EventType.RECEIVED, claimed.received_at, {"attempt": claimed.attempt}),
+            _failed_event(claimed, now, code=SCHEDULE_OVERDUE, category=ErrorCategory.PERMANENT, reason=reason),
+        ),
+        error_category=ErrorCategory.PERMANENT,
+        is_dead_letter=True,
     )
 
 
@@ -364,6 +388,7 @@ def _with_error(
         "duration_ms": now - ready.claimed.received_at,
         "may_have_been_sent": not result.definitely_not_sent,
         "subject": ready.outgoing.own_subject,
+        "bounced_copies": result.bounced_copies,
     }
     return Settlement(ready.claimed, status, (*_steps(ready, result.provider), event), **{**fields, **changes})
 

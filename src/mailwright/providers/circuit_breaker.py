@@ -41,13 +41,22 @@ class CircuitBreaker:
         self._open_until: Instant | None = None
         self._reason = DeferReason.PROVIDER_UNAVAILABLE
         self.explanation: str | None = None
+        self._unclear_probe: str | None = None  # The message whose probe failed and that may be the cause itself.
         self.opened_at: Instant | None = None  # When the circuit breaker opened last; None if it is closed.
 
-    def record(self, result: SendResult, *, is_repeated: bool = False, is_paced: bool = False) -> None:
+    def record(
+        self,
+        result: SendResult,
+        *,
+        is_repeated: bool = False,
+        is_paced: bool = False,
+        failed_before: str | None = None,
+    ) -> None:
         """Record a result.
 
         `is_repeated` means that the same message failed before, so the message may be the cause. `is_paced` means that
-        a learned rate slows down sending, so that throttling without a retry-after needs no pause.
+        a learned rate slows down sending, so that throttling without a retry-after needs no pause. `failed_before` is
+        the ID of a message that failed before: if it fails as a probe, another message decides.
         """
         if result.pauses_provider:
             self._fail(result)
@@ -56,7 +65,10 @@ class CircuitBreaker:
         elif result.blames_provider and result.kind is not ResultKind.SENT:
             self._failures += not is_repeated
             self._throttles = 0
-            if self._failures >= FAILURES_TO_OPEN or self.is_probing:
+            if self.is_probing:
+                if not is_repeated and not self._awaits_another_probe(failed_before):
+                    self._fail(result)
+            elif self._failures >= FAILURES_TO_OPEN:
                 self._fail(result)
         elif result.kind is ResultKind.SENT or result.code is not None:
             self._record_response()
@@ -95,6 +107,13 @@ class CircuitBreaker:
             self._pause = min(2 * self._pause, LONGEST if result.pauses_provider else LONGEST_OUTAGE_DELAY)
         self._open(now + self._pause, DeferReason.PROVIDER_UNAVAILABLE, result)
 
+    def _awaits_another_probe(self, failed_before: str | None) -> bool:
+        """Return whether a failed probe proves nothing yet, because its message failed before and may be the cause."""
+        if failed_before is None or self._unclear_probe not in (None, failed_before):
+            return False
+        self._unclear_probe = failed_before
+        return True
+
     def _throttle(self, result: SendResult, *, is_paced: bool) -> None:
         self._failures = 0
         self._throttles = 0 if is_paced and result.retry_after is None else self._throttles + 1
@@ -121,9 +140,11 @@ class CircuitBreaker:
 
     def _open(self, until: Instant, reason: DeferReason, result: SendResult) -> None:
         self.opened_at, self._open_until, self._reason = self._clock.now(), until, reason
+        self._unclear_probe = None
         self.explanation = f"{result.code}: {result.message}" if result.message else result.code
 
     def _close(self) -> None:
         self._pause = SHORTEST
+        self._unclear_probe = None
         self.opened_at = self._open_until = None
         self.explanation = None

@@ -89,11 +89,19 @@ class Route:
         states = {member.breaker.state for member in self.members}
         return CircuitState.CLOSED not in states and CircuitState.PROBING in states
 
-    def record(self, result: SendResult, *, is_repeated: bool = False, attempted_at: Instant = 0) -> None:
+    def record(
+        self,
+        result: SendResult,
+        *,
+        is_repeated: bool = False,
+        attempted_at: Instant = 0,
+        failed_before: str | None = None,
+    ) -> None:
         self._learned[result.provider].record(result, attempted_at)
         # Only throttling depends on it.
         is_paced = result.category is ErrorCategory.QUOTA and self.is_paced(result.provider, attempted_at)
-        self._by_name[result.provider].breaker.record(result, is_repeated=is_repeated, is_paced=is_paced)
+        breaker = self._by_name[result.provider].breaker
+        breaker.record(result, is_repeated=is_repeated, is_paced=is_paced, failed_before=failed_before)
 
     def learned_rate(self, provider: str) -> float | None:
         """Return the messages per second that the provider accepts; None if it does not throttle."""

@@ -8,7 +8,7 @@ from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.message import RAW_BYTES, Admitted, Claimed, Settlement
 from mailwright.domain.permits import Deferral, DeferReason
-from mailwright.pipeline.conclude import ReadyMessage
+from mailwright.pipeline.conclude import ReadyMessage, fail_overdue
 from mailwright.worker.parts import WorkerParts
 from mailwright.worker.queues import Queues, wait_and_clear
 from mailwright.worker.settler import ResultSettler
@@ -58,7 +58,7 @@ class Builder:
             if _raw_bytes(admitted) > LARGE_BYTES and not await self._load_raw([admitted.claimed]):
                 self._settler.give_back([admitted.claimed])
                 continue
-            match composer.prepare(admitted, now):
+            match self._overdue(admitted.claimed, now) or composer.prepare(admitted, now):
                 case ReadyMessage() as ready:
                     built.append(ready)
                     if len(ready.outgoing.content) > LARGE_BYTES:
@@ -73,6 +73,13 @@ class Builder:
             self._enqueue(ready, now)
         with contextlib.suppress(NotDurable):  # Lost permits only lower a limit.
             await self._parts.gate.give_back(rejected)
+
+    def _overdue(self, claimed: Claimed, now: Instant) -> Settlement | None:
+        """Return the failure of a message whose send time passed long ago while no worker ran."""
+        if not self._parts.absence.has_missed(claimed):
+            return None
+        self._parts.composer.forget([claimed])
+        return fail_overdue(claimed, now)
 
     async def _load_raw(self, batch: Sequence[Claimed]) -> bool:
         """Load the raw emails of a batch. Return False if the database is not reachable."""

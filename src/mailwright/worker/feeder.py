@@ -43,6 +43,7 @@ class Feeder:
         while not queues.is_stopping:
             was_idle = queues.is_idle()
             try:
+                await self._parts.absence.record()
                 if await self._claim_more():
                     backoff.reset()
                 elif not queues.is_draining:

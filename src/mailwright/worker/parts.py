@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.events.retractions import Retractions
+from mailwright.outbox.absence import WorkerAbsence
 from mailwright.outbox.claim import Claims
 from mailwright.outbox.settle import Settler
 from mailwright.pipeline.compose import Composer
@@ -29,6 +30,7 @@ class WorkerSettings:
     shutdown_grace: Instant = 30 * SECOND
     drain_wait: Instant = 2 * SECOND  # A draining worker waits for its own deferrals up to this long.
     lifetimes: Lifetimes = DEFAULT_LIFETIMES
+    logs_sent: bool = True  # Whether each sent message has a log line.
     max_attempts: int | None = None  # None for the maximum of the retry policy, which only some errors count towards.
     runs_source_duties: bool = True  # False if another worker of the process runs them, and deletes old data.
     doubt_grace: Instant = 0  # How long to wait for a provider's report before a message in doubt is resolved.
@@ -49,3 +51,4 @@ class WorkerParts:
     wake: Wake
     pacing: Pacing
     retractions: Retractions
+    absence: WorkerAbsence

@@ -233,7 +233,12 @@ class Sender:
 
     def _conclude(self, ready: ReadyMessage, result: SendResult, now: Instant) -> Outcome:
         route, claimed = self._parts.route, ready.claimed
-        route.record(result, is_repeated=repeats_failure(claimed, result), attempted_at=ready.attempted_at)
+        route.record(
+            result,
+            is_repeated=repeats_failure(claimed, result),
+            attempted_at=ready.attempted_at,
+            failed_before=claimed.outbox_id if claimed.attempts or claimed.deferrals else None,
+        )
         if result.kind is ResultKind.SENT:
             return conclude(ready, result, now, deferred_until=now, doubt_until=now)
         outcome = conclude(

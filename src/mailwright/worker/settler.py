@@ -21,10 +21,11 @@ MAX_GIVE_BACKS = 8
 
 
 class ResultSettler:
-    def __init__(self, parts: WorkerParts, queues: Queues) -> None:
+    def __init__(self, parts: WorkerParts, queues: Queues, *, logs_sent: bool = True) -> None:
         self._parts = parts
         self._queues = queues
         self._is_traced = tracing.is_on()
+        self._logs_sent = logs_sent
         self._recent: deque[tuple[Instant, int]] = deque()  # Time and number of the results in the last second.
         self._settled_recently = 0
         self.sent_by_provider: Counter[str] = Counter()
@@ -74,7 +75,7 @@ class ResultSettler:
             self._recent.append((now, len(outcomes)))
             self._settled_recently += len(outcomes)
             self.sent_by_provider.update(outcome.provider for outcome in outcomes if isinstance(outcome, Delivered))
-            report_outcomes(outcomes)
+            report_outcomes(outcomes, logs_sent=self._logs_sent)
             if self._is_traced:
                 tracing.record(outcomes, now)
 

@@ -39,7 +39,7 @@ class Worker:
         self.parts = parts
         self.settings = settings
         self.queues = Queues(parts.pacing)
-        self._settler = ResultSettler(parts, self.queues)
+        self._settler = ResultSettler(parts, self.queues, logs_sent=settings.logs_sent)
         self._feeder = Feeder(parts, settings, self.queues, self._settler)
         self._builder = Builder(parts, settings.window, self.queues, self._settler)
         self._sender = Sender(parts, settings, self.queues, self._settler)

@@ -63,6 +63,7 @@ from tests.builders import (
     FAULT,
     REFUSAL,
     SENT,
+    THROTTLE,
     UNKNOWN,
     Bench,
     a_message,
@@ -469,6 +470,33 @@ async def test_retries_of_one_recipient_do_not_pause_the_provider(bench: Bench) 
         bench.clock.advance(pause * SECOND)
     await bench.drain(provider)
     assert len(await dead_letters(bench.database, tenant_id=DEFAULT_TENANT, limit=10)) == 3
+
+
+async def test_failing_recipients_prolong_no_pause_after_throttling(bench: Bench) -> None:
+    """A recipient whose message fails again as the probe does not hold the provider; the next message probes it."""
+    await write_slices(bench)
+    for name in ("ada", "bob", "cleo"):
+        await a_recipient(bench, f"{name}@example.com", US)
+    await begin(bench)
+    fault = replace(FAULT, provider="sendgrid", blames_provider=True, is_deferral=True)
+    throttle = replace(THROTTLE, provider="sendgrid", retry_after=3 * SECOND)
+    throttled = iter([throttle])
+
+    def respond(message: OutgoingMessage) -> SendResult:
+        if "cleo@example.com" not in message.recipients:
+            return fault
+        return next(throttled, sent("sendgrid", "<1@sendgrid>"))
+
+    provider = ScriptedProvider(*[respond] * 99, name="sendgrid")
+    route = Route.of(provider, bench.clock)
+    await bench.drain(route)
+    assert route.deferral() is not None
+    for _ in range(5):
+        bench.clock.advance(SECOND)
+        await bench.drain(route)
+    cleo = next(message.outbox_id for message in provider.messages if "cleo@example.com" in message.recipients)
+    assert (await bench.record(cleo)).summary.status == Status.SENT
+    assert route.deferral() is None
 
 
 async def test_attempts_keep_their_times_while_others_are_sent(bench: Bench) -> None:

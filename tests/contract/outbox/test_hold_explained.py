@@ -7,21 +7,22 @@ import pytest
 
 from mailwright.app.sending import release_sending
 from mailwright.checks.installation import check
-from mailwright.domain.clock import MINUTE, SECOND, ManualClock, isoformat
+from mailwright.domain.clock import HOUR, MINUTE, SECOND, ManualClock, isoformat
 from mailwright.domain.explanation import CampaignState, ExplanationState, Remedy
 from mailwright.domain.ids import uuid7
 from mailwright.domain.report import Report
-from mailwright.domain.states import EventType, Status
+from mailwright.domain.states import EventType, Resolution, Status
 from mailwright.events.unknown_sends import find_unknown_sends
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.explain import explain
+from mailwright.outbox.operations import Operations
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, find_hold, hold_sending
 from mailwright.schemas.explanation_text import campaign_text, deferral_text, message_text
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
 from tests.api import Api, a_request, an_api
-from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter, settings_for
+from tests.builders import DEFAULT_TENANT, Bench, a_message, a_newsletter, a_settler, claims_of, settings_for
 from tests.campaigns import OPERATOR, CampaignHarness
 from tests.standins.provider import ScriptedProvider
 
@@ -115,14 +116,44 @@ async def test_check_names_the_hold_and_its_end(bench: Bench) -> None:
 # Reports.
 
 
-async def test_report_of_an_unsent_message_holds_sending(bench: Bench) -> None:
-    sent, other = await bench.accept(a_message(), a_newsletter())
-    # The provider has the message, which this state of the database has not sent.
-    await bench.engine.reports.receive([a_report(bench, sent)], by_address=True)
+async def test_report_of_one_unsent_message_holds_only_that_message(bench: Bench) -> None:
+    reported, other = await bench.accept(a_message(), a_message())
+    for kind in (EventType.DELIVERED, EventType.OPENED):  # The second event changes nothing either.
+        await bench.engine.reports.receive([a_report(bench, reported, type=kind, key=kind)], by_address=True)
+    assert await find_hold(bench.database) is None
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    bench.clock.advance(HOUR)
+    await bench.drain(provider)
+    assert provider.outbox_ids == [other]
+    record = await bench.record(reported)
+    assert (record.summary.status, record.summary.error_code) == (Status.IN_DOUBT, "REPORTED_UNSENT")
+    why = await explain(bench.database, bench.clock, reported, tenant_id=None)
+    assert not why.will_resend
+    # A person decides.
+    await Operations(bench.database, bench.clock).resolve(reported, Resolution.RESEND, tenant_id=None)
+    await bench.drain(provider)
+    assert provider.outbox_ids == [other, reported]
+
+
+async def test_claimed_message_that_was_reported_is_not_sent(bench: Bench) -> None:
+    [reported] = await bench.accept(a_message())
+    [claimed] = await claims_of(bench.database, bench.clock).claim(10)
+    await bench.engine.reports.receive([a_report(bench, reported)], by_address=True)
+    begun = await a_settler(bench.database, bench.clock).exchange([], [claimed])
+    assert begun.message_keys == frozenset()
+
+
+async def test_reports_of_several_unsent_messages_hold_sending(bench: Bench) -> None:
+    sent, second, third, other = await bench.accept(a_message(), a_message(), a_message(), a_newsletter())
+    # The provider has the messages, which this state of the database has not sent.
+    await bench.engine.reports.receive([a_report(bench, each) for each in (sent, second)], by_address=True)
+    assert await find_hold(bench.database) is None
+    await bench.engine.reports.receive([a_report(bench, third)], by_address=True)
     found = await find_hold(bench.database)
     assert found is not None
     assert found.reason is HoldReason.REPORTED
-    assert sent in found.detail
+    assert all(each in found.detail for each in (sent, second, third))
     [entry] = await list_entries(bench.database, tenant_id=None, limit=1)
     assert entry.action == "sending.hold"
     provider = ScriptedProvider()
@@ -136,8 +167,8 @@ async def test_report_of_an_unsent_message_holds_sending(bench: Bench) -> None:
 
 
 async def test_released_sending_never_repeats_a_reported_message(bench: Bench) -> None:
-    sent, other = await bench.accept(a_message(), a_message())
-    await bench.engine.reports.receive([a_report(bench, sent)], by_address=True)
+    *sent, other = await bench.accept(*(a_message() for _ in range(4)))
+    await bench.engine.reports.receive([a_report(bench, each) for each in sent], by_address=True)
     await release_sending(bench.database, bench.clock, actor="ada", due=DueMessages.SEND)
     provider = ScriptedProvider()
     await bench.drain(provider)
@@ -146,11 +177,10 @@ async def test_released_sending_never_repeats_a_reported_message(bench: Bench) -
 
 
 async def test_repeated_report_still_holds_sending(bench: Bench) -> None:
-    [sent] = await bench.accept(a_message())
-    report = a_report(bench, sent)
-    await bench.engine.reports.receive([report])  # Recorded by a source that is not trusted.
+    reports = [a_report(bench, each) for each in await bench.accept(*(a_message() for _ in range(3)))]
+    await bench.engine.reports.receive(reports)  # Recorded by a source that is not trusted.
     assert await find_hold(bench.database) is None
-    await bench.engine.reports.receive([report], by_address=True)
+    await bench.engine.reports.receive(reports, by_address=True)
     assert await find_hold(bench.database) is not None
 
 

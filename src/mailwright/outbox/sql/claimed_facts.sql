@@ -5,7 +5,7 @@ SELECT
   CASE WHEN d.resends > 0 OR d.in_doubt_since IS NOT NULL THEN d.provider END AS only_provider,
   CASE WHEN d.defer_reason IN ('provider_unavailable', 'provider_throttled') THEN d.provider END AS failed_provider,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload AS payload_json, m.template_key, m.retry_policy, m.is_bulk,
-  m.expires_at,
+  m.expires_at, m.scheduled_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
   m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
   t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,

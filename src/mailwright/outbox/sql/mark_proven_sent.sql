@@ -8,6 +8,8 @@ SET status = 'SENT', claimable_at = 0, next_attempt_at = NULL, defer_reason = NU
     sent_at = COALESCE(attempted_at, CAST(:now AS bigint))
 FROM rows(:proofs: message_key bigint, provider_message_id text) AS p
 WHERE deliveries.message_key = p.message_key
+  -- A person decides about a message that was reported before it was sent.
+  AND COALESCE(error_code, '') <> 'REPORTED_UNSENT'
   AND (status IN ('IN_DOUBT', 'CLOSED_UNKNOWN')
     OR (status IN ('PENDING', 'RETRY_SCHEDULED', 'FAILED') AND (in_doubt_since IS NOT NULL OR resends > 0)))
 RETURNING deliveries.message_key, deliveries.provider = 'ses' OR EXISTS (

@@ -1,8 +1,10 @@
 """One message in a session: which recipients were rejected, and the result that follows."""
 
+from dataclasses import replace
+
 from mailwright.domain.address import mask
 from mailwright.domain.outgoing import OutgoingMessage
-from mailwright.domain.results import ResultKind, SendResult, sent
+from mailwright.domain.results import BouncedCopy, ResultKind, SendResult, sent
 from mailwright.providers.protocol import ResultCallback
 from mailwright.providers.smtp.replies import SmtpReply
 from mailwright.providers.smtp.responses import PROVIDER
@@ -53,9 +55,13 @@ class SmtpJob:
         if self.refusal is not None or not self.refused_recipients:
             return self.refusal
         if self.has_recipients:
-            return self.refused_recipients.get(0)
-        refusals = self.refused_recipients.values()
-        return next((one for one in refusals if one.kind is ResultKind.RETRYABLE), self.refused_recipients[0])
+            decisive = self.refused_recipients.get(0)
+        else:
+            refusals = self.refused_recipients.values()
+            retryable = (one for one in refusals if one.kind is ResultKind.RETRYABLE)
+            decisive = next(retryable, self.refused_recipients[0])
+        bounced = self._bounced_copies()
+        return replace(decisive, bounced_copies=bounced) if decisive is not None and bounced else decisive
 
     def sent(self, reply: SmtpReply) -> SendResult:
         if not self.refused_recipients:
@@ -64,4 +70,19 @@ class SmtpJob:
         refusals = [f"{mask(recipients[i])} ({one.original_code})" for i, one in self.refused_recipients.items()]
         message = f"{len(refusals)} of {len(recipients)} recipients rejected: {', '.join(refusals)}"
         deferred = tuple(recipients[i] for i, one in self.refused_recipients.items() if one.is_deferral)
-        return SendResult(ResultKind.SENT, PROVIDER, reply.queue_id, message=message, deferred_recipients=deferred)
+        return SendResult(
+            ResultKind.SENT,
+            PROVIDER,
+            reply.queue_id,
+            message=message,
+            deferred_recipients=deferred,
+            bounced_copies=self._bounced_copies(),
+        )
+
+    def _bounced_copies(self) -> tuple[BouncedCopy, ...]:
+        """Return the recipients other than the first whose addresses the server rejected."""
+        return tuple(
+            BouncedCopy(self.message.recipients[i], one.bounce, one.code, one.message)
+            for i, one in self.refused_recipients.items()
+            if i > 0 and one.bounce is not None
+        )

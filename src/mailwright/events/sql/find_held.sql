@@ -1,0 +1,6 @@
+-- Finds the messages that were reported before they were sent, in the order in which they were accepted.
+SELECT m.outbox_id
+FROM deliveries AS d
+JOIN messages AS m ON m.id = d.message_key
+WHERE d.status = 'IN_DOUBT' AND d.error_code = CAST(:error_code AS text)
+ORDER BY d.message_key
