@@ -183,7 +183,7 @@ class Reports:
             if by_address and self._has_other_subscribers:
                 await _keep_for_subscribers(tx, taken.unknown)
             if by_address and taken.never_sent:
-                await unknown_sends.hold_messages(tx, taken.never_sent, now)
+                await reported.hold_unsent(tx, taken.never_sent, now)
             return taken
 
         taken = await self._database.transact(work)

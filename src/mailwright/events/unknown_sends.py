@@ -15,30 +15,20 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.ids import created_at, is_uuid
-from mailwright.domain.message import Event
 from mailwright.domain.report import Report
 from mailwright.domain.retention import MIN_DAYS, RetentionKind
-from mailwright.domain.states import REPORTED_UNSENT, EventType
 from mailwright.ops.logs import logger
+from mailwright.outbox import reported
 from mailwright.outbox.installation_values import insert_value, load_value, take_value
 from mailwright.outbox.sending_hold import HoldReason, SendingHold, find_hold, hold_sending
-from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Database
-from mailwright.storage.hot import Runner
-from mailwright.storage.statements import statement
 
 log = logger(__name__)
-
-HOLD_REPORTED = statement(__package__, "hold_reported")
-FIND_HELD = statement(__package__, "find_held")
 
 _NAME: Final = "unknown_sends"
 # This many messages that were reported before they were sent hold all sending. Some of them are named.
 MESSAGES_TO_HOLD: Final = 3
 MESSAGES_NAMED: Final = 5
-REPORTED_UNSENT_REASON: Final = (
-    "The provider reported this message before Mailwright sent it. Another copy of this database may have sent it."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +42,6 @@ class UnknownSends:
     outbox_id: str  # the message ID in the latest report
 
 
-async def hold_messages(tx: Runner, never_sent: Mapping[int, Report], now: Instant) -> None:
-    """Put messages in doubt that a provider reported before they were sent, so that a person decides about each."""
-    error = {"error_code": REPORTED_UNSENT, "error_reason": REPORTED_UNSENT_REASON}
-    rows = await tx.run(HOLD_REPORTED, reported=[{"message_key": key} for key in sorted(never_sent)], now=now, **error)
-    metadata = {"errorCode": REPORTED_UNSENT, "errorMessage": REPORTED_UNSENT_REASON}
-    event = Event(EventType.IN_DOUBT, now, metadata)
-    await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
-
-
 async def examine(
     database: Database, never_sent: Mapping[int, Report], unknown: Sequence[Report], now: Instant
 ) -> None:
@@ -71,7 +52,7 @@ async def examine(
     if never_sent:
         latest = list(never_sent.values())[-1]
         log.error("unsent_message_reported", source=latest.source, outboxId=latest.outbox_id, reports=len(never_sent))
-        if await find_hold(database) is None and len(held := await _held(database)) >= MESSAGES_TO_HOLD:
+        if await find_hold(database) is None and len(held := await reported.find_unsent(database)) >= MESSAGES_TO_HOLD:
             some = ", ".join(held[-MESSAGES_NAMED:])
             detail = f"{latest.source} reported {len(held)} messages that this database has never sent, such as {some}."
             await hold_sending(database, SendingHold(HoldReason.REPORTED, now, detail))
@@ -85,12 +66,6 @@ async def examine(
     ]
     if named:
         await _record(database, named, now)
-
-
-async def _held(database: Database) -> list[str]:
-    """Return the IDs of the messages that were reported before they were sent and that nobody has decided about."""
-    async with database.read() as tx:
-        return [row.outbox_id for row in await tx.run(FIND_HELD, error_code=REPORTED_UNSENT)]
 
 
 async def find_unknown_sends(database: Database) -> UnknownSends | None:

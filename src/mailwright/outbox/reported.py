@@ -9,6 +9,10 @@ import orjson
 
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
+from mailwright.domain.message import Event
+from mailwright.domain.states import REPORTED_UNSENT, EventType
+from mailwright.outbox.settle import append_events, event_row
+from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
@@ -20,6 +24,12 @@ FIND_DELETED_BY_RECIPIENT = statement(__package__, "find_deleted_by_recipient")
 FIND_COPIED_PAYLOADS = statement(__package__, "find_copied_payloads")
 FIND_KEPT_COPIES = statement(__package__, "find_kept_copies")
 FORGET_RECIPIENTS = statement(__package__, "forget_recipients")
+HOLD_REPORTED = statement(__package__, "hold_reported")
+FIND_REPORTED_UNSENT = statement(__package__, "find_reported_unsent")
+
+REPORTED_UNSENT_REASON = (
+    "The provider reported this message before Mailwright sent it. Another copy of this database may have sent it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,25 @@ class ReportedMessage:
     provider: str | None = None  # The provider of the last attempt.
     is_shared: bool = False  # Messages to other recipients have the same provider message ID.
     copies: frozenset[str] = frozenset()  # The recipients in Cc and Bcc of a deleted message.
+
+
+async def hold_unsent(tx: Runner, message_keys: Collection[int], now: Instant) -> None:
+    """Put messages in doubt that a provider reported before they were sent, so that a person decides about each."""
+    rows = await tx.run(
+        HOLD_REPORTED,
+        reported=[{"message_key": key} for key in sorted(message_keys)],
+        now=now,
+        error_code=REPORTED_UNSENT,
+        error_reason=REPORTED_UNSENT_REASON,
+    )
+    event = Event(EventType.IN_DOUBT, now, {"errorCode": REPORTED_UNSENT, "errorMessage": REPORTED_UNSENT_REASON})
+    await append_events(tx, [event_row(row.message_key, row.tenant_id, event) for row in rows])
+
+
+async def find_unsent(database: Database) -> list[str]:
+    """Return the IDs of the messages that were reported before they were sent and that nobody has decided about."""
+    async with database.read() as tx:
+        return [row.outbox_id for row in await tx.run(FIND_REPORTED_UNSENT, error_code=REPORTED_UNSENT)]
 
 
 async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str, ReportedMessage]:

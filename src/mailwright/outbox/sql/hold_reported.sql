@@ -1,5 +1,5 @@
 -- Puts messages in doubt that a provider reported before their first attempt. A person decides about them, see
--- find_in_doubt.sql and mark_proven_sent.sql of the outbox. Clearing the token stops a worker that has claimed one.
+-- find_in_doubt.sql and mark_proven_sent.sql. Clearing the token stops a worker that has claimed one.
 UPDATE deliveries
 SET status = 'IN_DOUBT', in_doubt_since = :now, claims = 0, locked_by = NULL, locked_at = NULL, claim_token = NULL,
     claimable_at = :now, defer_reason = NULL,
