@@ -440,9 +440,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         acceptor=acceptor,
         raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named=named),
         api_messages=api_messages,
-        api_emails=ApiEmails(
-            api_messages, acceptor, clock, raw_warnings(settings, named), _find_refusal(database, clock, acceptor)
-        ),
+        api_emails=_api_emails(settings, database, clock, acceptor, api_messages, named),
         api_events=ApiEvents(clock, ContactEvents(database, clock)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
@@ -473,6 +471,18 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         oidc=_make_oidc(settings, clock),
         named=named,
     )
+
+
+def _api_emails(
+    settings: Settings,
+    database: Database,
+    clock: Clock,
+    acceptor: Acceptor,
+    api_messages: ApiMessages,
+    named: NamedProviders,
+) -> ApiEmails:
+    refusal = _find_refusal(database, clock, acceptor)
+    return ApiEmails(api_messages, acceptor, clock, raw_warnings(settings, named), refusal)
 
 
 def _make_users(settings: Settings, database: Database, clock: Clock, counter: FailedSignIns) -> Users:

@@ -64,8 +64,8 @@ async def test_session_cannot_send_a_large_batch(api: Api) -> None:
         assert fits.status_code == 202
         require_refusal(await client.post("/v1/email/send", json=a_request(), headers=headers))
         raw = "From: shop@example.com\r\nTo: ada@example.com\r\nSubject: Hello\r\n\r\nHello\r\n"
-        mail = {**headers, "Content-Type": "message/rfc822"}
-        require_refusal(await client.post("/v1/email/raw", content=raw, headers=mail))
+        raw_headers = {**headers, "Content-Type": "message/rfc822"}
+        require_refusal(await client.post("/v1/email/raw", content=raw, headers=raw_headers))
     assert await accepted(api) == LIMIT
 
 
