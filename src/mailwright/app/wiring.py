@@ -440,7 +440,7 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         acceptor=acceptor,
         raw_messages=_raw_messages(settings, database, clock, acceptor, directory, named=named),
         api_messages=api_messages,
-        api_emails=_api_emails(settings, database, clock, acceptor, api_messages, named),
+        api_emails=_api_emails(settings, database, clock, acceptor, api_messages, named=named),
         api_events=ApiEvents(clock, ContactEvents(database, clock)),
         operations=Operations(database, clock),
         gauges=QueueGauges(database, clock),
@@ -479,6 +479,7 @@ def _api_emails(
     clock: Clock,
     acceptor: Acceptor,
     api_messages: ApiMessages,
+    *,
     named: NamedProviders,
 ) -> ApiEmails:
     refusal = _find_refusal(database, clock, acceptor)
