@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from sqlalchemy import func, select
 
 from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import Engine, build_engine
+from mailwright.audience.form_protection import has_proof
 from mailwright.domain.clock import Clock, ManualClock
 from mailwright.ops.settings import Settings
 from mailwright.outbox import tenants
@@ -90,6 +92,17 @@ def a_request(**changes: Any) -> dict[str, Any]:
 def client_of(app: FastAPI, key: str | None = None) -> httpx.AsyncClient:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://mail.example", headers=headers)
+
+
+async def proof_of_work(client: httpx.AsyncClient, form: str) -> dict[str, str]:
+    """Solve a challenge of the sign-up form at this path."""
+    path, _, query = form.partition("?")
+    challenge = (await client.get(f"{path}/challenge?{query}")).json()["challenge"]
+    return {"challenge": challenge, "solution": solve(challenge)}
+
+
+def solve(challenge: str) -> str:
+    return next(str(number) for number in count() if has_proof(challenge, str(number)))
 
 
 def socket_client(address: str, **options: Any) -> httpx.AsyncClient:

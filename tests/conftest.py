@@ -23,6 +23,7 @@ from hypothesis import settings
 from structlog.dev import ConsoleRenderer, plain_traceback
 
 from mailwright.access import passwords
+from mailwright.audience import form_protection
 from mailwright.content import dkim_key
 from mailwright.domain.clock import ManualClock
 from mailwright.storage import database as database_
@@ -230,3 +231,9 @@ def valkey_process() -> Iterator[Valkey]:
 def valkey(valkey_process: Valkey) -> Valkey:
     valkey_process.flush()
     return valkey_process
+
+
+@pytest.fixture
+def quick_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the proof of work of sign-ups take a moment only."""
+    monkeypatch.setattr(form_protection, "DIFFICULTY_BITS", 4)

@@ -14,7 +14,7 @@ from mailwright.app.listening import address_of, listen
 from mailwright.app.wiring import open_engine
 from mailwright.audience import lists
 from mailwright.audience.status import ContactStatusService
-from mailwright.domain.clock import ManualClock
+from mailwright.domain.clock import SECOND, ManualClock
 from mailwright.domain.web_view_tokens import WebViewTokens
 from mailwright.sources.campaigns.archive import Archive
 from mailwright.web.app import create_app
@@ -76,6 +76,8 @@ async def test_sign_up_works_without_scripts(place: Place, browser: Browser) -> 
     assert "endereço de e-mail válido" in await page.get_by_role("alert").inner_text()
     await page.get_by_label("Endereço de e-mail").fill(ADA)
     await page.get_by_role("button", name="Inscrever-se").click()
+    clock.advance(5 * SECOND)
+    await page.get_by_role("button").click()
     await expect(page.get_by_role("heading", name="Obrigado")).to_be_visible()
     about = await ContactStatusService(database, clock).load_preferences(DEFAULT_TENANT, ADA)
     assert ([each.is_subscribed for each in about.lists], about.locale) == ([True], "pt")

@@ -61,10 +61,7 @@ def a_claim(**changes: Any) -> Claimed:
 
 def content_of(claimed: Claimed, html: str, mode: TrackingMode | None) -> bytes:
     """Return the email that a worker of an installation with this mode builds; None is one without the feature."""
-    tracking = None
-    if mode is not None:
-        public = "https://mail.example"
-        tracking = TrackingSettings(mode, TrackingTokens(SECRET), public, f"{public}/unsubscribe")
+    tracking = None if mode is None else TrackingSettings(mode, TrackingTokens(SECRET))
     identity = SenderIdentity(
         Mailbox("shop@example.com"),
         None,

@@ -786,7 +786,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
 def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
     if settings.tracking is TrackingMode.OFF:
         return None
-    return TrackingSettings(settings.tracking, TrackingTokens(secret), settings.public_url, settings.unsubscribe_url)
+    return TrackingSettings(settings.tracking, TrackingTokens(secret))
 
 
 def _api_messages(

@@ -55,6 +55,14 @@ class SignUpRequest:
     consent_wording: str | None = None  # the consent to tracking, which counts only once the contact confirms it
     submission: FormSubmission | None = None  # the answers of a form with fields and consents; always confirmed
 
+    @property
+    def has_valid_email(self) -> bool:
+        try:
+            address.normal(self.email.strip())
+        except address.InvalidAddress:
+            return False
+        return True
+
 
 class SignUpService:
     def __init__(

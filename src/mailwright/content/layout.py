@@ -98,7 +98,7 @@ class Layout:
     """A compiled template. It is immutable, so any thread can fill it."""
 
     def __init__(self, template: Template, shared: SharedHeaders, links: LinkRewriter | None = None) -> None:
-        """Prepare the layout. `links` replaces the HTML's links to record clicks; the text part keeps its links."""
+        """Prepare the layout. `links` replaces the links of the HTML; the text part keeps its links."""
         self.variables = template.variables
         self._links = links
         subject, plan = template.subject.flat, _make_plan(template, links)
@@ -166,7 +166,7 @@ class Layout:
             template = Template(subject=source or "", html=html, text=text)
             return self._rendered(template, recipient, values, opening, tracked)
         head = self._head(recipient, subject.fill(values)) + opening
-        if tracked is not None:
+        if tracked is not None or plan.has_personal_links:
             values = {**values, **plan.personal_values(tracked, values)}
         return plan.fill(head, values)
 
@@ -267,8 +267,8 @@ class _TrackedHtml:
     links: LinkRewriter
     personal: Mapping[Path, FlatTemplate]
 
-    def values(self, recipient: TrackedRecipient, values: Values) -> dict[str, str]:
-        found = {_RECIPIENT_PART[0]: recipient.part}
+    def values(self, recipient: TrackedRecipient | None, values: Values) -> dict[str, str]:
+        found = {} if recipient is None else {_RECIPIENT_PART[0]: recipient.part}
         for path, url in self.personal.items():
             texts = [as_text(lookup(values, each)) for each in url.paths]
             finished = "".join(
@@ -302,7 +302,11 @@ class _Plan:
         # Picks from a list of the head, the fixed pieces, and each slot's value as HTML and as text.
         self._arrange = itemgetter(*order)
 
-    def personal_values(self, recipient: TrackedRecipient, values: Values) -> dict[str, str]:
+    @property
+    def has_personal_links(self) -> bool:
+        return self._tracked is not None and bool(self._tracked.personal)
+
+    def personal_values(self, recipient: TrackedRecipient | None, values: Values) -> dict[str, str]:
         """Return the values of the slots in tracked links."""
         return {} if self._tracked is None else self._tracked.values(recipient, values)
 
@@ -440,11 +444,11 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
     def replacement(value: str) -> str | None:
         pieces, numbers = split_marks(value)
         url, own = url_of(value), tuple(html.paths[number] for number in numbers)
-        if not numbers and (shared := links.fixed.get(url)) is not None:
-            return f"{links.base_url}{shared}{end}"
+        if not numbers and (fixed := links.fixed_href(url, end)) is not None:
+            return fixed
         is_own_page = any(path[-1] in RECIPIENT_LINKS for path in own)
         begins_with_value = bool(numbers) and not pieces[0].strip()
-        if not end or is_own_page or not (begins_with_value or links.is_tracked(url)):
+        if not (end or links.parameters) or is_own_page or not (begins_with_value or links.is_tracked(url)):
             return None
         path = (f"{_PERSONAL_LINK}{len(personal)}",)
         personal[path] = FlatTemplate(tuple(unescape_attribute(piece) for piece in pieces), own)
@@ -452,7 +456,8 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
         return f"{MARK_START}{len(paths) - 1}{MARK_END}"
 
     marked = replace_hrefs(_with_marks(html, f"{MARK_START}{{}}{MARK_END}"), replacement)
-    marked = with_pixel(marked, f"{links.base_url}{links.tokens.pixel}{end}")
+    if links.tokens is not None:
+        marked = with_pixel(marked, f"{links.base_url}{links.tokens.pixel}{end}")
     pieces, numbers = split_marks(marked)
     return _TrackedHtml(FlatTemplate(tuple(pieces), tuple(paths[number] for number in numbers)), links, personal)
 

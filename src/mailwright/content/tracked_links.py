@@ -139,10 +139,13 @@ class TrackedRecipient:
 
 @dataclass(frozen=True, slots=True)
 class LinkRewriter:
-    """Replaces the links of one template for one campaign. In anonymous mode there is no recipient."""
+    """Replaces the links of one template for one campaign. In anonymous mode there is no recipient.
+
+    Without tokens nothing is tracked, and links only get the parameters of the campaign, which identify nobody.
+    """
 
     base_url: str  # The token is appended to it.
-    tokens: LinkTokens
+    tokens: LinkTokens | None
     fixed: Mapping[str, str]  # The shared part of the token by URL, for links that are the same for everyone.
     parameters: Mapping[str, str] = field(default_factory=dict)
     own_pages: tuple[str, ...] = ()  # Prefixes of URLs that are never tracked.
@@ -158,22 +161,32 @@ class LinkRewriter:
             url = url_of(value)
             return None if url in untracked else self.href(url, recipient)
 
-        end = recipient.part if recipient else ""
-        return with_pixel(replace_hrefs(html, replacement), f"{self.base_url}{self.tokens.pixel}{end}")
+        changed, end = replace_hrefs(html, replacement), recipient.part if recipient else ""
+        return changed if self.tokens is None else with_pixel(changed, f"{self.base_url}{self.tokens.pixel}{end}")
 
     def href(self, url: str, recipient: TrackedRecipient | None) -> str | None:
-        """Return the tracked link to a URL, or None if the URL is not tracked."""
+        """Return the tracked link to a URL, or None if the URL stays as it is."""
         if not self.is_tracked(url):
             return None
-        if (shared := self.fixed.get(url)) is not None:
-            return f"{self.base_url}{shared}{recipient.part if recipient else ''}"
-        return None if recipient is None else self.personal_href(url, recipient)
+        if (found := self.fixed_href(url, recipient.part if recipient else "")) is not None:
+            return found
+        return self.personal_href(url, recipient) if recipient is not None or self.parameters else None
 
-    def personal_href(self, url: str, recipient: TrackedRecipient) -> str:
-        """Return the tracked link to a URL that contains values of the recipient, or the URL if it is not tracked."""
+    def fixed_href(self, url: str, recipient_part: str) -> str | None:
+        """Return the link to a URL that is the same for every recipient, or None if the URL stays as it is."""
+        if (shared := self.fixed.get(url)) is not None:
+            return f"{self.base_url}{shared}{recipient_part}"
+        if self.tokens is not None or not self.parameters or not self.is_tracked(url):
+            return None
+        return escape(add_parameters(url, self.parameters))
+
+    def personal_href(self, url: str, recipient: TrackedRecipient | None) -> str:
+        """Return the link to a URL that contains values of the recipient, or the URL itself if it is not tracked."""
         if not self.is_tracked(url):
             return escape(url)
         target = add_parameters(url, self.parameters)
+        if recipient is None or self.tokens is None:
+            return escape(target)
         return f"{self.base_url}{self.tokens.personal(recipient.outbox_id, target)}"
 
 

@@ -28,6 +28,7 @@ from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.content.text import from_html
+from mailwright.content.tracked_links import LinkRewriter
 from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
@@ -163,7 +164,9 @@ class Composer:
         self._shows_sealed_links = shows_sealed_links
         self._senders = senders or MessageSenders(identity.sender, identity.domains)
         self._layouts = LayoutCache()
-        self._tracker = MessageTracker(database, identity.tracking)
+        self._tracker = MessageTracker(
+            database, identity.tracking, public_url=identity.public_url, unsubscribe_url=identity.unsubscribe_url
+        )
         self._enclosures = EnclosureCache(database)
         self._enclosed: dict[int, Enclosure] = {}  # The attachments that a campaign's messages share, by message key.
         self._raw: dict[int, bytes] = {}  # Raw emails that applications composed, by message key.
@@ -344,7 +347,9 @@ class Composer:
         key, mode = _layout_key(claimed), self._tracker.mode_of(claimed)
         if self._senders.is_decided(claimed):
             key = (*key, sender)  # The default sender of a tenant changes with its sender domains.
-        if mode is not TrackingMode.OFF:
+        if mode is TrackingMode.OFF:
+            key = (*key, *self._tracker.parameters_key(claimed))
+        else:
             key = (*key, *self._tracker.layout_key(claimed, mode))
         layout = self._layouts.get(key, lambda: self._compile(claimed, sender, mode))
         shows_view = "web_view_url" in layout.variables
@@ -361,7 +366,7 @@ class Composer:
     def _compile(self, claimed: Claimed, sender: Mailbox, mode: TrackingMode) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
         frame = SharedHeaders(sender, _reply_to(payload), _headers(claimed, sender), _feedback_id(claimed))
-        links = None if mode is TrackingMode.OFF else self._tracker.rewriter(claimed, mode, stored.html)
+        links = self._rewriter(claimed, mode, stored.html)
         subject = payload.get(SUBJECT_TEMPLATE, stored.subject)
         return Layout.compile(frame, subject=subject, html=stored.html, text=stored.text, links=links)
 
@@ -384,9 +389,9 @@ class Composer:
         elif claimed.is_bulk:
             html, text = (self._with_links(part, claimed, url) for part in (html, text))
             others = [replace(each, content=self._with_links(each.content, claimed, url) or "") for each in others]
-        if html and (mode := self._tracker.mode_of(claimed)) is not TrackingMode.OFF:
+        mode = self._tracker.mode_of(claimed)
+        if html and (links := self._rewriter(claimed, mode, "")) is not None:
             text = from_html(html) if text is None else text  # The text keeps the author's links.
-            links = self._tracker.rewriter(claimed, mode, "")
             html = links.rewrite(html, self._tracker.recipient(claimed, mode), (url,) if url else ())
         if SEALED_LINK in payload and self._shows_sealed_links:
             link = self._database.secret_box.decrypt(payload[SEALED_LINK])
@@ -420,6 +425,12 @@ class Composer:
         values = self._values(claimed, url, shows_view=False)
         part = part.replace(UNSUBSCRIBE_LINK_MARK, values["unsubscribe_url"])
         return part.replace(PREFERENCES_LINK_MARK, values["preferences_url"])
+
+    def _rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter | None:
+        """Return what replaces the links of a message. UTM parameters identify nobody, so they need no tracking."""
+        if mode is TrackingMode.OFF:
+            return self._tracker.parameters_rewriter(claimed)
+        return self._tracker.rewriter(claimed, mode, source)
 
     def _template(self, claimed: Claimed) -> StoredTemplate:
         stored = self._templates.cached(claimed.template_key or 0)

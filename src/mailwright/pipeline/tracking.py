@@ -25,8 +25,6 @@ class TrackingSettings:
 
     mode: TrackingMode
     tokens: TrackingTokens
-    public_url: str
-    unsubscribe_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +45,13 @@ class CampaignTokens:
 
 
 class MessageTracker:
-    def __init__(self, database: Database, settings: TrackingSettings | None) -> None:
+    def __init__(
+        self, database: Database, settings: TrackingSettings | None, *, public_url: str, unsubscribe_url: str
+    ) -> None:
         self._database = database
         self._settings = settings
+        self._public_url = public_url
+        self._unsubscribe_url = unsubscribe_url
         self._stored: set[tuple[Any, ...]] = set()  # Templates whose links were stored today.
         self._stored_on = 0
 
@@ -70,6 +72,18 @@ class MessageTracker:
     def layout_key(self, claimed: Claimed, mode: TrackingMode) -> tuple[Any, ...]:
         """Return the cache key of a layout with tracked links. It changes every day, because links expire."""
         return (mode, day_of(claimed.received_at), claimed.campaign_key, claimed.tracking_host, _utm(claimed))
+
+    def parameters_key(self, claimed: Claimed) -> tuple[Any, ...]:
+        """Return the cache key of a layout whose links only get parameters."""
+        return (_utm(claimed), claimed.tracking_host) if claimed.payload.get("utm") else ()
+
+    def parameters_rewriter(self, claimed: Claimed) -> LinkRewriter | None:
+        """Return the rewriter that adds the campaign's parameters to links of a message that is not tracked."""
+        parameters = dict(_utm(claimed))
+        if not parameters:
+            return None
+        own_pages = self._own_pages(claimed)
+        return LinkRewriter("", None, {}, parameters=parameters, own_pages=own_pages, is_individual=False)
 
     def rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter:
         """Return the link rewriter of a message. The fixed links in `source` are the same for every recipient."""
@@ -120,12 +134,11 @@ class MessageTracker:
         return {url: add_parameters(url, parameters) for url in fixed_urls(source, self._own_pages(claimed))}
 
     def _own_pages(self, claimed: Claimed) -> tuple[str, ...]:
-        settings = self._require_settings()
-        hosts = {settings.public_url, self._host(claimed)}
-        return (settings.unsubscribe_url, *(f"{host}{path}" for host in sorted(hosts) for path in OWN_PATHS))
+        hosts = {self._public_url, self._host(claimed)}
+        return (self._unsubscribe_url, *(f"{host}{path}" for host in sorted(hosts) for path in OWN_PATHS))
 
     def _host(self, claimed: Claimed) -> str:
-        return claimed.tracking_host or self._require_settings().public_url
+        return claimed.tracking_host or self._public_url
 
     def _require_settings(self) -> TrackingSettings:
         if self._settings is None:

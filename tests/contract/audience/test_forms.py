@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from html import unescape
-from itertools import count
 from typing import Any
 
 import orjson
@@ -16,7 +15,7 @@ from mailwright.app.dns_lookup import make_lookup
 from mailwright.app.retention import make_retention
 from mailwright.audience import erasure, lists, personal_data
 from mailwright.audience.double_opt_in import RESEND_INTERVAL
-from mailwright.audience.form_protection import CHALLENGE_LIFETIME, STEP_LIFETIME, has_proof
+from mailwright.audience.form_protection import CHALLENGE_LIFETIME, STEP_LIFETIME
 from mailwright.audience.sign_up import PER_HOUR
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.clock import DAY, SECOND, ManualClock
@@ -24,7 +23,7 @@ from mailwright.domain.retention import RetentionKind, RetentionRule
 from mailwright.outbox.retention_rules import set_rule
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, form_submissions, messages, subscriptions
-from tests.api import Api, an_api
+from tests.api import Api, an_api, proof_of_work
 from tests.standins.dns import DnsServer, a_dns_server
 
 pytestmark = pytest.mark.promise("sign-up-forms")
@@ -61,8 +60,7 @@ class Forms:
         return await self.api.anonymous.post(f"/form/{self.form_id}", data=given, headers=headers)
 
     async def proof(self) -> dict[str, str]:
-        challenge = (await self.api.anonymous.get(f"/form/{self.form_id}/challenge")).json()["challenge"]
-        return {"challenge": challenge, "solution": solve(challenge)}
+        return await proof_of_work(self.api.anonymous, f"/form/{self.form_id}")
 
     async def rows(self, table: Any) -> list[Any]:
         async with self.api.engine.database.read() as tx:
@@ -76,10 +74,6 @@ class Forms:
         """Return the confirmation links that were sent, as paths."""
         payloads = [unescape(orjson.loads(each.payload)["html"]) for each in await self.rows(messages)]
         return [re.findall(r"https?://[^/\"]+(/confirm\?[^\"<\s]+)", text)[0] for text in payloads]
-
-
-def solve(challenge: str) -> str:
-    return next(str(number) for number in count() if has_proof(challenge, str(number)))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Public sign-up forms, on both engines: people can subscribe, and nobody learns who is subscribed."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,10 +12,12 @@ from mailwright.audience import lists, suppressions
 from mailwright.audience.double_opt_in import RESEND_INTERVAL
 from mailwright.audience.sign_up import PER_HOUR, SignUpRequest, SignUpResult, SignUpService
 from mailwright.audience.status import ContactStatusService
-from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.domain.clock import HOUR, SECOND, ManualClock
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contacts, counters, messages, subscriptions
-from tests.api import Api, an_api
+from tests.api import Api, an_api, proof_of_work
+
+pytestmark = pytest.mark.usefixtures("quick_proof")
 
 ADA = "ada@example.com"
 
@@ -29,7 +32,8 @@ async def api(database: Database, clock: ManualClock) -> AsyncIterator[Api]:
 
 
 async def sign_up(api: Api, list_key: str, email: str = ADA, **fields: str) -> Any:
-    return await api.anonymous.post(f"/subscribe/{list_key}", data={"email": email, **fields})
+    proof = await proof_of_work(api.anonymous, f"/subscribe/{list_key}")
+    return await api.anonymous.post(f"/subscribe/{list_key}", data={"email": email, **proof, **fields})
 
 
 async def subscribers(api: Api, list_key: str) -> list[str]:
@@ -51,6 +55,26 @@ async def test_list_without_double_opt_in_is_subscribed_at_once(api: Api) -> Non
     assert "Open &amp; &lt;free&gt;" in form.text
     response = await sign_up(api, "open", " Ada@Example.com ")
     assert (response.status_code, await subscribers(api, "open"), await sent_emails(api)) == (200, [ADA], [])
+
+
+async def test_sign_up_without_proof_of_work_subscribes_nobody(api: Api, clock: ManualClock) -> None:
+    """A visitor without scripts presses the button of a second page; a program is refused."""
+    form = await api.anonymous.get("/subscribe/open")
+    assert "data-challenge=" in form.text
+    before = await api.stored()
+    program = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers={"Accept": "application/json"})
+    assert (program.status_code, program.json()["code"]) == (403, "PROOF_OF_WORK_REQUIRED")
+    elsewhere = await proof_of_work(api.anonymous, "/subscribe/asks")
+    shown = await api.anonymous.post("/subscribe/open", data={"email": ADA, **elsewhere})
+    assert (shown.status_code, shown.text.count("<button"), await api.stored()) == (200, 1, before)
+    hidden = dict(re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', shown.text))
+    clock.advance(5 * SECOND)
+    assert (await api.anonymous.post("/subscribe/open", data=hidden)).status_code == 200
+    assert await subscribers(api, "open") == [ADA]
+    proof = await proof_of_work(api.anonymous, "/subscribe/open")
+    for email, expected in (("b@example.com", [ADA, "b@example.com"]), ("c@example.com", [ADA, "b@example.com"])):
+        await api.anonymous.post("/subscribe/open", data={"email": email, **proof})  # It works once.
+        assert sorted(await subscribers(api, "open")) == expected
 
 
 async def test_double_opt_in_list_needs_the_confirmation_link(api: Api) -> None:
@@ -156,7 +180,9 @@ async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
     assert "default-src 'none'" in rules
     elsewhere = {"Origin": "https://shop.example"}
     response = await api.anonymous.post(
-        "/subscribe/open?next=https://evil.example", data={"email": ADA}, headers=elsewhere
+        "/subscribe/open?next=https://evil.example",
+        data={"email": ADA, **await proof_of_work(api.anonymous, "/subscribe/open")},
+        headers=elsewhere,
     )
     assert (response.status_code, "evil" in response.text, response.cookies) == (200, False, form.cookies)
     assert not form.cookies
@@ -164,9 +190,11 @@ async def test_form_can_be_embedded_and_redirects_nowhere(api: Api) -> None:
 
 async def test_sign_up_returns_json_on_request(api: Api) -> None:
     asking = {"Accept": "application/json"}
-    response = await api.anonymous.post("/subscribe/open", data={"email": ADA}, headers=asking)
+    proof = await proof_of_work(api.anonymous, "/subscribe/open")
+    response = await api.anonymous.post("/subscribe/open", data={"email": ADA, **proof}, headers=asking)
     assert response.json() == {"ok": True, "listKey": "open"}
-    refused = await api.anonymous.post("/subscribe/open", data={"email": "nobody"}, headers=asking)
+    proof = await proof_of_work(api.anonymous, "/subscribe/open")
+    refused = await api.anonymous.post("/subscribe/open", data={"email": "nobody", **proof}, headers=asking)
     assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_EMAIL")
 
 
@@ -175,5 +203,6 @@ async def test_list_of_another_tenant_is_found_by_tenant_name(api: Api) -> None:
     assert (await api.anonymous.get("/subscribe/theirs")).status_code == 404
     form = await api.anonymous.get("/subscribe/theirs?tenant=other")
     assert 'action="theirs?tenant=other"' in form.text
-    await api.anonymous.post("/subscribe/theirs?tenant=other", data={"email": ADA})
+    path = "/subscribe/theirs?tenant=other"
+    await api.anonymous.post(path, data={"email": ADA, **await proof_of_work(api.anonymous, path)})
     assert await subscribers(api, "theirs") == [ADA]

@@ -17,7 +17,7 @@ from mailwright.domain.clock import ManualClock
 from mailwright.outbox.audit_log import list_entries
 from mailwright.storage.database import Database
 from mailwright.storage.tables import messages, tenants
-from tests.api import Api, an_api, client_of
+from tests.api import Api, an_api, client_of, proof_of_work
 from tests.pages import PASSWORD, a_visit
 from tests.pictures import a_png
 
@@ -118,7 +118,8 @@ async def test_public_pages_load_no_foreign_logo(api: Api) -> None:
 async def test_confirmation_email_shows_the_brand(api: Api, database: Database) -> None:
     await api.engine.brands.save(1, ACME, actor="ada")
     await api.client.post("/v1/lists", json={"listKey": "news", "isPublic": True, "requiresConfirmation": True})
-    await api.anonymous.post("/subscribe/news", data={"email": "ada@example.com"})
+    proof = await proof_of_work(api.anonymous, "/subscribe/news")
+    await api.anonymous.post("/subscribe/news", data={"email": "ada@example.com", **proof})
     async with database.read() as tx:
         [row] = await tx.execute(select(messages.c.payload))
     html = row.payload["html"] if isinstance(row.payload, dict) else row.payload

@@ -49,7 +49,7 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.providers.http import HttpClient, addresses_of
 from mailwright.storage.database import Database
 from mailwright.storage.tables import events, messages
-from tests.api import an_api
+from tests.api import an_api, proof_of_work
 from tests.builders import DEFAULT_TENANT, Bench, a_bench, a_message, a_tenant, an_acceptor
 from tests.conftest import DatabaseAddress
 from tests.engines import on_sqlite
@@ -207,6 +207,8 @@ async def test_earlier_events_are_not_delivered(setup: WebhookSetup) -> None:
 
 SECRET = "s" * 32
 TOKENS = UnsubscribeTokens(SECRET)
+pytestmark = pytest.mark.usefixtures("quick_proof")
+
 ADA = "ada@example.com"
 
 
@@ -254,11 +256,15 @@ async def test_preference_changes_are_delivered_per_list(setup: WebhookSetup, pu
     assert await new_deliveries(setup) == [("left", "general", "reader")]
 
 
+async def sign_up_data(client: httpx.AsyncClient, list_key: str) -> dict[str, str]:
+    return {"email": ADA, **await proof_of_work(client, f"/subscribe/{list_key}")}
+
+
 async def test_sign_up_is_delivered_after_confirmation(setup: WebhookSetup, public_page: httpx.AsyncClient) -> None:
     await setup.add("/hook", EventType.JOINED, EventType.LEFT)
-    await public_page.post("/subscribe/weekly", data={"email": ADA})
+    await public_page.post("/subscribe/weekly", data=await sign_up_data(public_page, "weekly"))
     assert await new_deliveries(setup) == [("joined", "weekly", "sign-up")]
-    await public_page.post("/subscribe/careful", data={"email": ADA})
+    await public_page.post("/subscribe/careful", data=await sign_up_data(public_page, "careful"))
     assert await new_deliveries(setup) == []
     await public_page.post(f"/confirm?token={TOKENS.for_confirmation().make(ADA, 'careful')}")
     assert await new_deliveries(setup) == [("joined", "careful", "opt-in")]
@@ -272,12 +278,14 @@ async def test_concurrent_identical_requests_are_delivered_once(
     leaves, returns = TOKENS.make(ADA, "weekly"), TOKENS.for_resubscribe().make(ADA, "weekly")
     page, choice = f"/preferences?token={leaves}", {"shown": ["weekly", "careful"], "list": ["careful"]}
 
-    async def at_once(path: str, data: dict[str, Any] | None = None) -> list[tuple[str, str, str]]:
-        answers = await asyncio.gather(*[public_page.post(path, data=data) for _ in range(6)])
+    async def at_once(path: str, *data: dict[str, Any]) -> list[tuple[str, str, str]]:
+        each = data * 6 if len(data) == 1 else data or ({},) * 6
+        answers = await asyncio.gather(*[public_page.post(path, data=given) for given in each])
         assert {answer.status_code for answer in answers} == {200}
         return await new_deliveries(setup)
 
-    assert await at_once("/subscribe/weekly", {"email": ADA}) == [("joined", "weekly", "sign-up")]
+    sign_ups = [await sign_up_data(public_page, "weekly") for _ in range(6)]
+    assert await at_once("/subscribe/weekly", *sign_ups) == [("joined", "weekly", "sign-up")]
     assert await at_once(f"/unsubscribe?token={leaves}", {"List-Unsubscribe": "One-Click"}) == [
         ("left", "weekly", "reader")
     ]

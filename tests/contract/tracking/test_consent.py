@@ -17,7 +17,7 @@ from mailwright.storage.database import Database
 from mailwright.storage.tables import audit_log, contacts, lists, subscriptions, tenants
 from mailwright.web.app import create_app
 from mailwright.web.public.subscribers import link_secrets
-from tests.api import an_engine, client_of
+from tests.api import an_engine, client_of, proof_of_work
 from tests.campaigns import NEWS, a_list, join
 from tests.tracking import Tracking, a_tracking, html_of
 
@@ -106,6 +106,7 @@ async def test_page_asks_only_if_individuals_can_be_tracked(
 
 async def sign_up(tracking: Tracking, *, ticked: bool) -> None:
     data = {"email": ANN, **({"tracking": "yes"} if ticked else {})}
+    data |= await proof_of_work(tracking.api.anonymous, f"/subscribe/{NEWS}")
     answer = await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data=data)
     assert answer.status_code == 200
 
@@ -194,7 +195,8 @@ async def test_confirmation_does_not_undo_a_withdrawal(careful: Tracking) -> Non
 
 async def test_stranger_cannot_undo_a_withdrawal(tracking: Tracking) -> None:
     await join(tracking.bench.database, [ANN], consents_to_tracking=False, tracking_consent_at=1)
-    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes"})
+    proof = await proof_of_work(tracking.api.anonymous, f"/subscribe/{NEWS}")
+    await tracking.api.anonymous.post(f"/subscribe/{NEWS}", data={"email": ANN, "tracking": "yes", **proof})
     async with tracking.bench.database.read() as tx:
         [row] = await tx.execute(select(contacts.c.consents_to_tracking))
         assert await tx.execute(select(subscriptions.c.id))

@@ -176,6 +176,48 @@ async def test_links_in_loops_lead_to_their_targets(tracking: Tracking) -> None:
     ]
 
 
+UTM_BODY = (
+    f'<p><a href="{SHOP.replace("&", "&amp;")}">Offers</a>'
+    ' <a href="https://shop.example/{{ name }}?a=1#top">You</a>'
+    ' <a href="https://shop.example/?utm_source=own">Own</a> <a href="mailto:a@shop.example">Mail</a>'
+    ' <a href="#top">Top</a> <a href="{{ unsubscribe_url }}">Leave</a></p>'
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "consents"), [("off", True), ("anonymous", False), ("individual", None), ("individual", False)]
+)
+@pytest.mark.parametrize("is_flat", [True, False], ids=["flat", "with conditions"])
+async def test_utm_parameters_are_added_without_tracking(
+    database: Database, clock: ManualClock, tmp_path: Path, mode: str, consents: bool | None, is_flat: bool
+) -> None:
+    async with a_tracking(database, clock, tmp_path, tracking=mode) as tracking:
+        body = UTM_BODY if is_flat else f"{{% if name %}}{UTM_BODY}{{% endif %}}"
+        await tracking.send(ANN, consents=consents, body=body, utm={"source": "our news"})
+        content = tracking.content_to(ANN)
+        *links, leave = links_of(content)
+        assert links == [
+            "https://shop.example/offers?colour=red&size=4&utm_source=our+news#sale",
+            "https://shop.example/Ann?a=1&utm_source=our+news#top",
+            "https://shop.example/?utm_source=own",
+            "mailto:a@shop.example",
+            "#top",
+        ]
+        assert leave.startswith("http://mail.example/unsubscribe?")
+        assert "utm_" not in leave
+        assert pixel_of(content) is None
+
+
+async def test_utm_parameters_are_added_to_personal_links_in_anonymous_mode(
+    database: Database, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with a_tracking(database, clock, tmp_path, tracking="anonymous") as tracking:
+        await tracking.send(ANN, body=UTM_BODY, utm={"source": "news"})
+        offers, personal, *_ = links_of(tracking.content_to(ANN))
+        assert offers.startswith("http://mail.example/t/")
+        assert personal == "https://shop.example/Ann?a=1&utm_source=news#top"
+
+
 async def test_utm_parameters_are_added_to_tracked_links(tracking: Tracking) -> None:
     await tracking.send(ANN, utm={"source": "our news", "medium": "email"})
     answer = await tracking.visit(links_of(tracking.content_to(ANN))[0])

@@ -72,7 +72,8 @@
   async function prepare(form) {
     let { challenge, bits } = form.dataset;
     if (!challenge) {
-      const response = await fetch(`${form.action.split("?")[0]}/challenge`, { credentials: "omit" });
+      const [path, query] = form.action.split("?");
+      const response = await fetch(`${path}/challenge${query ? `?${query}` : ""}`, { credentials: "omit" });
       ({ challenge, bits } = await response.json());
     }
     const solution = await solve(challenge, Number(bits));

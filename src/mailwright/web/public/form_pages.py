@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from mailwright.app.address_checks import make_address_checks
 from mailwright.app.wiring import Engine
-from mailwright.audience.form_protection import DIFFICULTY_BITS, FormProtection
 from mailwright.audience.form_submissions import FormSubmission
 from mailwright.audience.forms import SignUpForm
 from mailwright.audience.lists import List, list_all
@@ -29,16 +28,22 @@ from mailwright.web.errors import problem
 from mailwright.web.languages import language_of, supported_language
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.pages import page
-from mailwright.web.public.sign_up import FRAMED, RETRY_SECONDS
+from mailwright.web.public.proof_of_work import (
+    REQUIRED,
+    SHARED,
+    SOLVE_FIRST,
+    is_protected,
+    kept_inputs,
+    new_challenge,
+    protection_of,
+)
+from mailwright.web.public.sign_up import FRAMED_WITH_SCRIPT, RETRY_SECONDS
 from mailwright.web.public.subscribers import PublicRoute, link_secrets, wants_json
 from mailwright.web.public.texts import LANGUAGES, Texts
 from mailwright.web.public.theme import load_theme
 from mailwright.web.state import EngineDep
 
 SCRIPT: Final = files(__package__).joinpath("form.js").read_text(encoding="utf-8")
-# Any site may embed a form. Requests carry no cookies, and responses are the same for everyone.
-SHARED: Final = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-store"}
-_RULES: Final = {**FRAMED, "script-src": "'self'"}
 
 _WRONG_ADDRESS: Final[Mapping[SignUpResult, Callable[[Texts], str]]] = {
     SignUpResult.INVALID_ADDRESS: lambda texts: texts.sign_up_invalid_email,
@@ -58,8 +63,7 @@ async def script() -> Response:
 async def challenge(form_id: str, engine: EngineDep) -> Response:
     """Return a proof of work for the script of an embedded form."""
     form, _ = await _found(engine, form_id)
-    made = (await _protection(engine)).new_challenge(form.form_id)
-    return json_response({"challenge": made, "bits": str(DIFFICULTY_BITS)}, headers=SHARED)
+    return json_response(await new_challenge(engine, form.form_id), headers=SHARED)
 
 
 @router.api_route("/{form_id}", methods=["GET", "HEAD"])
@@ -77,7 +81,7 @@ async def submit(request: Request, form_id: str, engine: EngineDep) -> Response:
     answers = parse_answers(form.content, given)
     if answers.problems:
         return await _refused(request, engine, form, target, language, given, _problem_texts(answers, language))
-    if not await _is_protected(engine, form, given):
+    if not await is_protected(engine, form.form_id, given):
         return await _ask_again(request, engine, form, target, language, given)
     result = await _sign_up(request, engine, form, answers, given, language)
     if result in _WRONG_ADDRESS:
@@ -98,20 +102,6 @@ async def _found(engine: Engine, form_id: str) -> tuple[SignUpForm, List]:
     if target is None:
         raise NotFound
     return form, target
-
-
-async def _protection(engine: Engine) -> FormProtection:
-    secret, *_ = await link_secrets(engine)
-    return FormProtection(engine.database, engine.clock, secret)
-
-
-async def _is_protected(engine: Engine, form: SignUpForm, given: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the sender did the work, or pressed the button of the second page."""
-    protection = await _protection(engine)
-    challenge, solution, step = (given.get(name, [""])[0] for name in ("challenge", "solution", "step"))
-    if step and await protection.is_person(form.form_id, step):
-        return True
-    return bool(challenge) and await protection.is_solved(form.form_id, challenge, solution)
 
 
 async def _sign_up(
@@ -201,14 +191,11 @@ async def _ask_again(
 ) -> Response:
     """Show a second page with one button, for visitors without scripts."""
     if wants_json(request):
-        detail = "Solve the challenge of this form first: see its /challenge."
-        return problem(HTTPStatus.FORBIDDEN, "PROOF_OF_WORK_REQUIRED", detail, headers=SHARED)
+        return problem(HTTPStatus.FORBIDDEN, REQUIRED, SOLVE_FIRST, headers=SHARED)
     names = ["email", *map(field_input, form.content.fields), *map(consent_input, form.content.consents)]
-    hidden = {name: list(given[name])[:1] for name in names if name in given}
-    # A program that filled in the honeypot learns nothing from this page either.
-    hidden |= {name: list(given[name])[:1] for name in ("website",) if given.get(name, [""])[0]}
-    step = (await _protection(engine)).new_step(form.form_id)
-    values: dict[str, Any] = {"hidden": hidden | {"lang": [language]}, "step": step, "action": form.form_id}
+    hidden = kept_inputs(given, names) | {"lang": [language]}
+    step = (await protection_of(engine)).new_step(form.form_id)
+    values: dict[str, Any] = {"hidden": hidden, "step": step, "action": form.form_id}
     return await _page(engine, form, "form_step", language, list=target, here=None, **values)
 
 
@@ -236,8 +223,7 @@ async def _form_page(
         problems={"email": "", **dict.fromkeys(_inputs(form), ""), **(wrong or {})},
         field_input=field_input,
         consent_input=consent_input,
-        challenge=(await _protection(engine)).new_challenge(form.form_id),
-        bits=DIFFICULTY_BITS,
+        **await new_challenge(engine, form.form_id),
     )
 
 
@@ -256,4 +242,4 @@ async def _page(
     **values: Any,
 ) -> Response:
     theme = await load_theme(engine, form.tenant_id)
-    return page(template, language, status, headers=headers, rules=_RULES, theme=theme, **values)
+    return page(template, language, status, headers=headers, rules=FRAMED_WITH_SCRIPT, theme=theme, **values)
