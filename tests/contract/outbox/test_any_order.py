@@ -291,7 +291,7 @@ class Outbox(RuleBasedStateMachine):
             assert row.attempts == sum(map(_completes_an_attempt, told)), "attempts"
             answered = [attempt for attempt in self.messages[row.outbox_id].attempts if attempt.result is not None]
             assert row.attempts <= len(answered), "an attempt was counted twice"
-            assert row.attempts <= 5 + row.resends
+            assert row.attempts - row.excused_attempts <= 5 + row.resends
             assert row.resends <= 1
             assert 0 <= row.claims <= 6
             assert row.claims > 0 or row.locked_by is None
@@ -313,13 +313,13 @@ class Outbox(RuleBasedStateMachine):
 
 
 def _completes_an_attempt(event: Any) -> bool:
-    """Return whether this event records a provider response that counts as an attempt."""
+    """Return whether this event records a completed call of a provider."""
     if event.type == EventType.SENT:
         return "settledBy" not in event.metadata
     if event.type == EventType.FAILED:
         return not any(code in event.metadata for code in ("POISON_MESSAGE", "RECIPIENT_SUPPRESSED"))
     if event.type == EventType.RETRY_SCHEDULED:
-        return not any(word in event.metadata for word in ("deferReason", "in_doubt_resend", "doubt_withdrawn"))
+        return not any(word in event.metadata for word in ("in_doubt_resend", "doubt_withdrawn"))
     return event.type == EventType.IN_DOUBT and "WORKER_LOST" not in event.metadata
 
 
