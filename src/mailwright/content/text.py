@@ -56,9 +56,10 @@ _LONGEST_KNOWN = 512
 def from_html(html: str) -> str:
     """Convert HTML to text. If the result is blank and no element hides text, only remove the tags instead."""
     marked = _Reader(writes_addresses=True).mark(html)
-    if LINK_START in marked:
-        marked = _LINK.sub(_write_link, marked)
-    text = text_lines.write(marked.replace(LINK_END, ""))
+    text = text_lines.write(_LINK.sub(_write_link, marked).replace(LINK_END, ""))
+    if LINK_START in marked and not text.strip():  # An email of images: their links are better than nothing.
+        text = text_lines.write(_LINK.sub(_write_any_link, marked).replace(LINK_END, ""))
+    text = _without_repeated_links(text)
     if not text or text.isspace():
         lowered = html.lower()
         text = "" if any(tag in lowered for tag in _HIDDEN) else _TAG.sub("", html)
@@ -179,12 +180,31 @@ class _Reader:
 
 
 def _write_link(link: re.Match[str]) -> str:
-    """Write a link as its text followed by the address, or as only the address if it has no text."""
+    """Write a link as its text followed by the address. A link without text, such as an icon, is omitted."""
     address, text = link.groups()
     shown = _shown(text)
-    if address == shown:
+    return f"{text} ({address})" if shown and address != shown else text
+
+
+def _write_any_link(link: re.Match[str]) -> str:
+    """Write a link without text as its address."""
+    return _write_link(link) if _shown(link[2]) else link[2] + link[1]
+
+
+def _without_repeated_links(text: str) -> str:
+    """Remove a line that repeats the link before it, as buttons for Outlook do."""
+    if "(http" not in text:
         return text
-    return f"{text} ({address})" if shown else text + address
+    lines: list[str] = []
+    for line in text.split("\n"):
+        is_link = line.endswith(")") and " (http" in line
+        at = len(lines) - 1
+        while is_link and at >= 0 and not lines[at]:
+            at -= 1
+        if is_link and at >= 0 and lines[at].strip() in (line.strip(), line.strip().rpartition(" (http")[0]):
+            del lines[at:]
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _shown(text: str) -> str:

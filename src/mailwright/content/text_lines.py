@@ -124,8 +124,11 @@ class _Lines:
             "v": self._begin_preformatted,
             "V": self._end_preformatted,
         }
+        before = ""  # The mark before this one, if no text followed it.
         for segment in f"b{marked}".split(BREAK):
             sign = segment[0]
+            if sign == "b" and before == "c" and self._tables:
+                self._tables[-1].has_block = True
             if sign in begin:
                 begin[sign]()
             elif sign not in "bl":
@@ -134,7 +137,9 @@ class _Lines:
                 self._add_lines(segment[1:].split("\n"))
             elif words := " ".join(segment[1:].split()):
                 self._add(words)
+                before = ""
                 continue
+            before = sign
             self._is_line_empty = True
         while self._tables:
             self._end_table()
@@ -220,9 +225,25 @@ class _Lines:
 
     def _end_row(self) -> None:
         self._end_cell()
-        if (start := self._tables[-1].end_row(self._lines, len(self._prefix))) is not None:
-            del self._lines[start + 1 :]
+        table = self._tables[-1]
+        start = table.row_start
+        if table.is_paragraph and start is not None and start < len(self._lines):
+            self._set_apart(start)
+        if (line := table.end_row(self._lines, len(self._prefix))) is not None:
+            del self._lines[line + 1 :]
             self._is_blank_due = False
+            if table.follows_row(line) and not self._lines[line - 1]:
+                del self._lines[line - 1]
+                table.move_row_up()
+
+    def _set_apart(self, start: int) -> None:
+        """Leave a blank line before and after a row with one block, as MJML lays out paragraphs."""
+        self._is_blank_due = True
+        if start and self._lines[start - 1] and start != self._cell_start:
+            self._lines.insert(start, "")
+            for table in reversed(self._tables):
+                if not table.start_behind(start):
+                    return
 
     def _begin_cell(self) -> None:
         if not self._tables:
@@ -258,7 +279,7 @@ class _Level:
 class _Table:
     """An open table. A row whose cells have one line each becomes one line; otherwise each cell has its own lines."""
 
-    __slots__ = ("_cells", "_rows", "cell_start", "is_flat", "row_start")
+    __slots__ = ("_cells", "_rows", "cell_start", "has_block", "is_flat", "row_start")
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, str, list[str]]] = []  # The line, its prefix, its cells.
@@ -266,9 +287,26 @@ class _Table:
         self.row_start: int | None = None
         self.cell_start: int | None = None
         self.is_flat = True
+        self.has_block = False  # Whether a cell of the row begins with a block.
 
     def start_row(self, line: int) -> None:
-        self._cells, self.row_start, self.is_flat = [], line, True
+        self._cells, self.row_start, self.is_flat, self.has_block = [], line, True, False
+
+    @property
+    def is_paragraph(self) -> bool:
+        """Whether the row has a single cell, which begins with a block."""
+        return self.has_block and len(self._cells) == 1
+
+    def follows_row(self, line: int) -> bool:
+        """Whether only one line is between this row and the one before it, which has as many cells."""
+        if len(self._rows) < 2:
+            return False
+        (before, _, cells), (_, _, own) = self._rows[-2:]
+        return before == line - 2 and len(cells) == len(own)
+
+    def move_row_up(self) -> None:
+        line, prefix, cells = self._rows[-1]
+        self._rows[-1] = (line - 1, prefix, cells)
 
     @property
     def is_beside(self) -> bool:

@@ -96,3 +96,67 @@ def test_unusual_markup_does_not_change_the_text(html: str) -> None:
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_known_tags_do_not_change_the_text(html: str) -> None:
     assert text.from_html(html) == text.from_html(html)
+
+
+# The shapes of emails that MJML, Foundation and others compile.
+
+
+def a_row(*cells: str) -> str:
+    return f"<tr>{''.join(f'<td align=left>{cell}</td>' for cell in cells)}</tr>"
+
+
+def a_column(*rows: str) -> str:
+    return f"<div class=column><table role=presentation><tbody>{''.join(rows)}</tbody></table></div>"
+
+
+def test_blocks_in_rows_of_their_own_are_paragraphs() -> None:
+    texts = [a_row(f"<div style='line-height:1'>{words}</div>") for words in ("Dear Ada,", "It is on its way.")]
+    button = a_row('<table><tr><td><a href="https://x.example/">Track</a></td></tr></table>')
+    html = f"<table>{a_row(a_column(*texts, button))}{a_row(a_column(a_row('<div>Bye<br>Shop</div>')))}</table>"
+    assert text.from_html(html) == "Dear Ada,\n\nIt is on its way.\n\nTrack (https://x.example/)\n\nBye\nShop"
+
+
+def test_rows_of_a_receipt_stay_together() -> None:
+    for tag in ("p", "div", "h4", "span"):
+        rows = [("Item", "Price"), ("Tea", "1 €"), ("Total", "1 €")]
+        html = "".join(a_row(*(f"<{tag}>{cell}</{tag}>" for cell in row)) for row in rows)
+        shown = text.from_html(f"<p>Thanks</p><table>{html}</table><p>Bye</p>")
+        assert [line for line in shown.split("\n") if line] == [
+            "Thanks",
+            "Item   Price",
+            "Tea    1 €",
+            "Total  1 €",
+            "Bye",
+        ]
+        assert "Price\nTea" in shown
+        assert "1 €\nTotal" in shown
+
+
+def test_link_of_an_image_without_alt_text_is_omitted() -> None:
+    icon = '<a href="https://x.example/me"><img src="https://x.example/i.png"></a>'
+    named = '<a href="https://x.example/me">Follow us</a>'
+    assert text.from_html(f"<p>Hello</p>{icon}") == "Hello"
+    html = f"<table>{a_row(icon, named)}</table>"
+    assert text.from_html(html) == "Follow us (https://x.example/me)"
+    assert text.from_html(f"<table>{a_row(icon)}</table>") == "https://x.example/me"  # There is nothing else to show.
+
+
+@pytest.mark.parametrize(
+    "before", ["<v:roundrect><center>Show</center></v:roundrect>", '<p><a href="https://x.example/">Show</a></p>']
+)
+def test_button_for_outlook_is_written_once(before: str) -> None:
+    button = '<a href="https://x.example/">Show</a>'
+    assert text.from_html(f"<p>Hello</p>{before}{button}<p>Bye</p>") == "Hello\n\nShow (https://x.example/)\n\nBye"
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        "<table><tr><td><div>a",
+        "<table><tr><td><div>a</div>",
+        "<tr><td><div>a</div>",
+        "<a href=https://x.example/>a</a><br><br>",
+    ],
+)
+def test_blocks_in_cells_take_linear_time(repeated: str) -> None:
+    assert len(text.from_html("<table>" + repeated * 20_000 + "x")) < 2_000_000
