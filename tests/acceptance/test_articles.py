@@ -157,10 +157,10 @@ async def test_failing_sendgrid_is_retried_then_dead_lettered(
     assert ARTICLES.delays == (SECOND, 4 * SECOND, 10 * SECOND)
     assert all(0.75 * base <= wait <= 1.25 * base for wait, base in zip(waits, ARTICLES.delays, strict=True))
     assert len([request for request in sendgrid.requests if request.path == SENDGRID_SEND]) == 4
-    [dead_letter] = await rows_of(bench.database, "article_dead_letters")
+    [dead_letter] = await rows_of(bench.database, "dead_letters")
     assert (dead_letter["topic"], dead_letter["email"], dead_letter["send_batch_id"]) == ("send", CLEO, BATCH)
     assert dead_letter["error"].startswith("MAX_ATTEMPTS_EXCEEDED: All 4 attempts failed")
-    assert len(await rows_of(bench.database, "article_dead_letters")) == 1
+    assert len(await rows_of(bench.database, "dead_letters")) == 1
     clock.advance(A_LONG_TIME)
     await bench.drain()
     assert await rows_of(bench.database, "delivery_history") == []
@@ -173,7 +173,7 @@ async def test_permanently_refused_message_is_dead_lettered_at_once(
     await trigger(web)
     await bench.drain()
     assert len(await rows_of(bench.database, "delivery_history")) == 1
-    [dead_letter] = await rows_of(bench.database, "article_dead_letters")
+    [dead_letter] = await rows_of(bench.database, "dead_letters")
     assert dead_letter["error"].startswith("SENDGRID_BAD_REQUEST: does not contain a valid address")
 
 

@@ -13,7 +13,7 @@ from mailwright.audience import suppressions
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.keys import derive_key
 from mailwright.outbox.audit_log import list_entries
-from mailwright.storage.tables import dead_letters, deliveries, messages
+from mailwright.storage.tables import deliveries, message_dead_letters, messages
 from tests.builders import DEFAULT_TENANT
 from tests.dashboard import AXE, CHROMIUM, DESK, PHONE, Dashboard, check_main
 
@@ -94,7 +94,7 @@ def test_selected_dead_letters_are_retried(dashboard: Dashboard, ada: Page) -> N
     failed = some(dashboard, "FAILED", 2)
     dead_letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550 No such user", "attempts": 5}
     rows = [{"message_key": each.id, "created_at": 1_800_000_000_000, **dead_letter} for each in failed]
-    change(dashboard, insert(dead_letters).values(rows))
+    change(dashboard, insert(message_dead_letters).values(rows))
     open_page(ada, dashboard, "/dead-letters")
     expect(ada.locator("tbody tr")).to_have_count(2)
     expect(ada.locator("tbody")).to_contain_text("550 No such user")

@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from mailwright.domain.states import Status
 from mailwright.outbox.claim import MAX_CLAIMS
-from mailwright.storage.tables import dead_letters
+from mailwright.storage.tables import message_dead_letters
 from tests.builders import a_message, a_newsletter
 from tests.faults.books import compare, standing
 from tests.faults.figures import Figures
@@ -30,7 +30,7 @@ async def before_the_attempt(stage: Stage, *, innocents: int, workers: int = 2) 
 
     found = (await standing(stage))[poison.outbox_id]
     async with stage.database.read() as tx:
-        dead_letter_list = [(row.message_key, row.code) for row in await tx.execute(select(dead_letters))]
+        dead_letter_list = [(row.message_key, row.code) for row in await tx.execute(select(message_dead_letters))]
     times = stage.received()
     figures.expect(
         "dead letters",

@@ -163,7 +163,7 @@ async def apply_facts(tx: Runner, facts: Sequence[StatusFact], now: Instant) -> 
         await tx.count(CHANGE_STATUS, facts=[_status_row(fact) for fact in statuses])
     first = _earliest(facts)
     await tx.count(SUPPRESS, facts=[_suppression_row(fact) for fact in first])
-    if of_lists := [_unsubscribe_row(fact) for fact in first if fact.scope not in (ALL_MESSAGES, GENERAL)]:
+    if of_lists := [_unsubscribe_row(fact) for fact in first if fact.scope != ALL_MESSAGES]:
         await tx.count(UNSUBSCRIBE_FROM_LISTS, facts=of_lists)
     ended = [SuppressedAddress(*fact.contact, fact.scope, END_REASONS[fact.reason]) for fact in first]
     await enrolments.end_suppressed(tx, ended, now)
@@ -209,13 +209,18 @@ async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, 
     contact = _contact_row((tenant_id, normalize_email(email)))
     await tx.run(LOCK_CONTACTS, contacts=[contact])
     await tx.count(LIFT_UNSUBSCRIBE, contacts=[contact], list_key=list_key)
+    joined = await _lift_list_unsubscribe(tx, contact, list_key, source=source)
     if list_key == GENERAL:
         await tx.count(ACTIVATE_RESUBSCRIBED, **contact, source=source, now=now)
-    else:
-        joined = await tx.count(RESUBSCRIBE_TO_LIST, **contact, list_key=list_key, source=source)
-        await tx.count(DELETE_UNSUBSCRIBE_RECORD, **contact, list_key=list_key)
-        if joined:
-            await enrolments.enrol_subscribers(tx, tenant_id, [contact["email"]], list_key, now=now)
+    elif joined:
+        await enrolments.enrol_subscribers(tx, tenant_id, [contact["email"]], list_key, now=now)
+
+
+async def _lift_list_unsubscribe(tx: Runner, contact: dict[str, Any], list_key: str, *, source: str) -> int:
+    """Undo the unsubscribe in the subscription to a list; return 1 if the contact is subscribed again."""
+    joined = await tx.count(RESUBSCRIBE_TO_LIST, **contact, list_key=list_key, source=source)
+    await tx.count(DELETE_UNSUBSCRIBE_RECORD, **contact, list_key=list_key)
+    return joined
 
 
 async def subscribe(
@@ -249,6 +254,7 @@ async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: 
     if not await tx.count(ACTIVATE, **contact, source=source, now=now):
         raise NotFound("There is no such contact.")
     await tx.count(LIFT_SUPPRESSIONS, **contact)
+    await _lift_list_unsubscribe(tx, contact, GENERAL, source=source)
     await tx.count(DISCARD_SOFT_BOUNCES, **contact)
 
 

@@ -15,10 +15,10 @@ from mailwright.storage.database import Transaction
 from mailwright.storage.tables import (
     audit_log,
     bulk_sends,
-    dead_letters,
     deleted_messages,
     deliveries,
     events,
+    message_dead_letters,
     messages,
     raw_contents,
 )
@@ -103,7 +103,9 @@ async def erase_messages(tx: Transaction, keys: list[int], placeholder: str, add
         update(deliveries).where(deliveries.c.message_key.in_(keys)).values(error_reason=None, subject=None)
     )
     await tx.execute(update(events).where(events.c.message_key.in_(keys)).values(metadata="{}"))
-    await tx.execute(update(dead_letters).where(dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT))
+    await tx.execute(
+        update(message_dead_letters).where(message_dead_letters.c.message_key.in_(keys)).values(reason=ERASED_SUBJECT)
+    )
 
 
 async def erase_forwarded_replies(tx: Transaction, tenant_id: int, keys: list[int], address: str) -> None:

@@ -11,7 +11,7 @@ from mailwright.outbox.operations import count_final_state, discard_proofs, outc
 from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import dead_letters
+from mailwright.storage.tables import message_dead_letters
 
 COUNT_NOT_RETRIED = statement(__package__, "count_not_retried")
 REQUEUE_FAILED = statement(__package__, "requeue_failed")
@@ -35,7 +35,11 @@ async def requeue_failed(tx: Transaction, lane: int, now: Instant, *, by: str) -
     requeued = Event(EventType.REQUEUED, now, {"by": by})
     count = 0
     while rows := await tx.run(REQUEUE_FAILED, lane=lane, now=now, limit=BATCH_SIZE):
-        await tx.execute(delete(dead_letters).where(dead_letters.c.message_key.in_([row.message_key for row in rows])))
+        await tx.execute(
+            delete(message_dead_letters).where(
+                message_dead_letters.c.message_key.in_([row.message_key for row in rows])
+            )
+        )
         await discard_proofs(tx, [row.message_key for row in rows])
         await append_events(tx, [event_row(row.message_key, row.tenant_id, requeued) for row in rows])
         count += len(rows)

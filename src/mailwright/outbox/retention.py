@@ -61,7 +61,7 @@ class _Deletion:
 _DELETE_EVENTS: Final = _Deletion("events")
 _DELETE_RAW_CONTENTS: Final = _Deletion("raw_contents")
 _DELETE_MESSAGES: Final = _Deletion("messages")
-_DELETE_BY_MESSAGE: Final = tuple(_Deletion(table) for table in ("dead_letters", "mailout_logs", "deliveries"))
+_DELETE_BY_MESSAGE: Final = tuple(_Deletion(table) for table in ("message_dead_letters", "mailout_logs", "deliveries"))
 _OLD: Final = {
     RetentionKind.REPORTS: (statement(__package__, "retention_old_reports"), (_Deletion("reports"),)),
     RetentionKind.AUDIT_LOG: (statement(__package__, "retention_old_audit_log"), (_Deletion("audit_log"),)),

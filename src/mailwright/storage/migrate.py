@@ -11,6 +11,7 @@ from sqlalchemy import inspect, text
 
 from mailwright.domain.errors import MailwrightError
 from mailwright.storage.database import Database
+from mailwright.storage.privileges import revoke_access
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _INITIAL_REVISION: Final = "0001"
@@ -19,6 +20,7 @@ _MIGRATION_LOCK: Final = 5_204_771
 _REVISION: Final = re.compile(r'^revision = "(\w+)"', re.MULTILINE)
 _DOWN_REVISION: Final = re.compile(r'^down_revision = "(\w+)"', re.MULTILINE)
 _TITLE: Final = re.compile(r'\s*"""([^\n"]+)')
+_RELATION: Final = re.compile(r"CREATE (?:TABLE|VIEW) (\w+)")
 _COMMENT: Final = re.compile(r"--[^\n]*\n")
 
 # The placeholders of `initial_schema.sql` and their values for each engine.
@@ -55,18 +57,6 @@ _POSTGRESQL: Final = {
     "end_json": "AS json)",
     "get_html": "AS json) ->> 'html'",
 }
-# Views for people who write reports. Roles of Supabase that may read every new relation of the schema `public` must not
-# read them: a view ignores the row security of its tables.
-VIEWS: Final = (
-    "delivery_history",
-    "delivery_events",
-    "article_dead_letters",
-    "email_outbox",
-    "email_logs",
-    "email_events",
-    "recipients",
-)
-_ROLES: Final = ("anon", "authenticated")
 
 
 class UnknownSchema(MailwrightError):
@@ -150,25 +140,11 @@ def initial_schema(dialect: str) -> list[str]:
     schema = template.substitute(_SQLITE if dialect == "sqlite" else _POSTGRESQL)
     statements = [part.strip() for part in _COMMENT.sub("", schema).split(";") if part.strip()]
     if dialect == "postgresql":
-        statements += ["CREATE TABLE events_default PARTITION OF events DEFAULT", _restrict_views()]
+        statements.append("CREATE TABLE events_default PARTITION OF events DEFAULT")
+        statements.append(revoke_access("events_default", *_RELATION.findall(schema)))
     # There is one tenant from the start, so that a single team needs no set-up.
     now = time.time_ns() // 1_000_000
     return [*statements, f"INSERT INTO tenants (name, created_at) VALUES ('default', {now})"]  # noqa: S608
-
-
-def _restrict_views() -> str:
-    """Return the statement that leaves the views to their owner, also in a database of Supabase."""
-    views = ", ".join(VIEWS)
-    roles = ", ".join(f"'{role}'" for role in _ROLES)
-    return f"""
-DO $$
-DECLARE other name;
-BEGIN
-  REVOKE ALL ON {views} FROM PUBLIC;
-  FOR other IN SELECT rolname FROM pg_roles WHERE rolname IN ({roles}) LOOP
-    EXECUTE 'REVOKE ALL ON {views} FROM ' || quote_ident(other);
-  END LOOP;
-END $$"""  # noqa: S608 - our own names
 
 
 def _down_revisions() -> dict[str, str | None]:

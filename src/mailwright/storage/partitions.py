@@ -7,6 +7,7 @@ from sqlalchemy import text
 from mailwright.domain.clock import Instant, to_instant
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database
+from mailwright.storage.privileges import revoke_access
 
 MONTHS_AHEAD = 2
 
@@ -39,6 +40,7 @@ async def ensure_event_partitions(database: Database, now: Instant) -> None:
                 continue
             bounds = f"FROM ({to_instant(begins)}) TO ({to_instant(ends)})"
             await tx.execute(text(f"CREATE TABLE IF NOT EXISTS {name} PARTITION OF events FOR VALUES {bounds}"))
+            await tx.execute(text(revoke_access(name)))
 
 
 async def drop_empty_partitions(database: Database, before: Instant) -> list[str]:

@@ -811,8 +811,8 @@ reports = Table(
     partial_index("ix_reports_soft", "tenant_id", "email", "at", where=_SOFT),
 )
 
-dead_letters = Table(
-    "dead_letters",
+message_dead_letters = Table(
+    "message_dead_letters",
     metadata,
     Column("message_key", Key, primary_key=True, autoincrement=False),
     Column("tenant_id", BigInteger, nullable=False),
@@ -820,7 +820,7 @@ dead_letters = Table(
     Column("reason", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("created_at", Timestamp, nullable=False),
-    Index("ix_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
+    Index("ix_message_dead_letters_tenant_id_created_at", "tenant_id", "created_at"),
 )
 
 # The number of messages that each transaction accepted, counted independently for the audit. Old rows are merged.

@@ -408,7 +408,7 @@ async def test_unsubscribed_and_deleted_contacts_get_no_article(bench: Bench) ->
     await bench.drain(provider)
     assert sorted(message.recipients[0] for message in provider.messages) == [ADA, CLEO]
     # Unsubscribing is not a failure.
-    assert await rows_of(bench.database, "article_dead_letters") == []
+    assert await rows_of(bench.database, "dead_letters") == []
 
 
 async def test_contact_deleted_during_enqueue_is_not_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +442,7 @@ async def test_message_in_doubt_is_neither_history_nor_dead_letter(bench: Bench)
     run = await begin(bench)
     await bench.drain(ScriptedProvider(SENT, UNKNOWN))
     assert len(await rows_of(bench.database, "delivery_history")) == 1
-    assert await rows_of(bench.database, "article_dead_letters") == []
+    assert await rows_of(bench.database, "dead_letters") == []
     assert await runs_of(bench).count_messages(run) == {Status.SENT: 1, Status.IN_DOUBT: 1}
 
 
@@ -453,7 +453,7 @@ async def test_rejected_article_is_a_dead_letter(bench: Bench) -> None:
     await begin(bench)
     await bench.drain(ScriptedProvider(SENT, REFUSAL))
     [dead] = await dead_letters(bench.database, tenant_id=DEFAULT_TENANT, limit=10)
-    [row] = await rows_of(bench.database, "article_dead_letters")
+    [row] = await rows_of(bench.database, "dead_letters")
     assert (dead.outbox_id, dead.code, dead.source) == (row["id"], REFUSAL.code, "article")
 
 

@@ -45,7 +45,7 @@ from mailwright.sources.campaigns.snapshot import FrozenCampaign
 from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.storage.database import Rows, Transaction
 from mailwright.storage.statements import Statement
-from mailwright.storage.tables import contacts, dead_letters, subscriptions, suppressions
+from mailwright.storage.tables import contacts, message_dead_letters, subscriptions, suppressions
 from tests.builders import (
     DEFAULT_TENANT,
     FAULT,
@@ -477,7 +477,7 @@ async def test_retry_covers_all_batches_and_removes_dead_letters(
     assert found.retried == 5
     assert (await desk.counts(campaign_id)).waiting == 5
     async with desk.database.read() as tx:
-        assert await tx.execute(select(dead_letters.c.message_key)) == []
+        assert await tx.execute(select(message_dead_letters.c.message_key)) == []
 
 
 @pytest.mark.promise("route-fail-over")

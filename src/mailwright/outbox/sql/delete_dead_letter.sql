@@ -1,1 +1,1 @@
-DELETE FROM dead_letters WHERE message_key = :message_key
+DELETE FROM message_dead_letters WHERE message_key = :message_key

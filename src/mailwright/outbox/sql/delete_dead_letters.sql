@@ -1,2 +1,2 @@
-DELETE FROM dead_letters
+DELETE FROM message_dead_letters
 WHERE message_key IN (SELECT p.message_key FROM rows(:proven: message_key bigint) AS p)

@@ -1,7 +1,7 @@
 SELECT
   l.message_key, l.code, l.reason, l.attempts, l.created_at,
   m.outbox_id, m.to_email, COALESCE(d.subject, m.subject) AS subject, m.source, m.request_id
-FROM dead_letters AS l
+FROM message_dead_letters AS l
 JOIN messages AS m ON m.id = l.message_key
 JOIN deliveries AS d ON d.message_key = l.message_key
 WHERE l.tenant_id = :tenant_id

@@ -604,16 +604,16 @@ CREATE INDEX ix_reports_message_key ON reports (message_key);
 CREATE INDEX ix_reports_received_at ON reports (received_at);
 CREATE INDEX ix_reports_soft ON reports (tenant_id, email, at) WHERE verdict = 'soft_bounce';
 
-CREATE TABLE dead_letters (
+CREATE TABLE message_dead_letters (
   message_key $key NOT NULL,
   tenant_id BIGINT NOT NULL,
   code TEXT NOT NULL,
   reason TEXT NOT NULL,
   attempts INTEGER NOT NULL,
   created_at BIGINT NOT NULL,
-  CONSTRAINT pk_dead_letters PRIMARY KEY (message_key)
+  CONSTRAINT pk_message_dead_letters PRIMARY KEY (message_key)
 );
-CREATE INDEX ix_dead_letters_tenant_id_created_at ON dead_letters (tenant_id, created_at);
+CREATE INDEX ix_message_dead_letters_tenant_id_created_at ON message_dead_letters (tenant_id, created_at);
 
 CREATE TABLE accepted_counts (
   id $identity NOT NULL,
@@ -1425,7 +1425,14 @@ CREATE INDEX ix_retention_exports_of_rule ON retention_exports (tenant_id, kind,
 
 -- Reports about the messages of article runs, under the names that their readers expect.
 CREATE VIEW delivery_history AS
-SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id, d.provider_message_id, d.sent_at
+SELECT m.outbox_id AS id, r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id,
+  -- Unique: of several messages with the same id of a provider, only the first shows it.
+  CASE WHEN NOT EXISTS (
+    SELECT 1 FROM deliveries AS earlier
+    WHERE earlier.provider_message_id = d.provider_message_id AND earlier.message_key < d.message_key
+      AND earlier.provider NOT IN ('mailbox', 'smtp', 'smtpbz')
+  ) THEN d.provider_message_id END AS provider_message_id,
+  d.sent_at
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
@@ -1441,16 +1448,17 @@ JOIN deliveries AS d ON d.message_key = m.id
 JOIN events AS e ON e.message_key = m.id
 WHERE e.type IN ('delivered', 'open', 'click', 'bounce', 'complaint', 'unsubscribe');
 
-CREATE VIEW article_dead_letters AS
-SELECT m.outbox_id AS id, r.tenant_id, 'send' AS topic, m.to_email AS email, r.campaign_tag, r.send_batch_id, m.payload,
-  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, d.failed_at AS created_at
+CREATE VIEW dead_letters AS
+SELECT m.outbox_id AS id, 'send' AS topic, m.payload,
+  d.error_code || ': ' || COALESCE(d.error_reason, '') AS error, d.failed_at AS created_at,
+  r.tenant_id, m.to_email AS email, r.campaign_tag, r.send_batch_id
 FROM campaign_runs AS r
 JOIN messages AS m ON m.request_id = r.run_id AND m.source = 'article'
 JOIN deliveries AS d ON d.message_key = m.id
 WHERE d.status = 'FAILED' AND d.error_code NOT IN ('RECIPIENT_SUPPRESSED', 'RECIPIENT_NOT_FOUND', 'FREQUENCY_CAP', 'RECIPIENT_SNOOZED');
 
 -- Messages, their results and events, and their recipients, under the names that reporting tools of an email gateway
--- expect. Only the owner reads them on PostgreSQL: see `_restrict_views`.
+-- expect. Only the owner reads them on PostgreSQL: see `privileges.py`.
 CREATE VIEW email_outbox AS
 SELECT m.outbox_id AS "id", t.name AS "companyId", m.recipient_id AS "recipientId", m.external_id AS "externalId",
   m.to_email AS "to", COALESCE(d.subject, m.subject) AS "subject",
