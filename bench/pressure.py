@@ -119,6 +119,7 @@ class Trial:
         settings = {
             "MAILWRIGHT_DATABASE_URL": self.engine.settings.database_url,
             "MAILWRIGHT_PROVIDER": "smtp",
+            "MAILWRIGHT_REQUIRE_SENDER_DOMAINS": "false",
             "MAILWRIGHT_SMTP_URL": f"{self.relay.url}?tls=none&purpose=test",
             "MAILWRIGHT_FROM": job.SENDER,
         }

@@ -263,8 +263,16 @@ def user_store(database: Database, clock: ManualClock) -> Users:
 
 
 def settings_for(url: str, **changes: Any) -> Settings:
-    """Return settings for tests. Nothing is reserved for transactional email, so that counts are easy to read."""
-    defaults = {"sender": "Shop <shop@example.com>", "unsubscribe_secret": "s" * 32, "reserve_percent": 0}
+    """Return settings for tests.
+
+    Nothing is reserved for transactional email, so that counts are easy to read. Tenants need no sender domains.
+    """
+    defaults = {
+        "sender": "Shop <shop@example.com>",
+        "unsubscribe_secret": "s" * 32,
+        "reserve_percent": 0,
+        "require_sender_domains": False,
+    }
     values = {"database_url": url, "secret_key": SECRET_KEY, **defaults, **changes}
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     given = _given_outside(frozenset(environment.items()), Path.cwd())

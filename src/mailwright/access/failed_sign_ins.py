@@ -5,7 +5,8 @@ attempts for one account or address are verified one after the other, so that pa
 
 A network from which an account has signed in before is a known network of this account. Failures from other networks do
 not block sign-ins from it, so an attacker with many addresses cannot lock out the owner. Failures from all unknown
-networks share one count, so the total number of attempts stays limited.
+networks share one count, so the total number of attempts stays limited. The owner of a blocked account still signs in
+from an unknown network with a second factor, or after a password reset, whose link reaches only them.
 """
 
 import asyncio
@@ -106,9 +107,12 @@ class FailedSignIns:
         verify: Callable[[], Awaitable[T | None]],
         method: SignInMethod = SignInMethod.PASSWORD,
         login: str | None = None,
+        *,
+        blocks_account: bool = True,
     ) -> T | None:
         """Return the result of `verify`; None counts as a failure. While a key is blocked, `verify` is not called.
 
+        If `blocks_account` is false, only the network address can be blocked, because another factor is needed too.
         The audit log records a failure of the user `login`, who is the account if it has no other name.
         A success resets the account but not the address. Otherwise an attacker could sign in to an account of their
         own after every few attempts at another one, and would never be blocked.
@@ -119,7 +123,7 @@ class FailedSignIns:
         async with AsyncExitStack() as locks:
             for name in sorted(key.name for key in keys):
                 await locks.enter_async_context(self._key_locks.setdefault(name, asyncio.Lock()))
-            has_failures = await self._require_unblocked(keys)
+            has_failures = await self._require_unblocked(keys if blocks_account else keys[1:])
             result = await verify()
             if result is None:
                 now = self._clock.now()
@@ -144,7 +148,7 @@ class FailedSignIns:
         return host is not None and not await self._is_known(account, _network(host))
 
     async def remember(self, account: str, host: str | None) -> None:
-        """Record a network of an account that was created from it."""
+        """Record a network from which the owner of an account has proved who they are."""
         if host is not None:
             await self._remember(account, _network(host))
 

@@ -180,7 +180,10 @@ class Users:
             await tx.execute(update(users).where(users.c.id == user.id).values(test_addresses=addresses[:2_000]))
 
     async def sign_in(self, login: str, password: str, host: str | None) -> User | None:
-        """Return the user, or None for any failure. A failure counts for both the account and the network address."""
+        """Return the user, or None for any failure. A failure counts for both the account and the network address.
+
+        Failures of others do not block a user with a second factor, without which a password opens nothing.
+        """
         name = _normalize_login(login)
 
         async def verify() -> User | None:
@@ -190,7 +193,11 @@ class Users:
             is_correct = await self.passwords.is_correct(password, rows[0].password_hash if rows else None)
             return _user(rows[0]) if is_correct and rows[0].disabled_at is None else None
 
-        return await self._failed_sign_ins.check(name, host, verify)
+        try:
+            has_second_factor = (await self.find(name)).has_second_factor
+        except NotFound:
+            has_second_factor = False
+        return await self._failed_sign_ins.check(name, host, verify, blocks_account=not has_second_factor)
 
     async def is_new_network(self, login: str, host: str | None) -> bool:
         """Return whether the user has not signed in from this network within the last months."""

@@ -11,8 +11,12 @@ from mailwright.storage.database import Database
 
 
 def make_directory(settings: Settings, database: Database, clock: Clock) -> SenderDirectory:
+    required = settings.require_sender_domains
     own = InstallationSenders(
-        settings.sender, sender_domains(settings).names, requires_verified=settings.require_sender_domains
+        settings.sender,
+        sender_domains(settings).names,
+        requires_verified=required is True,
+        separates_tenants=required == "auto",
     )
     return SenderDirectory(database, clock, own)
 

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mailwright.app.dns_lookup import Lookup, make_lookup
 from mailwright.app.named_providers import load_named
+from mailwright.app.public_suffixes import is_public_suffix
 from mailwright.app.sender_domain_records import check_records, records_of, return_path_domain
 from mailwright.app.spf import SpfAdvice, spf_advice
 from mailwright.app.turns import has_turn
@@ -340,11 +341,19 @@ def _visible(domain: SenderDomain, results: Sequence[DnsResult]) -> set[str]:
 
 def _parse(name: str) -> str:
     try:
-        return parse_domain(name)
+        domain = parse_domain(name)
     except address.InvalidAddress as error:
         raise InvalidInput(
             "{name} is not a domain: {error}", field="name", name=repr(name[:120]), error=error
         ) from error
+    if is_public_suffix(domain):
+        raise InvalidInput(
+            "Anybody can register a domain under {domain}, so it cannot belong to one tenant. Add the domain that you "
+            "registered, for example acme.{domain}.",
+            field="name",
+            domain=address.readable(domain),
+        )
+    return domain
 
 
 def _create_keys(domain: str, now: Instant) -> list[DomainKey]:

@@ -104,10 +104,15 @@ def _settings(listener: socket.socket) -> Settings:
         "postal_address": "Analytical Engines Ltd, 12 Byron Street, London W1U 5HP",
         "base_url": address_of(listener),
         "tracking": TrackingMode.INDIVIDUAL,
+        "require_sender_domains": False,  # No email leaves the machine, and its tenants have no domains.
     }
     # Commands that use this configuration file work on the demo's database, mailbox and queue.
     CONFIG.write_text(
-        "demo = true\n" + "".join(f"{name} = {json.dumps(str(value))}\n" for name, value in chosen.items())
+        "demo = true\n"
+        + "".join(
+            f"{name} = {json.dumps(value if isinstance(value, bool) else str(value))}\n"
+            for name, value in chosen.items()
+        )
     )
     return Settings.model_construct(**chosen, demo=True)
 

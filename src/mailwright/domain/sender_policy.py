@@ -40,6 +40,8 @@ class InstallationSenders:
     sender: str  # The default From address.
     domains: tuple[str, ...] = ()  # The domains that the default tenant may use without adding them.
     requires_verified: bool = False  # Whether every tenant needs a verified domain.
+    # Whether every tenant but the default one needs a verified domain as soon as there are several tenants.
+    separates_tenants: bool = False
 
 
 class SenderPolicy:
@@ -47,9 +49,10 @@ class SenderPolicy:
 
     A verified domain belongs to one tenant. So do its subdomains, except those that another tenant has verified. A
     tenant that has sender domains may send only from the verified ones. If its last verified domain is deleted, it
-    stays restricted and sends nothing, until an administrator of the installation lifts the restriction. Any other
-    tenant may send from every domain that belongs to no tenant, and from the installation's sender, unless the
-    installation requires verified domains.
+    stays restricted and sends nothing, until an administrator of the installation lifts the restriction. If there is
+    only one tenant, or the installation does not separate tenants, any other tenant may send from every domain that
+    belongs to no tenant, and from the installation's sender, unless the installation requires verified domains.
+    Otherwise only the default tenant may send without a verified domain, from the domains in the settings.
     """
 
     def __init__(
@@ -57,13 +60,18 @@ class SenderPolicy:
         installation: InstallationSenders,
         domains: Iterable[TenantDomain] = (),
         restricted: Mapping[int, Instant] | None = None,
+        several_since: Instant | None = None,
     ) -> None:
-        """`restricted`: the tenants that have or had a verified domain, and since when they are restricted."""
+        """`restricted`: the tenants that have or had a verified domain, and since when they are restricted.
+
+        `several_since`: when the second tenant was created, or None.
+        """
         self._installation = installation
         self._installation_address = _normal_address(installation.sender)
         self._verified: dict[str, TenantDomain] = {}
         self._by_tenant: dict[int, list[TenantDomain]] = {}
         self._restricted = restricted or {}
+        self._separate_since = several_since if installation.separates_tenants else None
         for each in sorted(domains, key=lambda one: one.id):
             self._by_tenant.setdefault(each.tenant_id, []).append(each)
             if each.is_verified:
@@ -72,7 +80,8 @@ class SenderPolicy:
     @property
     def is_empty(self) -> bool:
         """Whether every tenant may send from every domain."""
-        return not self._by_tenant and not self._restricted and not self._installation.requires_verified
+        is_free = not self._installation.requires_verified and self._separate_since is None
+        return is_free and not self._by_tenant and not self._restricted
 
     def owner_of(self, domain: str) -> TenantDomain | None:
         """Return the verified sender domain that the domain is, or is a subdomain of."""
@@ -108,8 +117,8 @@ class SenderPolicy:
     def refusal(self, tenant_id: int, sender: str, *, accepted_at: Instant | None = None) -> str | None:
         """Return why the tenant must not send from this address, which may have a name; None if it may.
 
-        A message that was accepted before its tenant had a sender domain is still sent, unless another tenant has
-        verified the domain.
+        A message that was accepted before its tenant had a sender domain, or before there was a second tenant, is still
+        sent, unless another tenant has verified the domain.
         """
         if self.is_empty or self.is_own(tenant_id, sender):
             return None
@@ -119,9 +128,11 @@ class SenderPolicy:
             return None
         domain = _normal_domain(address.domain_of(sender))
         shown = address.both_forms(domain)
-        # A tenant without a sender domain is not restricted, and neither are messages that were accepted before it had
-        # one.
+        # The only tenant is not restricted without a sender domain, and neither are messages that were accepted before
+        # it had one.
         since = [each.created_at for each in own]
+        if self._separate_since is not None:
+            since.append(self._separate_since)
         if tenant_id in self._restricted:
             since.append(self._restricted[tenant_id])
         is_restricted = any(accepted_at is None or accepted_at >= each for each in since)
@@ -154,7 +165,8 @@ class SenderPolicy:
     def _is_installation_sender(self, tenant_id: int, sender: str) -> bool:
         """Return whether the settings allow this sender to a tenant that has never verified a domain."""
         is_restricted = tenant_id in self._restricted or self._has_verified(tenant_id)
-        if self._installation.requires_verified or is_restricted:
+        is_separate = self._separate_since is not None and tenant_id != FIRST_TENANT
+        if self._installation.requires_verified or is_restricted or is_separate:
             return False
         if _normal_address(sender) == self._installation_address:
             return True

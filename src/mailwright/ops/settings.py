@@ -523,13 +523,14 @@ class Settings(BaseSettings):
         ),
     ] = ()
     require_sender_domains: Annotated[
-        bool,
+        bool | Literal["auto"],
         Field(
             alias="MAILWRIGHT_REQUIRE_SENDER_DOMAINS",
-            description="Every tenant may send only from its own verified sender domains. Otherwise this applies to "
-            "tenants that have a sender domain.",
+            description="`true`: every tenant may send only from its own verified sender domains. `auto`: so, if there "
+            "are several tenants, but the tenant `default` may also use the domains in these settings. `false`: this "
+            "applies only to tenants that have a sender domain.",
         ),
-    ] = False
+    ] = "auto"
     return_path_host: Annotated[
         str | None,
         Field(

@@ -196,6 +196,13 @@ async def load_restricted(tx: Transaction) -> dict[int, Instant]:
     return {row.id: row.since for row in await tx.execute(select(tenants.c.id, since.label("since")).where(since > 0))}
 
 
+async def _find_second_tenant(tx: Transaction) -> Instant | None:
+    """Return when the second tenant was created, or None if there is only one."""
+    t = tenants.c
+    rows = await tx.execute(select(t.created_at).order_by(t.created_at, t.id).limit(2))
+    return rows[1].created_at if len(rows) > 1 else None
+
+
 def _is(tenant_id: int, domain: str) -> ColumnElement[bool]:
     return and_(sender_domains.c.tenant_id == tenant_id, sender_domains.c.domain == domain)
 
@@ -225,7 +232,7 @@ class SenderDirectory:
         self._clock = clock
         self._installation = installation_senders
         self._policy = SenderPolicy(installation_senders)
-        self._version: str | None = None
+        self._version: tuple[str | None, Instant | None] | None = None
         self._fresh_until: Instant | None = None
         self._loading = asyncio.Lock()
 
@@ -267,9 +274,10 @@ class SenderDirectory:
     async def _load(self) -> None:
         now = self._clock.now()
         async with self._database.read(within=PROMPT_SECONDS) as tx:
-            version = await load_value(tx, _VERSION)
+            several_since = await _find_second_tenant(tx)
+            version = (await load_value(tx, _VERSION), several_since)
             if version != self._version:
                 domains = [each.signing for each in await list_domains(tx, None)]
-                self._policy = SenderPolicy(self._installation, domains, await load_restricted(tx))
+                self._policy = SenderPolicy(self._installation, domains, await load_restricted(tx), several_since)
                 self._version = version
         self._fresh_until = now + REFRESH_AFTER

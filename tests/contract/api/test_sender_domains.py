@@ -18,7 +18,7 @@ from mailwright.domain.errors import InvalidInput, NotFound, NotPossibleNow
 from mailwright.domain.message import Source
 from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.states import EventType, Status
-from mailwright.outbox import audit_log
+from mailwright.outbox import audit_log, tenants
 from mailwright.outbox.sender_domains import DomainExists, DomainTaken, SenderDomain
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.campaigns.records import Actor
@@ -509,6 +509,74 @@ async def test_installation_can_require_verified_domains(engine: DatabaseAddress
         assert len(provider.messages) == 1  # Mailwright's own emails to users are always sent.
         await domains.verified(1, "example.com")
         await domains.sent(1)
+
+
+async def test_second_tenant_needs_a_verified_domain_by_default(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with (
+        a_dns_server() as dns,
+        a_bench(engine.url, clock, dns_servers=dns.address, require_sender_domains="auto") as bench,
+    ):
+        domains = Domains(bench, dns, 1, 0)
+        await domains.sent(1, **{"from": "a@unknown.example"})  # The only tenant is not restricted.
+        [waiting] = await bench.accept(a_message_with(**{"from": "a@unknown.example"}))
+        clock.advance(SECOND)
+        acme = (await tenants.create(bench.database, clock, "acme")).id
+        other = (await tenants.create(bench.database, clock, "other")).id
+        clock.advance(2 * SECOND)
+        await bench.drain(ScriptedProvider())
+        assert (await bench.record(waiting)).summary.status == Status.SENT  # It was accepted before.
+        await domains.service.add(other, "pending.example", actor=ACTOR)
+        refused = (
+            "a@unknown.example",
+            "news@example.com",
+            "shop@example.com",
+            "a@pending.example",
+            "a@sub.pending.example",
+        )
+        for sender in refused:
+            assert "is not one of your sender domains" in await domains.refusal(acme, **{"from": sender})
+        assert "is not one of your sender domains" in await domains.refusal(acme)  # The sender of the installation.
+        await domains.sent(1)
+        await domains.sent(1, **{"from": "news@mail.example.com"})
+        assert "is not one of your sender domains" in await domains.refusal(1, **{"from": "a@unknown.example"})
+        await domains.verified(acme, ACME)
+        await domains.sent(acme, **{"from": f"a@{ACME}"})
+
+
+@pytest.mark.parametrize(
+    "body", [{"from": "a@unknown.example"}, {"from": "shop@example.com"}, {"from": "a@pending.example"}]
+)
+async def test_api_refuses_foreign_senders_of_a_second_tenant(
+    engine: DatabaseAddress, clock: ManualClock, body: dict[str, str]
+) -> None:
+    async with a_bench(engine.url, clock, require_sender_domains="auto") as bench:
+        acme = await tenants.create(bench.database, clock, "acme")
+        other = await tenants.create(bench.database, clock, "other")
+        await bench.engine.sender_domains.add(other.id, "pending.example", actor=ACTOR)
+        clock.advance(2 * SECOND)
+        app = create_app(bench.engine)
+        async with client_of(app, await bench.engine.keys.create(acme.id)) as client:
+            answer = await client.post(
+                "/v1/email/send", json={"to": "a@b.example", "subject": "x", "text": "x", **body}
+            )
+            assert (answer.status_code, answer.json()["code"]) == (403, "SENDER_DOMAIN_NOT_VERIFIED"), answer.text
+            email = f"From: {body['from']}\r\nTo: a@b.example\r\nSubject: x\r\n\r\nx\r\n"
+            raw = await client.post("/v1/email/raw", content=email, headers={"Content-Type": "message/rfc822"})
+            assert (raw.status_code, raw.json()["code"]) == (403, "SENDER_DOMAIN_NOT_VERIFIED"), raw.text
+        await app.state.finish()
+
+
+@pytest.mark.parametrize("name", ["co.uk", "com", "CO.UK.", "github.io", "xn--p1ai", "рф", "anything.ck"])
+async def test_public_suffix_is_not_a_sender_domain(domains: Domains, name: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await domains.service.add(domains.acme, name, actor=ACTOR)
+    assert refused.value.field == "name"
+    assert await domains.service.list_all(domains.acme) == []
+
+
+@pytest.mark.parametrize("name", ["acme.co.uk", "www.ck", "acme.github.io", "intranet.corp"])
+async def test_domain_below_a_public_suffix_is_accepted(domains: Domains, name: str) -> None:
+    assert (await domains.service.add(domains.acme, name, actor=ACTOR)).domain == name
 
 
 async def test_keys_that_cannot_be_read_send_nothing(

@@ -253,6 +253,49 @@ async def test_reset_link_ends_with_time_and_every_change(site: Site) -> None:
         assert not await is_open()
 
 
+async def guess(site: Site, login: str) -> None:
+    """Try 80 wrong passwords, each from another network."""
+    for number in range(80):
+        async with site.client(f"203.0.{number}.1") as stranger:
+            assert await site.sign_in(stranger, login, OTHER) in (401, 429)
+
+
+@pytest.mark.promise("session-revoked")
+async def test_mailed_link_lets_the_owner_of_a_blocked_account_in(site: Site) -> None:
+    await guess(site, ADA)
+    async with site.client("198.51.100.7") as client:
+        refused = await client.post("/sign-in", data={"login": ADA, "password": PASSWORD})
+        assert refused.status_code == 429
+        assert "reset your password with a link by email" in refused.text
+        await site.engine.account_links.request_reset(ADA)
+        token = token_of(await site.link())
+        await client.post("/sign-in/reset", data={"token": token, "password": "a new pile of words"})
+        assert await site.sign_in(client, ADA, "a new pile of words") == 303
+    async with site.client("198.51.200.7") as stranger:
+        assert await site.sign_in(stranger, ADA, OTHER) == 429  # Others stay blocked.
+
+
+@pytest.mark.promise("session-revoked")
+async def test_second_factor_lets_the_owner_of_a_blocked_account_in(site: Site) -> None:
+    user = await site.engine.users.find(ADA)
+    secret = await site.engine.second_factors.begin(user)
+    code = pyotp.TOTP(secret).at(site.clock.now() // 1000)
+    await site.engine.second_factors.confirm(await site.engine.users.find(ADA), code)
+    site.clock.advance(60_000)
+    await guess(site, ADA)
+    async with site.client("198.51.100.7") as client:
+        entered = await client.post("/sign-in", data={"login": ADA, "password": PASSWORD})
+        assert (entered.status_code, entered.headers["location"].split("?")[0]) == (303, "/sign-in/code")
+        page = await client.get("/sign-in/code")
+        form_token = re.search(r'name="form_token" value="([\w-]{43})"', page.text)
+        assert form_token is not None
+        wrong = await client.post("/sign-in/code", data={"form_token": form_token[1], "code": "000000"})
+        assert wrong.status_code == 401
+        right = pyotp.TOTP(secret).at(site.clock.now() // 1000)
+        done = await client.post("/sign-in/code", data={"form_token": form_token[1], "code": right})
+        assert done.status_code == 303
+
+
 @pytest.mark.promise("account-links")
 async def test_reset_request_reveals_nothing_and_never_floods(site: Site, database: Database) -> None:
     await site.engine.users.create("nomail", PASSWORD, Role.VIEWER, actor="test")

@@ -106,6 +106,7 @@ async def show_reset(request: Request, engine: EngineDep, token: str = "") -> Re
 async def reset_password(request: Request, engine: EngineDep) -> Response:
     require_own_origin(request)
     form = await read_fields(request)
+    login = await engine.account_links.find_reset(form["token"])
     try:
         await engine.account_links.reset_password(form["token"], form["password"], origin=origin_of(request, engine))
     except LinkInvalid:
@@ -114,4 +115,6 @@ async def reset_password(request: Request, engine: EngineDep) -> Response:
         login, errors = await engine.account_links.find_reset(form["token"]), field_errors(error)
         values: dict[str, Any] = {"login": login, "token": form["token"], "errors": errors}
         return await page(request, None, "password_reset.html", status=_INVALID, **values)
+    # The link reached the owner, so failed sign-ins of others do not block this network.
+    await engine.failed_sign_ins.remember(login, host_of(request))
     return redirect(request, "/sign-in", gettext("Password changed. Sign in with the new one."))

@@ -72,7 +72,8 @@ async def sign_in(request: Request, engine: EngineDep) -> Response:
         is_new_network = await engine.users.is_new_network(form["login"], host_of(request))
         user = await engine.users.sign_in(form["login"], form["password"], host_of(request))
     except TooManyFailedSignIns as error:
-        return await _refused(request, engine, form, too_many_text(error), HTTPStatus.TOO_MANY_REQUESTS)
+        way_in = gettext("To sign in before that, reset your password with a link by email.")
+        return await _refused(request, engine, form, f"{too_many_text(error)} {way_in}", HTTPStatus.TOO_MANY_REQUESTS)
     if user is None:
         return await _refused(request, engine, form, gettext("Wrong user name or password."), HTTPStatus.UNAUTHORIZED)
     if requires_oidc(engine, user.role):
