@@ -77,6 +77,7 @@ def _settings(folder: Path, smtp_url: str | None) -> Settings:
     return Settings.model_construct(
         database_url=f"sqlite:///{folder}/mailwright.db",
         mailbox=folder / "mailbox",
+        state=folder / "state",
         provider="mailbox" if smtp_url is None else "smtp",
         smtp_url=None if smtp_url is None else SecretStr(smtp_url),
         sender="Measure <measure@example.com>",

@@ -21,6 +21,7 @@ from mailwright.sources.campaigns.approvals import PlanReport
 from mailwright.sources.campaigns.engagement import CampaignEngagement
 from mailwright.sources.campaigns.guard_rails import GuardReport
 from mailwright.sources.campaigns.numbers import CampaignNumbers
+from mailwright.sources.campaigns.plan import PlannedRepeat
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.variants import CampaignProblem
@@ -222,6 +223,7 @@ def plan_table(report: PlanReport) -> Table:
         ("excluded", f"{sum(found.excluded.values()):,}"),
         ("from", found.sender or ""),
         ("send time", _time(definition.scheduled_at) or "when it is started"),
+        *((("repeats", _repeat_text(found.repeat)),) if found.repeat is not None else ()),
         ("finishes", _time(found.finishes_at) or "not known"),
         *((f"content {each.variant} {each.locale}".rstrip(), each.subject) for each in found.contents),
         *(("error", f"{problem.field}: {problem.message}") for problem in found.problems),
@@ -233,6 +235,12 @@ def plan_table(report: PlanReport) -> Table:
     for name, value in rows:
         made.add_row(name, Text(value))
     return made
+
+
+def _repeat_text(repeat: PlannedRepeat) -> str:
+    feed = f", with the feed {repeat.feed}" if repeat.feed else ""
+    following = f"next {zone_time(repeat.next_times[0])}" if repeat.next_times else "paused"
+    return f"{repeat.schedule}{feed} ({following})"
 
 
 def print_problems(problems: Iterable[CampaignProblem]) -> None:

@@ -55,6 +55,14 @@ class PlannedContentResponse(ResponseModel):
     digest: str
 
 
+class PlannedRepeatResponse(ResponseModel):
+    """The schedule on which the campaign repeats. `nextTimes` is empty while it is paused."""
+
+    schedule: str
+    feed: str | None
+    next_times: list[Time]
+
+
 class ApprovalResponse(ResponseModel):
     """`status`: `waiting`, `approved`, `rejected`, `void`, `withdrawn` or `replaced`.
 
@@ -91,6 +99,8 @@ class CampaignPlanResponse(ResponseModel):
     `digest`: the digest of the plan, which an approval needs. `over`: the number of recipients above which the tenant
     requires an approval.
 
+    `repeat`: the schedule of a campaign that repeats; null if it is sent once.
+
     `finishesAt` is null if the end is beyond the forecast or depends on a send rate that was not measured yet.
     `refusal`: why the campaign cannot start or grow without a person's decision.
     """
@@ -106,6 +116,7 @@ class CampaignPlanResponse(ResponseModel):
     attachments: list[CampaignAttachmentResponse]
     definition: dict[str, Any]
     finishes_at: Time | None
+    repeat: PlannedRepeatResponse | None
     problems: list[CampaignProblemResponse]
     warnings: list[CampaignWarningResponse]
     over: int | None
@@ -168,6 +179,7 @@ def plan_response(report: PlanReport) -> CampaignPlanResponse:
         attachments=[CampaignAttachmentResponse.model_validate(each) for each in plan.campaign.attachments],
         definition=plan.definition,
         finishes_at=plan.finishes_at,
+        repeat=None if plan.repeat is None else PlannedRepeatResponse.model_validate(plan.repeat),
         problems=[CampaignProblemResponse.model_validate(each) for each in plan.problems],
         warnings=warning_responses(plan.warnings),
         over=report.over,

@@ -14,6 +14,7 @@ from mailwright.content.template_store import TemplateStore
 from mailwright.domain.clock import DAY, HOUR, MINUTE, isoformat
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound, NotPossibleNow
 from mailwright.outbox.sending_hold import DueMessages, HoldReason, SendingHold, hold_sending
+from mailwright.schemas.approvals import plan_response
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.explain import explain_campaign
@@ -229,6 +230,24 @@ async def test_clock_that_goes_back_repeats_no_campaign(repeating: Repeating) ->
         repeating.clock.advance(HOUR)
         await repeating.tick()
     assert len(await repeating.made()) == 1
+
+
+@pytest.mark.promise("second-person")
+async def test_approval_plan_names_the_repetition(repeating: Repeating) -> None:
+    approvals = repeating.engine.campaign_approvals
+    await repeating.begin()
+    report = await approvals.request(OPERATOR, repeating.base)
+    repeat = report.plan.repeat
+    assert repeat is not None
+    assert repeat.schedule == "mon at 09:00 Europe/Lisbon"
+    assert repeat.next_times == (await repeating.state()).next_times
+    assert plan_response(report).to_dict()["repeat"]["schedule"] == repeat.schedule
+    await repeating.repeats.set(OPERATOR, repeating.base, ScheduleFields(weekdays=("tue",), time="09:00"))
+    changed = await approvals.report(repeating.base, tenant_id=DEFAULT_TENANT)
+    assert changed.plan.digest != report.plan.digest
+    assert [(each.field, each.before, each.after) for each in changed.changes] == [
+        ("repeat", "mon at 09:00 Europe/Lisbon", "tue at 09:00 UTC")
+    ]
 
 
 async def test_changed_time_zone_sends_nothing_twice(repeating: Repeating) -> None:

@@ -12,6 +12,7 @@ from mailwright.content.presend_checks import PresendContext, PresendIssue
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.errors import NotFound
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.sources.campaigns.approval_gate import digests_of
 from mailwright.sources.campaigns.checks import check_campaign
@@ -20,6 +21,7 @@ from mailwright.sources.campaigns.entries import CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_drafts import DRAFT_ID, ForecastDraft
 from mailwright.sources.campaigns.records import Campaign, as_text, entry_of
+from mailwright.sources.campaigns.repeat_records import find_place, load_repeat
 from mailwright.sources.campaigns.review import digest_draft
 from mailwright.sources.campaigns.variants import CampaignProblem, VariantDraft
 from mailwright.sources.sender_rules import SenderRules
@@ -45,6 +47,15 @@ class PlannedContent:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedRepeat:
+    """The schedule on which a draft is sent repeatedly."""
+
+    schedule: str  # such as `mon, thu at 09:00 Europe/Lisbon`
+    feed: str | None
+    next_times: tuple[Instant, ...]  # Empty while it is paused.
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignPlan:
     campaign: Campaign
     computed_at: Instant
@@ -57,11 +68,13 @@ class CampaignPlan:
     warnings: tuple[PresendIssue, ...] = ()
     finishes_at: Instant | None = None
     is_end_unknown: bool = False  # the end depends on a send rate that was not measured yet
+    repeat: PlannedRepeat | None = None  # None if the campaign is sent once
 
     @property
     def digest(self) -> str:
         """The digest that an approver signs."""
-        return hash_value([self.campaign.campaign_id, self.digests, self.recipients])
+        repeat = [] if self.repeat is None else [self.repeat.schedule, self.repeat.feed]
+        return hash_value([self.campaign.campaign_id, self.digests, self.recipients, *repeat])
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -80,6 +93,8 @@ class CampaignPlan:
             for each in self.contents
         ]
         stored = {"definition": self.definition, "attachments": files, "sender": self.sender, "contents": contents}
+        if self.repeat is not None:
+            stored |= {"repeat": self.repeat.schedule, "feed": self.repeat.feed}
         return orjson.dumps({**stored, "recipients": self.recipients, "finishesAt": self.finishes_at}).decode()
 
 
@@ -114,6 +129,8 @@ class CampaignPlans:
         draft = ForecastDraft(definition, tenant_id, check.planned)
         found = await forecast(self._database, self._clock, self._defaults, tenant_id=tenant_id, draft=draft)
         course = next(each for each in found.campaigns if each.campaign_id == DRAFT_ID)
+        async with self._database.read() as tx:
+            repeat = await _find_repeat(tx, campaign, self._defaults.limits.timezone)
         return CampaignPlan(
             campaign,
             now,
@@ -126,6 +143,7 @@ class CampaignPlans:
             check.warnings,
             course.finishes_at,
             course.is_rate_unknown,
+            repeat,
         )
 
     async def _plan_started(self, campaign: Campaign) -> CampaignPlan:
@@ -148,6 +166,17 @@ class CampaignPlans:
             finishes_at=course.finishes_at if course else None,
             is_end_unknown=course is not None and course.is_rate_unknown,
         )
+
+
+async def _find_repeat(tx: Transaction, campaign: Campaign, zone: str) -> PlannedRepeat | None:
+    try:
+        found = await load_repeat(tx, campaign, zone)
+    except NotFound:
+        return None
+    schedule = found.schedule
+    days = schedule.month_days or schedule.weekdays
+    place = await find_place(tx, campaign.tenant_id, schedule, zone)
+    return PlannedRepeat(f"{', '.join(map(str, days))} at {schedule.time} {place}", found.feed, found.next_times)
 
 
 def _contents(drafts: Sequence[VariantDraft]) -> list[PlannedContent]:

@@ -46,6 +46,8 @@ def compare_plans(before: Mapping[str, Any], plan: CampaignPlan) -> list[PlanCha
     ]
     for name, values in {
         "sender": (before["sender"], after["sender"]),
+        "repeat": (before.get("repeat"), after.get("repeat")),
+        "feed": (before.get("feed"), after.get("feed")),
         "attachments": tuple(", ".join(_files(each)) for each in (before, after)),
         "recipients": tuple(f"{each['recipients']:,}" for each in (before, after)),
     }.items():
