@@ -25,7 +25,7 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput, WebhookEn
 from mailwright.ops.settings import Settings, load
 from mailwright.outbox.tallies import EventTallier
 from mailwright.storage.partitions import ensure_event_partitions
-from mailwright.storage.tables import campaigns
+from mailwright.storage.tables import campaigns, message_dead_letters
 
 SHOP: Final = 1
 BAKERY: Final = 2
@@ -351,7 +351,7 @@ _EVENTS = (
     " WHEN 12 THEN CASE WHEN i % 1000 = 17 THEN 1 ELSE 0 END ELSE 0 END = 1)) ORDER BY step, i"
 )
 _DEAD_LETTERS = (
-    "INSERT INTO dead_letters (message_key, tenant_id, code, reason, attempts, created_at) {numbers} "
+    f"INSERT INTO {message_dead_letters.name} (message_key, tenant_id, code, reason, attempts, created_at) {{numbers}} "
     f"SELECT i + {ABOVE}, {{tenant}}, 'SES_REJECTED', 'refused', 1, {{created}} FROM n"
     " WHERE i % 500 = 7 AND i <= {waits_after}"
 )
