@@ -12,7 +12,8 @@ from mailwright.outbox.audit_log import list_entries
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.campaigns import Campaigns
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition, QueueProgress
+from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.queue_progress import QueueProgress, queue_progress
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.scheduler import CampaignScheduler
 from mailwright.storage.database import Database
@@ -98,10 +99,13 @@ class CampaignHarness:
     async def status(self, campaign_id: str) -> str:
         return (await self.campaign(campaign_id)).status.value
 
+    async def status_of_all(self) -> set[str]:
+        return {each.status.value for each in await self.campaigns.list_page(tenant_id=DEFAULT_TENANT, limit=100)}
+
     async def position(self, campaign_id: str) -> QueuePosition:
         campaign = await self.campaign(campaign_id)
         async with self.database.read() as tx:
-            found = await progress.find_position(tx, campaign.key, self.clock.now())
+            found = await progress.find_position(tx, campaign.key)
         assert found is not None
         return found
 
@@ -117,7 +121,7 @@ class CampaignHarness:
         return position.defer_reason, until
 
     async def progress(self) -> QueueProgress:
-        return await progress.queue_progress(self.database, self.clock, tenant_id=DEFAULT_TENANT)
+        return await queue_progress(self.database, self.clock, self.bench.engine.defaults, tenant_id=DEFAULT_TENANT)
 
     async def edit_limits(self, campaign_id: str, **limits: Any) -> None:
         await self.campaigns.edit_limits(OPERATOR, campaign_id, CampaignLimits.model_validate(limits))

@@ -687,7 +687,7 @@ def _campaign_scheduler(engine: Engine) -> CampaignScheduler:
         language=engine.settings.language,
     )
     rules, rails = engine.campaigns.rules, engine.campaigns.rails
-    return CampaignScheduler(engine.database, engine.clock, rules, rails, notices)
+    return CampaignScheduler(engine.database, engine.clock, rules, rails, notices, defaults=engine.defaults)
 
 
 async def _make_composer(engine: Engine) -> Composer:

@@ -74,6 +74,7 @@ from mailwright.cli.options import BlocksFile, HtmlFile, Json, Limit, MarkdownFi
 from mailwright.cli.output import aside, clock_time, display, out, print_json, print_rows, two_lines, write_parts
 from mailwright.content.presend_checks import PresendContext, PresendIssue, links_of
 from mailwright.content.template_store import TemplateStore
+from mailwright.domain.campaign import NO_WORKER
 from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
@@ -84,7 +85,7 @@ from mailwright.domain.states import Resolution
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE, describe_actor
 from mailwright.outbox.lane_operations import RetriedMessages
-from mailwright.outbox.workers import list_present
+from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.ab_test_text import ab_test_text
 from mailwright.schemas.bucket_text import retry_text
 from mailwright.schemas.campaign_reports import RecipientQuery
@@ -123,6 +124,7 @@ from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.numbers import load_numbers
 from mailwright.sources.campaigns.plan import CampaignPlans
+from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.removal import CampaignRemoval
 from mailwright.sources.campaigns.review import digest_checked
@@ -230,8 +232,9 @@ def list_command(
         owner = await find_tenant(at, tenant)
         found = await _campaigns(at).list_page(tenant_id=owner.id, limit=limit, state=state)
         now = at.clock.now()
+        await refresh_queue(at.database, at.clock, _defaults(at))
         async with at.database.read() as tx:
-            places = {place.campaign_id: place for place in await progress.list_positions(tx, now, tenant_id=owner.id)}
+            places = {place.campaign_id: place for place in await progress.list_positions(tx, tenant_id=owner.id)}
         return [View(each, places.get(each.campaign_id), None, now) for each in found]
 
     views = run(work)
@@ -733,15 +736,10 @@ def _print_plan(report: PlanReport, *, as_json: bool) -> None:
 def explain(campaign_id: CampaignId, as_json: Json = False) -> None:
     """Explain why a campaign has not been sent yet, until when it waits, and what you can do."""
 
-    # Imported here because it is slow and no other campaign command needs it.
-    from mailwright.app.limits import defaults_of  # noqa: PLC0415
-    from mailwright.app.providers import providers_of  # noqa: PLC0415
-
     async def work(at: Installation) -> CampaignExplanation:
-        defaults = defaults_of(at.settings, providers_of(at.settings))
         await _found(at, campaign_id)
         return await explain_campaign(
-            at.database, at.clock, defaults, campaign_id, tenant_id=None, approvals=_approvals(at)
+            at.database, at.clock, _defaults(at), campaign_id, tenant_id=None, approvals=_approvals(at)
         )
 
     found = _run(work)
@@ -829,7 +827,7 @@ async def _recipients(
 ) -> list[FailedRecipient]:
     campaign = await _found(at, campaign_id)
     async with at.database.read() as tx:
-        place = await progress.find_position(tx, campaign.key, at.clock.now())
+        place = await progress.find_position(tx, campaign.key)
         return [] if place is None else await list_page(tx, place.lane, limit=limit)
 
 
@@ -858,13 +856,16 @@ def _campaigns(at: Installation) -> Campaigns:
 
 
 def _approvals(at: Installation) -> CampaignApprovals:
-    # As above.
+    plans = CampaignPlans(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), _defaults(at))
+    return CampaignApprovals(at.database, at.clock, plans)
+
+
+def _defaults(at: Installation) -> DefaultLimits:
+    # Imported here because they are slow and few campaign commands need them.
     from mailwright.app.limits import defaults_of  # noqa: PLC0415
     from mailwright.app.providers import providers_of  # noqa: PLC0415
 
-    defaults = defaults_of(at.settings, providers_of(at.settings))
-    plans = CampaignPlans(at.database, at.clock, _templates(at), campaign_reports.sender_rules(at), defaults)
-    return CampaignApprovals(at.database, at.clock, plans)
+    return defaults_of(at.settings, providers_of(at.settings))
 
 
 def _removal(at: Installation) -> CampaignRemoval:
@@ -897,7 +898,8 @@ async def _found(at: Installation, campaign_id: str) -> Campaign:
 
 async def _view(at: Installation, campaign_id: str) -> View:
     campaign, now = await _found(at, campaign_id), at.clock.now()
-    numbers = await load_numbers(at.database, campaign, now)
+    await refresh_queue(at.database, at.clock, _defaults(at))
+    numbers = await load_numbers(at.database, campaign)
     return View(campaign, numbers.position if numbers else None, numbers, now)
 
 
@@ -908,16 +910,13 @@ def _in_waves(campaign: Campaign) -> str:
 
 async def _what_happens_next(at: Installation, view: View) -> str:
     """Return a sentence: the reason why a started campaign is not being sent, or that workers are sending it."""
+    if view.place is not None and view.place.defer_reason == NO_WORKER:
+        return "no worker is running, start one with `mailwright worker`"
     if deferral := waiting(view.place, view.now):
         return deferral
-    if not await list_present(at.database, view.now):
-        return "no worker is running, start one with `mailwright worker`"
-    from mailwright.app.limits import defaults_of  # noqa: PLC0415
-    from mailwright.app.providers import providers_of  # noqa: PLC0415 - as above
-    from mailwright.sources.campaigns.forecast import forecast  # noqa: PLC0415
+    from mailwright.sources.campaigns.forecast import forecast  # noqa: PLC0415 - as above
 
-    defaults = defaults_of(at.settings, providers_of(at.settings))
-    found = await forecast(at.database, at.clock, defaults, tenant_id=view.campaign.tenant_id)
+    found = await forecast(at.database, at.clock, _defaults(at), tenant_id=view.campaign.tenant_id)
     own = next((each for each in found.campaigns if each.campaign_id == view.campaign.campaign_id), None)
     if own is None or own.starts_at is None or own.starts_at <= view.now or not own.segments:
         return "workers are sending it"

@@ -60,7 +60,7 @@ def status(found: CampaignStatus) -> Text:
 
 def waiting(place: QueuePosition | None, now: Instant) -> str | None:
     """Return a text like `Hourly limit reached until 15:00 UTC (in 12 minutes)`, or None if it is not deferred."""
-    if place is None or place.defer_reason is None or place.deferred_until is None:
+    if place is None or place.defer_reason is None:
         return None
     return deferral_text(place.defer_reason, place.deferred_until, now, display.zone)
 

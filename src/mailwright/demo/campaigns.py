@@ -104,7 +104,7 @@ async def campaigns_of(engine: Engine, tenant_id: int) -> list[DemoCampaign]:
     shown = []
     async with engine.database.read() as tx:
         for campaign in reversed(found):
-            place = await progress.find_position(tx, campaign.key, engine.clock.now())
+            place = await progress.find_position(tx, campaign.key)
             shown.append(
                 DemoCampaign(campaign, place, None if place is None else await progress.count_messages(tx, place))
             )

@@ -13,7 +13,10 @@ class CampaignStatus(StrEnum):
 
 
 class QueueStatus(StrEnum):
-    """The status of a queue entry. A deferred entry is PENDING and has a reason and an end."""
+    """The status of a queue entry.
+
+    PENDING until its first message begins and while it is deferred, then with a reason; PROCESSING in between.
+    """
 
     PENDING = "PENDING"
     PROCESSING = "PROCESSING"
@@ -106,5 +109,21 @@ SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are no
 GUARD_RAILS = "guard_rails"  # too many hard bounces or complaints
 NEXT_WAVE = "next_wave"  # the bounces and complaints of the last wave are observed before the next one
 AWAITS_APPROVAL = "awaits_approval"  # a second person must approve what is sent
+# Reason codes of campaigns in the queue that nothing defers.
+QUEUED = "queued"  # the tenant's campaigns before it are sent first
+NO_WORKER = "no_worker"  # no worker is running
+# Deferral reasons that are not limits. A changed limit does not end these deferrals.
+NON_LIMIT_REASONS = (
+    PAUSED,
+    SCHEDULED,
+    SCHEDULE_OVERDUE,
+    CANCELLED,
+    AWAITING_WINNER,
+    UNDECIDED,
+    SENDER_RULES,
+    GUARD_RAILS,
+    NEXT_WAVE,
+    AWAITS_APPROVAL,
+)
 # The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

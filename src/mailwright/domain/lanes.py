@@ -5,7 +5,7 @@ one another in the order in which they were started, or in the order that a user
 sequences come before the campaigns, the oldest message first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -27,6 +27,8 @@ class Lane:
     at_most: int | None = None  # The tenant's limit on messages in flight.
     place: int = 0  # The campaign's place among its tenant's campaigns, which a user can change.
     due_since: int = 0  # The due time of its first message.
+    is_due: bool = True  # False if a campaign only keeps its turn: its next messages are due within seconds.
+    is_pending: bool = False  # Whether no message of the campaign has begun since it was started or deferred.
 
     @property
     def tenant_id(self) -> int:
@@ -35,6 +37,11 @@ class Lane:
     @property
     def priority(self) -> int:
         return priority_of(self.number)
+
+    @property
+    def queue(self) -> tuple[int, int]:
+        """The lanes of one priority and tenant take turns in order."""
+        return self.priority, self.tenant_id
 
 
 def lane_number(priority: int, tenant_id: int, place: int = 0) -> int:
@@ -58,6 +65,22 @@ def place_of(lane: int) -> int:
 def is_of_campaign(lane: int) -> bool:
     """Return whether the lane is that of a campaign. Its place in the campaign queue is `place_of`."""
     return 0 < place_of(lane) < _FIRST_SEQUENCE
+
+
+def in_turn(lanes: Sequence[Lane], skipped: Collection[int] = ()) -> list[Lane]:
+    """Return the lanes to claim from, without campaigns that wait for an earlier campaign of their tenant.
+
+    A campaign keeps its turn while its pace delays its messages: while it is skipped, or none is due yet.
+    """
+    last: dict[tuple[int, int], int] = {}
+    for lane in lanes:
+        if is_of_campaign(lane.number) and (not lane.is_due or lane.number in skipped):
+            last[lane.queue] = min(lane.place, last.get(lane.queue, lane.place))
+    return [
+        lane
+        for lane in lanes
+        if lane.is_due and lane.number not in skipped and lane.place <= last.get(lane.queue, lane.place)
+    ]
 
 
 def shares(lanes: Sequence[Lane], limit: int, start_after: int = 0) -> list[tuple[Lane, int]]:

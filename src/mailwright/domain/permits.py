@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
-from mailwright.domain.clock import Instant
+from mailwright.domain.clock import SECOND, Instant
 from mailwright.domain.frequency import FREQUENCY_CAP
 
 
@@ -35,6 +35,8 @@ def split_defer_reason(stored: str | None) -> tuple[str | None, str | None]:
     return name, detail or None
 
 
+# A shorter wait is part of the pace: no deferral is recorded, and the campaign keeps its state and its turn.
+MIN_DEFERRAL: Instant = 5 * SECOND
 QUOTA_EXHAUSTED = "quota_exhausted"
 PROVIDER_RATE = "provider_rate"
 THROTTLED_RATE = f"{DeferReason.PROVIDER_THROTTLED}:rate"  # Sent at the rate that a throttling provider accepts.

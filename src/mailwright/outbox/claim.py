@@ -5,8 +5,9 @@ from typing import Any
 
 from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.ids import token
-from mailwright.domain.lanes import Lane, place_of, shares
+from mailwright.domain.lanes import Lane, in_turn, is_of_campaign, place_of, shares
 from mailwright.domain.message import Claimed, personalize_payload
+from mailwright.domain.permits import MIN_DEFERRAL
 from mailwright.domain.provider_routes import EVERYTHING, ClaimScope
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
@@ -15,6 +16,7 @@ from mailwright.storage.hot import Runner, parsed
 from mailwright.storage.statements import statement
 
 DUE_LANES = statement(__package__, "due_lanes")
+IS_BEHIND = statement(__package__, "is_behind")
 CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
 FIND_LANE_SOURCE = statement(__package__, "find_lane_source")
@@ -47,6 +49,8 @@ class Claims:
         self._lock_ttl = lock_ttl
         self._last_lane = 0
         self._skipped_lanes: dict[int, Instant] = {}  # Lane and the time until which it is skipped.
+        self.pending_lanes: set[int] = set()  # Claimed campaigns that are recorded as pending.
+        self.is_turn_awaited = False  # Whether a campaign waited at the last claim for the one before it.
 
     async def claim(self, limit: int, before: int | None = None) -> list[Claimed]:
         """Claim up to `limit` due messages: highest priority first, and a fair share for each lane of a priority.
@@ -60,7 +64,7 @@ class Claims:
         return await self._database.transact(lambda tx: self._claim_suspects(tx, limit))
 
     def skip_lane(self, lane: int, until: Instant) -> None:
-        """Claim nothing from a lane until the given time, because another worker sends its messages."""
+        """Claim nothing from a lane until the given time. Later campaigns of its tenant wait for it."""
         self._skipped_lanes[lane] = until
 
     async def find_lost_work(self) -> Any:
@@ -97,24 +101,43 @@ class Claims:
         now, name = self._clock.now(), token()
         left = limit
         lanes = [lane for lane in await _due_lanes(tx, now) if before is None or lane.priority < before]
-        if self._skipped_lanes:
-            self._skipped_lanes = {lane: until for lane, until in self._skipped_lanes.items() if until > now}
-            lanes = [lane for lane in lanes if lane.number not in self._skipped_lanes]
         if self._scope is not None:
             lanes = [lane for lane in lanes if await self._is_in_scope(tx, self._scope, lane)]
+        lanes = self._in_turn(lanes, now)
         while lanes and left > 0:
             offered = shares(lanes, left, self._last_lane)
             tried = {lane for lane, _ in offered}
             # Lanes without a share come next, because other lanes may have fewer due messages than their share.
             unfinished = [lane for lane in lanes if lane not in tried]
             for lane, share in offered:
+                if await self._is_behind(tx, lane, now):
+                    unfinished = _without_campaigns(unfinished, lane)
+                    self.is_turn_awaited = True
+                    continue
                 taken = await self._claim_lane(tx, lane, share, self._lock_parameters(name, now), now)
                 left -= taken
                 self._last_lane = lane.number
                 if taken == share and lane.at_most is None:
                     unfinished.append(lane)
+                elif taken:
+                    # The next campaign follows when the attempts of these messages have begun.
+                    unfinished = _without_campaigns(unfinished, lane)
             lanes = unfinished
         return await self._taken(tx, name, now) if left < limit else []
+
+    def _in_turn(self, lanes: Sequence[Lane], now: Instant) -> list[Lane]:
+        """Return the lanes to claim from, without skipped ones and without campaigns that wait for an earlier one."""
+        self._skipped_lanes = {lane: until for lane, until in self._skipped_lanes.items() if until > now}
+        self.pending_lanes.update(lane.number for lane in lanes if lane.is_pending)
+        self.pending_lanes.difference_update(lane.number for lane in lanes if not lane.is_pending)
+        self.is_turn_awaited = False
+        return in_turn(lanes, self._skipped_lanes)
+
+    async def _is_behind(self, tx: Runner, lane: Lane, now: Instant) -> bool:
+        """Return whether a campaign waits for claimed messages of an earlier campaign of its tenant."""
+        if not is_of_campaign(lane.number):
+            return False
+        return bool(await tx.run(IS_BEHIND, entry_id=place_of(lane.number), now=now))
 
     async def _is_in_scope(self, tx: Runner, scope: ClaimScope, lane: Lane) -> bool:
         """Return whether the lane may have messages that this worker claims.
@@ -175,9 +198,24 @@ async def load_unclaimed(tx: Runner, outbox_ids: Iterable[str], *, tenant_id: in
 
 async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
     return [
-        Lane(row.lane, row.weight, row.max_in_flight, row.place, row.due_since)
-        for row in await tx.run(DUE_LANES, now=now)
+        Lane(
+            row.lane,
+            row.weight,
+            row.max_in_flight,
+            row.place,
+            row.due_since,
+            is_due=bool(row.is_due),
+            is_pending=bool(row.is_pending),
+        )
+        for row in await tx.run(DUE_LANES, now=now, soon=now + MIN_DEFERRAL)
     ]
+
+
+def _without_campaigns(lanes: Sequence[Lane], ahead: Lane) -> list[Lane]:
+    """Return the lanes without the campaigns that follow one of the same tenant."""
+    if not is_of_campaign(ahead.number):
+        return list(lanes)
+    return [lane for lane in lanes if lane.queue != ahead.queue or not is_of_campaign(lane.number)]
 
 
 def _fence(claimed: Claimed) -> dict[str, int]:

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete
+from sqlalchemy import ColumnElement, delete, select
 
+from mailwright.domain.campaign import NON_LIMIT_REASONS
 from mailwright.domain.clock import Instant
+from mailwright.domain.lanes import Lane, lane_number
 from mailwright.domain.message import Claimed
 from mailwright.domain.permits import Deferral
+from mailwright.outbox.queue_states import clear_deferral, record_deferral
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import lane_deferrals
@@ -28,25 +31,43 @@ async def defer_lane(database: Database, lane: int, reason: str, until: Instant)
 async def record_lane_deferral(tx: Transaction, lane: int, reason: str, until: Instant) -> None:
     """Defer a lane inside the caller's transaction. A limit never replaces a pause or a cancellation by a user."""
     await tx.run(DEFER_LANE, lane=lane, reason=reason, until=until)
+    await record_deferral(tx, lane, reason, until, is_limit=reason not in NON_LIMIT_REASONS)
 
 
 async def end_lane_deferral(tx: Transaction, lane: int, *, but: Sequence[str] = ()) -> None:
     """End a lane's deferral early, unless it has one of the reasons in `but`."""
-    await tx.execute(
-        delete(lane_deferrals).where(lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason.not_in(but))
-    )
+    await end_deferrals(tx, lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason.not_in(but))
 
 
 async def end_lane_deferral_for(tx: Transaction, lane: int, reason: str) -> None:
     """End a lane's deferral early if it has this reason."""
-    await tx.execute(
-        delete(lane_deferrals).where(lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason == reason)
-    )
+    await end_deferrals(tx, lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason == reason)
 
 
 async def end_deferrals_for(tx: Transaction, reason: str) -> None:
     """End all deferrals that have this reason."""
-    await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason == reason))
+    await end_deferrals(tx, lane_deferrals.c.defer_reason == reason)
+
+
+async def end_deferrals(tx: Transaction, *which: ColumnElement[bool]) -> None:
+    """End the deferrals of the lanes that meet all conditions."""
+    rows = await tx.execute(delete(lane_deferrals).where(*which).returning(lane_deferrals.c.lane))
+    await clear_deferral(tx, [row.lane for row in rows])
+
+
+async def reopen_lanes(tx: Transaction, lane: int) -> None:
+    """End the deferral of a lane by a limit, because permits were returned.
+
+    The tenant's other lanes with the same deferral are opened too, so that its campaigns keep their order. The stored
+    state of the campaigns changes only when one of their messages begins.
+    """
+    held, its = lane_deferrals.c, Lane(lane)
+    by_limit = select(lane_deferrals).where(held.lane == lane, held.defer_reason.not_in(NON_LIMIT_REASONS))
+    for row in await tx.execute(by_limit):
+        first = lane_number(its.priority, its.tenant_id)
+        is_of_tenant = held.lane.between(first, lane_number(its.priority, its.tenant_id + 1) - 1)
+        is_same = (held.defer_reason == row.defer_reason, held.deferred_until == row.deferred_until)
+        await tx.execute(delete(lane_deferrals).where(is_of_tenant, *is_same))
 
 
 async def spread_lane(tx: Transaction, lane: int, now: Instant, span: Instant) -> None:

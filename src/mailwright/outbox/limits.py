@@ -10,18 +10,6 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import ColumnElement, exists, select
 
-from mailwright.domain.campaign import (
-    AWAITING_WINNER,
-    AWAITS_APPROVAL,
-    CANCELLED,
-    GUARD_RAILS,
-    NEXT_WAVE,
-    PAUSED,
-    SCHEDULE_OVERDUE,
-    SCHEDULED,
-    SENDER_RULES,
-    UNDECIDED,
-)
 from mailwright.domain.clock import MINUTE, Instant
 from mailwright.domain.frequency import FrequencyCap, parse_frequency_cap
 from mailwright.domain.guard_rails import GuardState
@@ -45,19 +33,6 @@ LIMIT_COLUMNS = (
     "interval_ms",
     "one_at_a_time",
     "frequency_cap",
-)
-# Deferral reasons that are not limits. A changed limit does not end these deferrals.
-NON_LIMIT_REASONS = (
-    PAUSED,
-    SCHEDULED,
-    SCHEDULE_OVERDUE,
-    CANCELLED,
-    AWAITING_WINNER,
-    UNDECIDED,
-    SENDER_RULES,
-    GUARD_RAILS,
-    NEXT_WAVE,
-    AWAITS_APPROVAL,
 )
 
 # Whether the campaign of a queue entry is a mailout, which has the same ID.

@@ -6,10 +6,11 @@ from datetime import date
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from mailwright.domain.permits import PROVIDER_LIMIT, LimitLevel, Limits
 from mailwright.domain.working_hours import ALWAYS
+from mailwright.outbox.defer import end_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.secret_box import SecretKeyInvalid
 from mailwright.storage.tables import lane_deferrals, provider_configurations
@@ -45,4 +46,4 @@ async def load_provider_limits(database: Database, name: str, default: Limits) -
 
 async def end_provider_limit_deferrals(tx: Transaction) -> None:
     """Let workers decide again about lanes that the limit of a provider defers, because it may have changed."""
-    await tx.execute(delete(lane_deferrals).where(lane_deferrals.c.defer_reason.startswith(f"{PROVIDER_LIMIT}:")))
+    await end_deferrals(tx, lane_deferrals.c.defer_reason.startswith(f"{PROVIDER_LIMIT}:"))

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from mailwright.domain import address
+from mailwright.domain.campaign import NON_LIMIT_REASONS
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.frequency import parse_frequency_cap
@@ -22,8 +23,7 @@ from mailwright.domain.states import Priority
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.working_hours import parse_working_hours
 from mailwright.outbox import audit_log
-from mailwright.outbox.defer import end_cap_deferrals
-from mailwright.outbox.limits import NON_LIMIT_REASONS
+from mailwright.outbox.defer import end_cap_deferrals, end_deferrals
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import lane_deferrals, tenants
 
@@ -199,9 +199,7 @@ async def end_limit_deferrals(tx: Transaction, tenant_id: int) -> None:
     """End the tenant's deferrals that limits caused. Pauses, schedules and cancellations stay."""
     without_priority = lane_deferrals.c.lane % lane_number(1, 0)
     is_of_tenant = without_priority.between(lane_number(0, tenant_id), lane_number(0, tenant_id + 1) - 1)
-    await tx.execute(
-        delete(lane_deferrals).where(is_of_tenant, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS))
-    )
+    await end_deferrals(tx, is_of_tenant, lane_deferrals.c.defer_reason.not_in(NON_LIMIT_REASONS))
 
 
 def _only(rows: Sequence[Any], name: str) -> Tenant:

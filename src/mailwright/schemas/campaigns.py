@@ -21,7 +21,8 @@ from mailwright.sources.campaigns.checks import CampaignCheck
 from mailwright.sources.campaigns.definition import CampaignDefinition, ContentDefinition, ListKey, SingleLine
 from mailwright.sources.campaigns.failed_recipients import FailedRecipient
 from mailwright.sources.campaigns.numbers import CampaignNumbers
-from mailwright.sources.campaigns.progress import QueuePosition, QueueProgress
+from mailwright.sources.campaigns.progress import QueuePosition
+from mailwright.sources.campaigns.queue_progress import QueueProgress
 from mailwright.sources.campaigns.records import Campaign
 from mailwright.sources.campaigns.review import review_started
 from mailwright.sources.campaigns.test_send import MAX_ADDRESSES

@@ -12,7 +12,9 @@ from mailwright.domain.campaign import (
     GUARD_RAILS,
     INDEFINITELY,
     NEXT_WAVE,
+    NO_WORKER,
     PAUSED,
+    QUEUED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
     SENDER_RULES,
@@ -109,6 +111,8 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     PROVIDER_RATE: lazy_gettext("provider send rate"),
     DeferReason.PROVIDER_THROTTLED: lazy_gettext("throttling by the provider"),
     IN_LINE: lazy_gettext("other emails first"),
+    QUEUED: lazy_gettext("other campaigns first"),
+    NO_WORKER: lazy_gettext("no worker"),
     PAUSED: lazy_gettext("paused"),
     SCHEDULED: lazy_gettext("scheduled"),
     SCHEDULE_OVERDUE: lazy_gettext("overdue schedule"),
@@ -812,9 +816,7 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     CampaignState.IN_LINE: lambda times, campaign: gettext(
         "Queued: campaign {campaign_ahead} of the same tenant is sent first.", campaign_ahead=campaign.campaign_ahead
     ),
-    CampaignState.SENDING: lambda times, campaign: gettext(
-        "Sending. {unsent} left.", unsent=count_text(campaign.unsent, "message")
-    ),
+    CampaignState.SENDING: lambda times, campaign: _sending_campaign(campaign),
     CampaignState.FAILURES: lambda times, campaign: gettext(
         "Sent. {failed} of {recipients} failed.",
         failed=number_text(campaign.failed),
@@ -824,6 +826,12 @@ _CAMPAIGN_SENTENCES: Final[Mapping[CampaignState, _CampaignSentence]] = {
     CampaignState.SENT: _sent_campaign,
     CampaignState.CANCELLED: _cancelled_campaign,
 }
+
+
+def _sending_campaign(campaign: CampaignExplanation) -> str:
+    sending = gettext("Sending. {unsent} left.", unsent=count_text(campaign.unsent, "message"))
+    is_throttled = campaign.limit is not None and campaign.limit.name == THROTTLED_RATE
+    return f"{sending} {_limit_sentence(campaign.limit)}" if campaign.limit and is_throttled else sending
 
 
 def _forecast_sentence(times: _Times, campaign: CampaignExplanation) -> str | None:
@@ -1018,6 +1026,8 @@ _DEFERRAL_LABELS: Final[Mapping[str, DeferralLabel]] = {
     DeferReason.RESEND_TURN: DeferralLabel(lazy_gettext("Waiting to be sent again")),
     RETRY_SCHEDULED: DeferralLabel(lazy_gettext("Next attempt"), _AT),
     IN_LINE: DeferralLabel(lazy_gettext("Queued behind other emails")),
+    QUEUED: DeferralLabel(lazy_gettext("Queued behind another campaign")),
+    NO_WORKER: DeferralLabel(lazy_gettext("No worker is running")),
     PAUSED: DeferralLabel(lazy_gettext("Paused")),
     CANCELLED: DeferralLabel(lazy_gettext("Cancelled")),
     SCHEDULED: DeferralLabel(lazy_gettext("Scheduled"), lazy_gettext("for")),

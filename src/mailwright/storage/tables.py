@@ -1121,6 +1121,11 @@ queue_entries = Table(
     Column("enqueue_ended_at", Timestamp),
     Column("created_at", Timestamp, nullable=False),
     Column("completed_at", Timestamp),
+    # The state of the queue: see outbox/queue_states.py, which alone writes these four columns.
+    Column("status", Text, nullable=False, server_default="PENDING"),
+    Column("defer_reason", Text),
+    Column("deferred_until", Timestamp),
+    Column("expected_at", Timestamp),  # When the forecast expects its next message, if it is not being sent.
     Column("announced", Text),  # The last state that webhooks were notified of: see sources/campaigns/announce.py.
     Column("guard", Text),  # What the guard rails have found, as JSON.
     Column("wave", Integer),  # The number of the open wave, from 1, while later waves follow.

@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 from mailwright.domain.clock import Clock
 from mailwright.domain.errors import NotDurable
 from mailwright.ops.logs import logger
+from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.campaigns import progress_response
-from mailwright.sources.campaigns.progress import queue_progress
+from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.storage.database import Database
 
 POLL_SECONDS: Final = 1.0
@@ -64,9 +65,12 @@ class LiveUpdates:
         self.close()
         await asyncio.gather(*self._queries, return_exceptions=True)
 
-    def campaign_progress(self, tenant_id: int, is_allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    def campaign_progress(
+        self, tenant_id: int, defaults: DefaultLimits, is_allowed: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[bytes]:
         async def query() -> bytes:
-            return progress_response(await queue_progress(self._database, self._clock, tenant_id=tenant_id)).to_json()
+            found = await queue_progress(self._database, self._clock, defaults, tenant_id=tenant_id)
+            return progress_response(found).to_json()
 
         return self.stream(("progress", tenant_id), query, is_allowed, event="progress")
 

@@ -15,6 +15,8 @@ from mailwright.worker.settler import ResultSettler
 CLAIM_BATCH = 100
 # The minimum interval between claims of transactional messages while bulk messages fill the queues.
 SECONDS_BETWEEN_URGENT_CLAIMS = 0.05
+# The interval between claims while the next campaign waits for the last messages of the one before it.
+SECONDS_BETWEEN_TURNS = 0.05
 # Before suspects are built, the worker waits this long for messages in flight, because a crash would leave these in
 # doubt.
 SECONDS_TO_FINISH_OTHERS = 2.0
@@ -46,6 +48,8 @@ class Feeder:
                 await self._parts.absence.record()
                 if await self._claim_more():
                     backoff.reset()
+                elif not queues.is_draining and self._parts.claims.is_turn_awaited:
+                    await self._wait_for_event(min(SECONDS_BETWEEN_TURNS, self._settings.poll_seconds))
                 elif not queues.is_draining:
                     await self._parts.wake.wait(self._settings.poll_seconds)
                 elif not queues.is_idle():

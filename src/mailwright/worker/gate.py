@@ -9,6 +9,7 @@ from mailwright.domain.frequency import cap_reason
 from mailwright.domain.lifetimes import Lifetimes
 from mailwright.domain.message import Admitted, Claimed
 from mailwright.domain.permits import (
+    MIN_DEFERRAL,
     PROVIDER_REASONS,
     Deferral,
     DeferReason,
@@ -19,9 +20,10 @@ from mailwright.domain.permits import (
 )
 from mailwright.ops.logs import logger
 from mailwright.outbox.claim import Claims
-from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, end_lane_deferral
+from mailwright.outbox.defer import defer, defer_lane, end_cap_deferrals, reopen_lanes
 from mailwright.outbox.ledger import Ledger
-from mailwright.outbox.limits import NON_LIMIT_REASONS, DefaultLimits, LimitRules, load_limit_rules
+from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
+from mailwright.outbox.queue_states import begin_campaign
 from mailwright.outbox.workers import list_present
 from mailwright.policies.hours import lane_outside_hours, recipient_outside_hours
 from mailwright.policies.pacing import pacing_rules
@@ -29,15 +31,15 @@ from mailwright.policies.rates import windows_of_levels
 from mailwright.storage.database import Database
 from mailwright.worker.destinations import Destinations
 from mailwright.worker.hours import WorkingHoursCache
-from mailwright.worker.pacing import lane_deferral, room_for
+from mailwright.worker.pacing import next_claim_at, room_for
 
 log = logger(__name__)
 
 # A worker reads the limits again after this time, so that a change takes effect soon.
 LIMITS_TTL: Instant = 1_000
 DEFAULT_LIFETIMES = Lifetimes()
-# Shorter deferrals are normal pacing and are logged at debug level only.
-LOGGED_DEFERRAL: Instant = 5 * SECOND
+# A worker looks at a paced lane again after this time at the latest, because its limits may have changed.
+MAX_SKIP: Instant = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class _LaneDecision:
     admitted: list[Admitted]
     waiting: list[Claimed]
     deferral: Deferral | None = None
+    paced_until: Instant | None = None  # Until then enough messages of the lane are admitted.
 
 
 class Gate:
@@ -108,16 +111,21 @@ class Gate:
         for lane, group in groupby(in_order, key=_lane):
             decision = await self._decide(await self._without_deferred(list(group)))
             admitted += decision.admitted
+            has_begun = bool(decision.admitted)
             if decision.deferral is not None and not self._are_limits_new:
                 # If the limit was just lifted, the lane must not be deferred because of the old limit.
                 await self._read_limits(lanes)
                 decision = await self._decide(await self._without_deferred(decision.waiting))
                 admitted += decision.admitted
+                has_begun |= bool(decision.admitted)
+            if has_begun and lane in claims.pending_lanes:
+                await begin_campaign(self._database, lane, now)
             if decision.deferral is not None:
                 closed[lane] = decision.deferral
+            if decision.waiting:
                 await self._close_lane(claims, lanes, decision, now)
         if self._destinations is not None:
-            admitted = await self._admit_to_domains(self._destinations, admitted, closed)
+            admitted = await self._admit_to_domains(claims, self._destinations, admitted, closed)
         if self._rules.has_frequency_caps:
             lanes_of = {message.claimed.lane: message.claimed.tenant_id for message in admitted}
             caps = {lane: self._rules.frequency_cap(tenant_id, lane) for lane, tenant_id in lanes_of.items()}
@@ -168,20 +176,25 @@ class Gate:
         if returned and self._exhausted:
             await self._reopen({window.name for permits in returned for window in permits})
 
-    async def defer_lane(self, claims: Claims, lane: int, deferral: Deferral) -> None:
-        """Defer a lane whose messages cannot get a send time yet."""
-        if _concerns_part(claims, lane, deferral):
-            claims.skip_lane(lane, deferral.until)
-            return
-        self.deferred_until = max(self.deferred_until, deferral.until)
-        await defer_lane(self._database, lane, deferral.reason, deferral.until)
+    def skip_lane(self, claims: Claims, lane: int, until: Instant) -> None:
+        """Let a lane wait whose messages cannot get a send time yet."""
+        self.deferred_until = max(self.deferred_until, until)
+        claims.skip_lane(lane, until)
 
     # Lanes.
 
     async def _close_lane(self, claims: Claims, lanes: Collection[int], decision: _LaneDecision, now: Instant) -> None:
-        """Defer a lane, then release its messages. In the other order they would be claimed again at once."""
+        """Defer a lane, then release its messages. In the other order they would be claimed again at once.
+
+        A short wait is part of the pace: it is not recorded, and only this worker skips the lane.
+        """
         deferral, first = decision.deferral, decision.waiting[0]
-        assert deferral is not None
+        if deferral is None or deferral.until - now < MIN_DEFERRAL:
+            until = deferral.until if deferral is not None else decision.paced_until or now
+            self.deferred_until = until
+            claims.skip_lane(first.lane, min(until, now + MAX_SKIP))
+            await claims.release(decision.waiting)
+            return
         self.deferred_until = deferral.until
         if _concerns_part(claims, first.lane, deferral):
             claims.skip_lane(first.lane, deferral.until)
@@ -194,7 +207,8 @@ class Gate:
         if has_changed or await self._have_limits_changed(first, deferral, lanes):
             await self._open(first.lane)
         await claims.release(decision.waiting)
-        _log_deferral(first, deferral, now)
+        about = {"companyId": first.tenant_name, "reason": deferral.reason, "until": isoformat(deferral.until)}
+        log.info("lane_deferred", **about)
 
     async def _reopen(self, counters: Collection[str]) -> None:
         """Reopen the lanes that this gate deferred because one of these counters was exhausted."""
@@ -204,7 +218,7 @@ class Gate:
 
     async def _open(self, lane: int) -> None:
         async with self._database.write() as tx:
-            await end_lane_deferral(tx, lane, but=NON_LIMIT_REASONS)
+            await reopen_lanes(tx, lane)
 
     async def _without_deferred(self, waiting: list[Claimed]) -> list[Claimed]:
         """Defer messages outside working hours of their recipients, and to contacts who have paused bulk email."""
@@ -243,7 +257,7 @@ class Gate:
         reserved = await self._reserve(paced.admitted, windows, now)
         for claimed in reserved.waiting:
             self._paced.pop(claimed.message_key, None)
-        return _LaneDecision(reserved.admitted, reserved.waiting + paced.waiting, reserved.deferral or paced.deferral)
+        return _LaneDecision(reserved.admitted, reserved.waiting + paced.waiting, reserved.deferral, paced.paced_until)
 
     def _pace(self, waiting: list[Claimed], levels: tuple[LimitLevel, ...], now: Instant) -> _LaneDecision:
         """If the lane has a send rate, admit messages for only about one second ahead."""
@@ -266,7 +280,8 @@ class Gate:
             self._paced[message.claimed.message_key] = lane
         if len(admitted) == len(waiting):
             return _LaneDecision(admitted, [])
-        return _LaneDecision(admitted, waiting[room:], lane_deferral(pacing, ready + len(admitted), now))
+        paced_until = next_claim_at(pacing, ready + len(admitted), now)
+        return _LaneDecision(admitted, waiting[room:], paced_until=paced_until)
 
     async def _reserve(self, wanted: list[Admitted], windows: tuple[LimitWindow, ...], now: Instant) -> _LaneDecision:
         grant = await self._ledger.reserve(windows, len(wanted))
@@ -284,7 +299,7 @@ class Gate:
     # Domains.
 
     async def _admit_to_domains(
-        self, destinations: Destinations, batch: list[Admitted], closed: Mapping[int, Deferral]
+        self, claims: Claims, destinations: Destinations, batch: list[Admitted], closed: Mapping[int, Deferral]
     ) -> list[Admitted]:
         """Apply the limits of the recipients' domains. Defer messages over a limit and return their permits."""
         decision = await destinations.decide([message.claimed for message in batch])
@@ -296,8 +311,7 @@ class Gate:
             await self.defer(decision.deferred)
             for lane in closed.keys() & {claimed.lane for claimed, _ in decision.deferred}:
                 # These messages had the last permits of the closed lane. Others can use the permits when returned.
-                until = min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND)
-                await defer_lane(self._database, lane, closed[lane].reason, until)
+                claims.skip_lane(lane, min(closed[lane].until, (self._clock.now() // SECOND + 1) * SECOND))
         deferred = {claimed.message_key for claimed, _ in decision.deferred}
         return [
             _with_domain_limit(message, decision.concurrency.get(message.claimed.message_key))
@@ -345,11 +359,6 @@ def _lane(claimed: Claimed) -> int:
 
 def _with_domain_limit(message: Admitted, limit: int | None) -> Admitted:
     return message if limit is None else replace(message, domain_limit=limit)
-
-
-def _log_deferral(first: Claimed, deferral: Deferral, now: Instant) -> None:
-    write = log.info if deferral.until - now >= LOGGED_DEFERRAL else log.debug
-    write("lane_deferred", companyId=first.tenant_name, reason=deferral.reason, until=isoformat(deferral.until))
 
 
 def _is_unsendable(claimed: Claimed, lifetimes: Lifetimes, now: Instant) -> bool:

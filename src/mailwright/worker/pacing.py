@@ -13,10 +13,10 @@ from time import perf_counter
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.message import Claimed
-from mailwright.domain.permits import Deferral, PacingRules
+from mailwright.domain.permits import PacingRules
 from mailwright.outbox.ledger import LEAD, TAKE_OVER, Ledger, SlotSpacing
 from mailwright.pipeline.conclude import ReadyMessage
-from mailwright.policies.pacing import GRACE, ONE_AT_A_TIME
+from mailwright.policies.pacing import GRACE
 from mailwright.worker.rates_in_use import RatesInUse, SendTime
 from mailwright.worker.send_cycles import SendCycles
 
@@ -67,14 +67,12 @@ class _Missed:
 
 @dataclass(frozen=True, slots=True)
 class Stranded:
-    """Messages of a lane that get no send time from this worker, and the end of the lane's deferral."""
+    """Messages of a lane that get no send time from this worker, and when the worker claims from the lane again."""
 
     messages: list[ReadyMessage]
     lane: int
-    deferral: Deferral
-    is_kept_elsewhere: bool = (
-        False  # True if another worker uses the exact rate; then the lane is deferred for this worker only.
-    )
+    until: Instant
+    is_kept_elsewhere: bool = False  # Another worker uses the exact rate.
 
 
 class Timer:
@@ -191,8 +189,7 @@ class Pacing:
             if not pacing.rates:
                 self._book(queue.popleft(), self._clock.now() * 1_000)
             elif (opens_at := await self._book_some(queue, pacing)) is not None and queue:
-                reason = max(pacing.rates, key=lambda rate: rate.interval_us).reason
-                stranded.append(Stranded(list(queue), lane, Deferral(opens_at, reason), is_kept_elsewhere=True))
+                stranded.append(Stranded(list(queue), lane, opens_at, is_kept_elsewhere=True))
                 queue.clear()
             if not queue and self._lanes.get(lane) is queue:
                 del self._lanes[lane]
@@ -334,16 +331,16 @@ class Pacing:
     def _strand(self) -> list[Stranded]:
         now, real = self._clock.now(), self._timer.seconds()
         first = next(booked for booked in self._booked if not booked.is_near(now, real))
-        deferral = Deferral(ceil(first.time_us / 1_000) - NEAR, _reason(first.pacing))
+        until = ceil(first.time_us / 1_000) - NEAR
         lanes: dict[int, list[ReadyMessage]] = {}
         for ready in self.clear():
             lanes.setdefault(ready.claimed.lane, []).append(ready)
-        return [Stranded(messages, lane, deferral) for lane, messages in lanes.items()]
+        return [Stranded(messages, lane, until) for lane, messages in lanes.items()]
 
 
 # The number of messages to admit ahead if each one only waits for the previous one to end.
 MAX_ALONE = 32
-SHORTEST_DEFERRAL: Instant = 100
+SHORTEST_SKIP: Instant = 100
 # A lane reopens this long before its admitted messages are used up, because an idle worker polls twice a second.
 EARLY: Instant = 600
 
@@ -354,13 +351,11 @@ def room_for(pacing: PacingRules, ahead: int) -> int:
     return max(0, most - ahead)
 
 
-def lane_deferral(pacing: PacingRules, ahead: int, now: Instant) -> Deferral:
-    """Defer a lane until shortly before its `ahead` admitted messages are sent."""
-    slowest = max(pacing.rates, key=lambda rate: rate.interval_us / rate.batch_size, default=None)
-    if slowest is None:
-        return Deferral(now + SHORTEST_DEFERRAL, ONE_AT_A_TIME)
-    sent_after = int(ahead * 1_000 / slowest.per_second)
-    return Deferral(now + max(SHORTEST_DEFERRAL, sent_after - EARLY), slowest.reason)
+def next_claim_at(pacing: PacingRules, ahead: int, now: Instant) -> Instant:
+    """Return when to claim from a lane again: shortly before its `ahead` admitted messages are sent."""
+    slowest = min((rate.per_second for rate in pacing.rates), default=None)
+    sent_after = 0 if slowest is None else int(ahead * 1_000 / slowest)
+    return now + max(SHORTEST_SKIP, sent_after - EARLY)
 
 
 def _booked(ready: ReadyMessage, time_us: int, now: Instant, real: float) -> _Booked:
@@ -372,8 +367,3 @@ def _booked(ready: ReadyMessage, time_us: int, now: Instant, real: float) -> _Bo
 def _pacing(ready: ReadyMessage) -> PacingRules:
     assert ready.pacing is not None
     return ready.pacing
-
-
-def _reason(pacing: PacingRules) -> str:
-    slowest = max(pacing.rates, key=lambda rate: rate.interval_us, default=None)
-    return ONE_AT_A_TIME if slowest is None else slowest.reason

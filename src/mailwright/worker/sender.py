@@ -109,9 +109,9 @@ class Sender:
         for stranded in await self._queues.pacing.book():
             self._settler.give_back(ready.claimed for ready in stranded.messages)
             if stranded.is_kept_elsewhere:
-                self._parts.claims.skip_lane(stranded.lane, stranded.deferral.until)
+                self._parts.claims.skip_lane(stranded.lane, stranded.until)
             else:
-                await self._parts.gate.defer_lane(self._parts.claims, stranded.lane, stranded.deferral)
+                self._parts.gate.skip_lane(self._parts.claims, stranded.lane, stranded.until)
 
     def _next_attempts(self) -> list[ReadyMessage]:
         """Choose the next messages and the provider of each, which is recorded with the attempt."""

@@ -71,7 +71,7 @@ async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Be
     assert draft["definition"]["content"]["subject"] == "News for {{ name }}"
 
     started = await acted(api, campaign_id, "start")
-    assert (started["status"], started["queueStatus"], started["counts"]["planned"]) == ("READY", "PROCESSING", 3)
+    assert (started["status"], started["queueStatus"], started["counts"]["planned"]) == ("READY", "PENDING", 3)
     assert {each["code"] for each in started["warnings"]} >= {"NO_POSTAL_ADDRESS"}
     clock.advance(1_000)
     await bench.drain(ScriptedProvider())
@@ -463,7 +463,7 @@ async def test_listeners_share_one_query_and_get_every_change(api: Api, monkeypa
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.05))
     await readers(api, 1)
     campaign_id = await created(api)
-    streams = [told.campaign_progress(DEFAULT_TENANT, always) for _ in range(20)]
+    streams = [told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always) for _ in range(20)]
     assert [await anext(stream) for stream in streams] == [GREETING] * 20
     heard = await asyncio.gather(*(anext(stream) for stream in streams))
     assert set(heard) == {heard[0]}
@@ -482,11 +482,11 @@ async def test_new_listener_gets_only_fresh_snapshots(api: Api) -> None:
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=60))
     await readers(api, 1)
     campaign_id = await created(api)
-    async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as before:  # type: ignore[type-var]
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as before:  # type: ignore[type-var]
         assert await anext(before) == GREETING
         assert read(await anext(before))["active_campaign"] is None
         await acted(api, campaign_id, "start")
-        async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as after:  # type: ignore[type-var]
+        async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as after:  # type: ignore[type-var]
             assert await anext(after) == GREETING
             assert read(await anext(after))["active_campaign"]["id"] == campaign_id
 
@@ -494,7 +494,7 @@ async def test_new_listener_gets_only_fresh_snapshots(api: Api) -> None:
 async def test_idle_stream_sends_heartbeats_and_survives_outage(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counted(monkeypatch, fails_after=1)
     told = LiveUpdates(api.engine.database, api.engine.clock, LiveTiming(poll_seconds=0.01, heartbeat_seconds=0.02))
-    async with aclosing(told.campaign_progress(DEFAULT_TENANT, always)) as stream:  # type: ignore[type-var]
+    async with aclosing(told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, always)) as stream:  # type: ignore[type-var]
         assert [await anext(stream) for _ in range(4)][2:] == [HEARTBEAT, HEARTBEAT]
     assert len(looks) > 1
 
@@ -506,7 +506,7 @@ async def test_revoked_key_ends_the_stream(api: Api) -> None:
     async def is_welcome() -> bool:
         return welcome.pop(0)
 
-    heard = [each async for each in told.campaign_progress(DEFAULT_TENANT, is_welcome)]
+    heard = [each async for each in told.campaign_progress(DEFAULT_TENANT, api.engine.defaults, is_welcome)]
     assert (heard[0], len(heard)) == (GREETING, 2)
 
 

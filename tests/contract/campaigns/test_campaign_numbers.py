@@ -114,7 +114,7 @@ async def numbers_of_api(setup: Setup, campaign_id: str) -> tuple[int, dict[str,
 async def numbers_of_cli(setup: Setup, campaign_id: str) -> tuple[int, dict[str, int]]:
     desk = setup.desk
     campaign, now = await desk.campaign(campaign_id), desk.clock.now()
-    numbers = await load_numbers(desk.database, campaign, now)
+    numbers = await load_numbers(desk.database, campaign)
     assert numbers is not None
     text = io.StringIO()
     Console(file=text, width=300, color_system=None).print(picture(View(campaign, numbers.position, numbers, now)))

@@ -9,16 +9,15 @@ from mailwright.app.limits import default_limits
 from mailwright.domain.campaign import PAUSED
 from mailwright.domain.clock import SECOND
 from mailwright.domain.explanation import CampaignState, Remedy
-from mailwright.domain.permits import THROTTLED_RATE
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.workers import WorkerPresence, WorkerRegistry, list_present
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns import progress
-from mailwright.sources.campaigns.announce import announce_queue
 from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import ForecastAssumption
+from mailwright.sources.campaigns.queue_progress import queue_progress
 from tests.builders import DEFAULT_TENANT, FAULT, THROTTLE, Bench
 from tests.contract.campaigns.test_forecast import QueuedTestCampaign, a_queued_campaign
 from tests.standins.provider import ScriptedProvider
@@ -29,11 +28,10 @@ DOWN = replace(FAULT, code="NETWORK_ERROR", message="connection refused", blames
 async def shown_reasons(bench: Bench, campaign: QueuedTestCampaign) -> set[str | None]:
     """Return the reasons that explanation, poll, list and forecast show for the campaign."""
     defaults = DefaultLimits(default_limits(bench.engine.settings))
-    now = bench.clock.now()
     found = await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=None)
-    poll = await progress.queue_progress(bench.database, bench.clock, tenant_id=DEFAULT_TENANT)
+    poll = await queue_progress(bench.database, bench.clock, bench.engine.defaults, tenant_id=DEFAULT_TENANT)
     async with bench.database.read() as tx:
-        [listed] = await progress.list_positions(tx, now, tenant_id=DEFAULT_TENANT)
+        [listed] = await progress.list_positions(tx, tenant_id=DEFAULT_TENANT)
     foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
     return {found.reason, poll.reason, listed.defer_reason, foreseen.campaigns[0].segments[0].reason}
 
@@ -46,13 +44,14 @@ async def shown_reasons(bench: Bench, campaign: QueuedTestCampaign) -> set[str |
 )
 async def test_running_worker_shows_an_outage_at_once(bench: Bench, response: object, reason: str) -> None:
     campaign = await a_queued_campaign(bench, 300)
-    worker = await bench.worker(ScriptedProvider(*[response] * 300))  # type: ignore[list-item]
+    worker = await bench.worker(ScriptedProvider(*[response] * 300), source_duty_seconds=0.01)  # type: ignore[list-item]
     running = asyncio.create_task(worker.run())
     try:
         async with asyncio.timeout(60):
             while not any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
                 await asyncio.sleep(0.01)
-        assert await shown_reasons(bench, campaign) == {reason}
+            while await shown_reasons(bench, campaign) != {reason}:
+                await asyncio.sleep(0.01)
     finally:
         worker.stop()
         await running
@@ -63,7 +62,7 @@ async def test_silent_provider_is_unavailable_after_seconds(bench: Bench) -> Non
     campaign = await a_queued_campaign(bench, 20)
     provider = ScriptedProvider()
     provider.hold()
-    worker = await bench.worker(provider)
+    worker = await bench.worker(provider, source_duty_seconds=0.01)
     running = asyncio.create_task(worker.run())
     try:
         async with asyncio.timeout(60):
@@ -71,7 +70,8 @@ async def test_silent_provider_is_unavailable_after_seconds(bench: Bench) -> Non
             bench.clock.advance(4 * SECOND)
             while not any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
                 await asyncio.sleep(0.01)
-            assert await shown_reasons(bench, campaign) == {"provider_unavailable"}
+            while await shown_reasons(bench, campaign) != {"provider_unavailable"}:
+                await asyncio.sleep(0.01)
             provider.let_go()
             while any(each.is_unavailable for each in await list_present(bench.database, bench.clock.now())):
                 await asyncio.sleep(0.01)
@@ -114,22 +114,11 @@ async def test_throttled_campaign_shows_the_learned_rate(bench: Bench) -> None:
     campaign = await a_queued_campaign(bench, 120)
     for worker in ("a", "b"):
         await WorkerRegistry(bench.database, bench.clock, worker).report(WorkerPresence("ses", learned_rate=6.0))
-    await defer_lane(bench.database, campaign.lane, THROTTLED_RATE, bench.clock.now() + SECOND)
-    assert await shown_reasons(bench, campaign) == {"provider_throttled"}
     defaults = DefaultLimits(default_limits(bench.engine.settings))
     found = await explain_campaign(bench.database, bench.clock, defaults, campaign.campaign_id, tenant_id=None)
     assert found.limit is not None
-    assert (found.limit.allowed, found.remedy) == (12, Remedy.HIGHER_PROVIDER_RATE)
+    assert (found.state, found.reason, found.limit.allowed) == (CampaignState.SENDING, None, 12)
     assert "to about 12 messages per second" in campaign_text(found).sentence
     foreseen = await forecast(bench.database, bench.clock, defaults, tenant_id=DEFAULT_TENANT)
-    assert foreseen.rate == 12
+    assert (foreseen.rate, foreseen.campaigns[0].segments[0].reason) == (12, "provider_throttled")
     assert ForecastAssumption.LEARNED_RATE in foreseen.assumptions
-
-
-async def test_throttled_campaign_that_is_sent_is_not_announced_as_held(bench: Bench) -> None:
-    campaign = await a_queued_campaign(bench, 5)
-    await defer_lane(bench.database, campaign.lane, THROTTLED_RATE, bench.clock.now() + SECOND)
-    await announce_queue(bench.database, bench.clock.now())
-    async with bench.database.read() as tx:
-        [position] = await progress.list_positions(tx, bench.clock.now(), tenant_id=DEFAULT_TENANT)
-    assert position.announced is None or not position.announced.startswith("held")

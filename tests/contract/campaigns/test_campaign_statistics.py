@@ -47,7 +47,7 @@ async def test_unconfirmed_and_failed_recipients_are_listed_separately(bench: Be
             changed = update(deliveries).where(deliveries.c.message_key == key)
             await tx.execute(changed.values(status=status, error_code=code))
     async with bench.database.read() as tx:
-        [place] = await progress.find_positions(tx, [campaign], bench.clock.now())
+        [place] = await progress.find_positions(tx, [campaign])
         doubtful = await list_in_doubt(tx, place.lane, limit=10)
         refused = await list_failed(tx, place.lane, limit=10)
     assert [each.message_key for each in doubtful] == [keys[0]]

@@ -502,10 +502,10 @@ async def a_campaign_outside_its_hours(world: ExplainedApi) -> None:
     await world.bench.drain(ScriptedProvider())
 
 
-@campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
+@campaign_is("sending")
 async def a_campaign_with_an_interval(world: ExplainedApi) -> None:
     await world.start(3, limits={"interval_ms": HOUR})
-    await world.bench.drain(ScriptedProvider())
+    await world.worker()
 
 
 @campaign_is("held", (ActionKind.EDIT_LIMITS, {}))
@@ -551,10 +551,11 @@ async def a_campaign_at_its_providers_rate(world: ExplainedApi) -> None:
     await world.hold(PROVIDER_RATE)
 
 
-@campaign_is("held")
+@campaign_is("sending")
 async def a_campaign_with_throttled_messages(world: ExplainedApi) -> None:
     await world.start()
     await world.bench.drain(ScriptedProvider(THROTTLE))
+    await world.worker()
 
 
 @campaign_is("held", (ActionKind.CHOOSE_WINNER, {"version": "A"}), (ActionKind.CHOOSE_WINNER, {"version": "B"}))

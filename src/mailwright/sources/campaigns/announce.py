@@ -9,30 +9,26 @@ from typing import Any, Final
 
 from sqlalchemy import or_, update
 
-from mailwright.domain.campaign import SCHEDULED
+from mailwright.domain.campaign import NO_WORKER, SCHEDULED
 from mailwright.domain.clock import Instant, isoformat
 from mailwright.domain.message import Event
-from mailwright.domain.permits import PROVIDER_RATE, THROTTLED_RATE, DeferReason, split_defer_reason
+from mailwright.domain.permits import DeferReason
 from mailwright.domain.states import EventType
 from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
-from mailwright.policies.pacing import INTERVAL, ONE_AT_A_TIME
 from mailwright.sources.campaigns.deferrals import RETRY_SCHEDULED
 from mailwright.sources.campaigns.progress import QueuePosition, end_of_deferral, list_positions, send_rate
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import queue_entries
 
-# Deferrals that are part of normal sending. Publishing them would report a hold every few seconds.
+# Waits that are part of normal sending. Without a worker, nobody could notify a webhook.
 _NOT_HELD: Final = frozenset(
     {
         SCHEDULED,
-        INTERVAL,
-        ONE_AT_A_TIME,
-        PROVIDER_RATE,
-        THROTTLED_RATE,
+        NO_WORKER,
         RETRY_SCHEDULED,
-        "rate_per_second",
         "domain_limit",
-        *(split_defer_reason(reason)[0] for reason in (DeferReason.RESEND_TURN, DeferReason.TENANT_CONCURRENCY)),
+        DeferReason.RESEND_TURN.value,
+        DeferReason.TENANT_CONCURRENCY.value,
     }
 )
 _HELD: Final = "held:"
@@ -82,7 +78,7 @@ async def announce_warning(
 async def announce_queue(database: Database, now: Instant) -> None:
     """Publish which queued campaigns are held by limits, providers or tests, and which are being sent again."""
     async with database.read() as tx:
-        changed = [position for position in await list_positions(tx, now, tenant_id=None) if _has_changed(position)]
+        changed = [position for position in await list_positions(tx, tenant_id=None) if _has_changed(position)]
         moving = {position.lane for position in changed if await send_rate(tx, position, now) > 0}
     for position in changed:
         campaign = AnnouncedCampaign(position.campaign_key, position.campaign_id, position.name, position.tenant_id)
@@ -103,7 +99,7 @@ def _has_changed(position: QueuePosition) -> bool:
 
 
 def _hold(position: QueuePosition) -> str | None:
-    return None if {position.defer_reason, position.stored_reason} & _NOT_HELD else position.defer_reason
+    return None if position.defer_reason in _NOT_HELD else position.defer_reason
 
 
 async def _publish(tx: Transaction, campaign: AnnouncedCampaign, state: str, event: Event) -> None:

@@ -36,6 +36,7 @@ from mailwright.domain.states import EventType, Priority
 from mailwright.domain.translation import lazy_number
 from mailwright.outbox import defer
 from mailwright.outbox.accept import accept
+from mailwright.outbox.queue_states import REOPENED
 from mailwright.outbox.retention_rules import has_deleted_messages
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.ab_test import decide_winner
@@ -335,7 +336,7 @@ class Campaigns:
             if campaign.status is not CampaignStatus.DRAFT:
                 await defer.record_lane_deferral(tx, (await entry_of(tx, campaign)).lane, CANCELLED, INDEFINITELY)
                 # Reopen the entry, so that the scheduler cancels the messages that still wait.
-                await update_entry(tx, campaign.key, enqueue_ended_at=now, completed_at=None)
+                await update_entry(tx, campaign.key, enqueue_ended_at=now, **REOPENED)
                 await announce(tx, announced(campaign), EventType.CAMPAIGN_CANCELLED, now)
             await end_repeat(tx, self._changes, actor, campaign, because="the draft was cancelled")
             return await self._changes.move_to(

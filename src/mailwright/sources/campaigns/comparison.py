@@ -108,7 +108,7 @@ def _started(tenant_id: int) -> Select[Any]:
 
 async def _results(tx: Transaction, found: Sequence[Campaign], now: Instant) -> list[CampaignResult]:
     keys = [campaign.key for campaign in found]
-    positions = await find_positions(tx, keys, now)
+    positions = await find_positions(tx, keys)
     counted = await count_messages_of(tx, positions)
     sent = {place.campaign_key: counts for place, counts in zip(positions, counted, strict=True)}
     events = await count_messages_of_campaigns(tx, keys)

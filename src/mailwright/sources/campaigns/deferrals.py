@@ -31,16 +31,24 @@ async def load_lane_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferr
     if (hold := await load_hold(tx)) is not None:
         rows = await tx.execute(select(queue_entries.c.lane).where(queue_entries.c.completed_at.is_(None)))
         return {row.lane: Deferral(INDEFINITELY, hold.reason) for row in rows}
-    rows = await tx.run(LIST_DEFERRED_LANES, now=now)
-    found = {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}
-    present, lanes = await load_present(tx, now), await load_lane_providers(tx)
-    outages = {name: outage_of(lanes.present(present, name), now) for name in lanes.names}
-    if not any(outages.values()):
+    found, outages = await load_message_deferrals(tx, now), await load_outages(tx, now)
+    if not any(outages.by_provider.values()):
         return found
     for lane in await _undeferred_lanes(tx, now):
-        if (outage := outages[lanes.provider_of(lane)]) is not None:
+        if (outage := outages.of(lane)) is not None:
             found[lane] = outage
     return found
+
+
+async def load_message_deferrals(tx: Transaction, now: Instant) -> dict[int, Deferral]:
+    """Return for each lane that may send, but has no due message, when the first one is due and why it waits."""
+    rows = await tx.run(LIST_DEFERRED_LANES, now=now)
+    return {row.lane: Deferral(row.claimable_at, row.defer_reason) for row in rows}
+
+
+async def load_outages(tx: Transaction, now: Instant) -> "LaneOutages":
+    present, lanes = await load_present(tx, now), await load_lane_providers(tx)
+    return LaneOutages(lanes, {name: outage_of(lanes.present(present, name), now) for name in lanes.names})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,17 @@ class LaneProviders:
         """Return the reports about one provider, or about those of the installation."""
         named = self.routes.providers
         return [each for each in present if each.provider == name or (name is None and each.provider not in named)]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneOutages:
+    """The outages of the providers of campaigns."""
+
+    lanes: LaneProviders
+    by_provider: Mapping[str | None, Deferral | None]
+
+    def of(self, lane: int) -> Deferral | None:
+        return self.by_provider[self.lanes.provider_of(lane)]
 
 
 async def load_lane_providers(tx: Transaction) -> LaneProviders:

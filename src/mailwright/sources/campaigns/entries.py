@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, select, update
 
 from mailwright.domain.campaign import CampaignStatus
 from mailwright.domain.clock import Instant
+from mailwright.outbox.queue_states import REOPENED
 from mailwright.sources.sender_rules import SenderRulesDecision
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import campaigns, queue_entries
@@ -25,7 +26,7 @@ ENQUEUE_AGAIN: Final[dict[str, Any]] = {
     "processed": 0,
     "enqueued_to": "",
     "enqueue_ended_at": None,
-    "completed_at": None,
+    **REOPENED,
 }
 
 

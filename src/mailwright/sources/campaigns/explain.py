@@ -18,13 +18,17 @@ from mailwright.domain.campaign import (
     AWAITING_WINNER,
     AWAITS_APPROVAL,
     GUARD_RAILS,
+    INDEFINITELY,
     NEXT_WAVE,
+    NO_WORKER,
     PAUSED,
+    QUEUED,
     SCHEDULE_OVERDUE,
     SCHEDULED,
     SENDER_RULES,
     UNDECIDED,
     CampaignStatus,
+    QueueStatus,
 )
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
@@ -44,7 +48,7 @@ from mailwright.outbox.explain import LIMIT_COLUMNS, reached_throttled_rate
 from mailwright.outbox.limits import DefaultLimits, LimitRules, load_limit_rules
 from mailwright.outbox.provider_limits import load_provider_limits
 from mailwright.outbox.sending_hold import SendingHold, load_hold
-from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, list_present
+from mailwright.outbox.workers import LostLeases, WorkerPresence, find_lost_leases, learned_rate_of, list_present
 from mailwright.policies.pacing import ONE_AT_A_TIME
 from mailwright.sources.campaigns.approval_gate import load_gate
 from mailwright.sources.campaigns.approvals import CampaignApprovals, PlanReport
@@ -55,7 +59,8 @@ from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
-from mailwright.sources.campaigns.reached_limit import LimitedLane, find_hours, find_reached_limit
+from mailwright.sources.campaigns.queue_recorder import refresh_queue
+from mailwright.sources.campaigns.reached_limit import LimitedLane, find_hours, find_pace, find_reached_limit
 from mailwright.sources.campaigns.records import RepeatSummary
 from mailwright.sources.campaigns.repeat_records import find_summary
 from mailwright.storage.database import Database, Transaction
@@ -102,6 +107,7 @@ async def explain_campaign(
     if not is_uuid(campaign_id):
         raise NotFound
     now = clock.now()
+    await refresh_queue(database, clock, defaults)
     rules = await load_limit_rules(database, defaults)
     async with database.read() as tx:
         row = await _find(tx, campaign_id, tenant_id, now)
@@ -110,7 +116,7 @@ async def explain_campaign(
         failure_codes = await _failure_codes(tx, row, counts)
         deferrals, hold = await load_lane_deferrals(tx, now), await load_hold(tx)
         lost = await find_lost_leases(tx, now, row.lane) if is_queued else None
-        ahead = await _campaign_ahead(tx, row, now, deferrals) if is_queued else None
+        ahead = await _campaign_ahead(tx, row) if row.queue_reason == QUEUED else None
         repeat = await find_summary(tx, row.id) if row.status == CampaignStatus.DRAFT else None
         is_gated = row.defer_reason == AWAITS_APPROVAL or await _is_gated_draft(tx, row)
         message_deferral = deferrals.get(row.lane)
@@ -181,33 +187,38 @@ def _unfinished(facts: CampaignFacts) -> CampaignExplanation:
     if facts.hold is not None:
         reason, since = facts.hold.reason, facts.hold.since
         return _explain(facts, CampaignState.HELD, reason=reason, held_since=since, remedy=Remedy.RELEASE_SENDING)
+    if campaign.queue_reason == QUEUED and facts.campaign_ahead is not None:
+        return _queued(facts, facts.campaign_ahead)
     if campaign.deferred_until is not None:
         return _DEFERRED.get(campaign.defer_reason, _limited)(facts)
-    if facts.message_deferral is not None:
+    if campaign.queue_reason == NO_WORKER:
+        return _explain(facts, CampaignState.NO_WORKER, reason=NO_WORKER, remedy=Remedy.START_WORKER)
+    if facts.message_deferral is not None and campaign.queue_reason is not None:
         return _messages_deferred(facts, facts.message_deferral)
-    if not facts.workers:
-        return _explain(facts, CampaignState.NO_WORKER, reason="no_worker", remedy=Remedy.START_WORKER)
-    if facts.campaign_ahead is not None:
-        ahead = facts.campaign_ahead
-        return _explain(
-            facts,
-            CampaignState.IN_LINE,
-            reason="in_line",
-            until=facts.forecast.starts_at if facts.forecast else None,
-            remedy=Remedy.PAUSE_CAMPAIGN_AHEAD,
-            actions=campaign_actions(ahead.campaign_id, ahead.status, ActionKind.PAUSE_CAMPAIGN),
-        )
     return _sending(facts)
 
 
+def _queued(facts: CampaignFacts, ahead: Any) -> CampaignExplanation:
+    return _explain(
+        facts,
+        CampaignState.IN_LINE,
+        reason=QUEUED,
+        until=facts.forecast.starts_at if facts.forecast else facts.campaign.queue_until,
+        remedy=Remedy.PAUSE_CAMPAIGN_AHEAD,
+        actions=campaign_actions(ahead.campaign_id, ahead.status, ActionKind.PAUSE_CAMPAIGN),
+    )
+
+
 def _sending(facts: CampaignFacts) -> CampaignExplanation:
-    lost = facts.lost
+    lost, is_throttled = facts.lost, learned_rate_of(facts.workers) is not None
+    pace = reached_throttled_rate(facts.workers) if is_throttled else facts.limit
     if lost is not None and not facts.counts.waiting and lost.messages == facts.counts.sending:
         return _explain(facts, CampaignState.SENDING, reason="worker_lost", until=lost.until, remedy=Remedy.WAIT)
     if GuardState.read(facts.campaign.guard).finding is None:
-        return _explain(facts, CampaignState.SENDING)
+        return _explain(facts, CampaignState.SENDING, limit=pace)
     actions = _allowed(facts, ActionKind.PAUSE_CAMPAIGN, ActionKind.ACCEPT_INCIDENTS)
-    return _explain(facts, CampaignState.SENDING, remedy=Remedy.ACCEPT_INCIDENTS, actions=actions)
+    remedy = Remedy.ACCEPT_INCIDENTS
+    return _explain(facts, CampaignState.SENDING, limit=pace, remedy=remedy, actions=actions)
 
 
 def _completed(facts: CampaignFacts) -> CampaignExplanation:
@@ -450,7 +461,7 @@ async def _find_limit(
             found = await find_reached_limit(tx, lane, row.defer_reason, (*levels, shared) if shared else levels, now)
     if found is None and deferral is not None and deferral.reason == DeferReason.RECIPIENT_HOURS:
         return find_hours(lane, levels, now)
-    return found
+    return find_pace(lane, levels) if row.queue_reason is None else found
 
 
 async def _can_start(database: Database, store: TemplateStore, row: Any, now: Instant, known: Known) -> bool:
@@ -496,6 +507,8 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
             queue_entries.c.content,
             queue_entries.c.guard,
             queue_entries.c.wave,
+            queue_entries.c.defer_reason.label("queue_reason"),
+            queue_entries.c.deferred_until.label("queue_until"),
             lane_deferrals.c.defer_reason,
             lane_deferrals.c.deferred_until,
         )
@@ -515,23 +528,19 @@ async def _find(tx: Transaction, campaign_id: str, tenant_id: int | None, now: I
     return rows[0]
 
 
-async def _campaign_ahead(tx: Transaction, row: Any, now: Instant, deferrals: Mapping[int, Deferral]) -> Any:
-    """Find the tenant's first campaign that may be sent now, if it is before this one."""
+async def _campaign_ahead(tx: Transaction, row: Any) -> Any:
+    """Find the tenant's campaign that this one waits for: the first that is being sent, or else that will be."""
+    q = queue_entries.c
     rows = await tx.execute(
-        select(campaigns.c.campaign_id, campaigns.c.name, campaigns.c.status)
-        .join(queue_entries, queue_entries.c.campaign_key == campaigns.c.id)
-        .outerjoin(
-            lane_deferrals,
-            (lane_deferrals.c.lane == queue_entries.c.lane) & (lane_deferrals.c.deferred_until > now),
-        )
+        select(campaigns.c.campaign_id, campaigns.c.name, campaigns.c.status, q.status.label("queue_status"))
+        .join(queue_entries, q.campaign_key == campaigns.c.id)
         .where(
-            queue_entries.c.tenant_id == row.tenant_id,
-            queue_entries.c.completed_at.is_(None),
+            q.tenant_id == row.tenant_id,
+            q.completed_at.is_(None),
             (row.position or row.entry_id) > QUEUE_ORDER,
-            lane_deferrals.c.lane.is_(None),
-            queue_entries.c.lane.not_in(list(deferrals)),
+            func.coalesce(q.deferred_until, 0) != INDEFINITELY,
         )
-        .order_by(QUEUE_ORDER)
+        .order_by(q.status != QueueStatus.PROCESSING.value, func.coalesce(q.deferred_until, 0), QUEUE_ORDER)
         .limit(1)
     )
     return rows[0] if rows else None

@@ -18,6 +18,7 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Source
 from mailwright.domain.states import EventType, Priority
 from mailwright.outbox.accept import ExternalMessage, accept_external, count_accepted, insert_contacts
+from mailwright.outbox.queue_states import REOPENED
 from mailwright.outbox.search import newest_message_key
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits, ContentDefinition
@@ -145,4 +146,4 @@ async def close_recipients(tx: Transaction, campaign_key: int, now: Instant) -> 
         sending = {"status": CampaignStatus.SENDING, "updated_at": now, "finished_at": None}
         await tx.execute(update(campaigns).where(campaigns.c.id == campaign_key).values(**sending))
     if entry.campaign_status is not CampaignStatus.CANCELLED:
-        await update_entry(tx, campaign_key, planned=entry.recipients, completed_at=None)
+        await update_entry(tx, campaign_key, planned=entry.recipients, **REOPENED)

@@ -6,6 +6,7 @@ from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.states import EventType, Resolution
 from mailwright.outbox import lane_operations
 from mailwright.outbox.lane_operations import RetriedMessages
+from mailwright.outbox.queue_states import REOPENED
 from mailwright.sources.campaigns.announce import announce
 from mailwright.sources.campaigns.entries import update_entry
 from mailwright.sources.campaigns.records import Actor, Campaign, CampaignChanges, announced, entry_of, lock_campaign
@@ -27,7 +28,7 @@ class CampaignFailures:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
             lane = (await entry_of(tx, campaign)).lane
             found = await lane_operations.requeue_failed(tx, lane, self._clock.now(), by=_BY)
-            await update_entry(tx, campaign.key, completed_at=None)
+            await update_entry(tx, campaign.key, **REOPENED)
             not_retried = found.bounced + found.suppressed
             await self._changes.record(
                 tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=found.retried, notRetried=not_retried
@@ -41,7 +42,7 @@ class CampaignFailures:
             lane = (await entry_of(tx, campaign)).lane
             count = await lane_operations.resolve_in_doubt(tx, lane, resolution, self._clock.now(), by=_BY)
             if campaign.status is CampaignStatus.SENDING:
-                await update_entry(tx, campaign.key, completed_at=None)  # It is complete again after the resends.
+                await update_entry(tx, campaign.key, **REOPENED)  # It is complete again after the resends.
             await self._changes.record(
                 tx, actor, CampaignAction.RESOLVE_IN_DOUBT, campaign, messages=count, **{"as": resolution}
             )

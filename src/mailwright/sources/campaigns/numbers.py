@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from mailwright.domain.clock import Instant
 from mailwright.domain.states import EventType
 from mailwright.outbox.tallies import MACHINE
 from mailwright.sources.campaigns.ab_test import AbTestReport, load_report
@@ -43,10 +42,10 @@ class CampaignNumbers:
     engagement: CampaignEngagement | None = None
 
 
-async def load_numbers(database: Database, campaign: Campaign, now: Instant) -> CampaignNumbers | None:
+async def load_numbers(database: Database, campaign: Campaign) -> CampaignNumbers | None:
     """Return the numbers of a campaign, or None before it starts."""
     async with database.read() as tx:
-        position = await find_position(tx, campaign.key, now)
+        position = await find_position(tx, campaign.key)
         if position is None:
             return None
         counts = await count_messages(tx, position)

@@ -13,7 +13,7 @@ from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.ledger import read_counters
 from mailwright.outbox.provider_limits import OWNER_PREFIX
 from mailwright.policies.hours import is_always_open, outside_hours
-from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates
+from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates, slowest_rate
 from mailwright.policies.rates import windows
 from mailwright.storage.database import Transaction
 
@@ -58,6 +58,15 @@ def find_hours(lane: LimitedLane, levels: Sequence[LimitLevel], now: Instant) ->
     latest = max(limited, key=lambda level: _opens_at(level, now))
     # If hours apply in the recipients' time zones, all may be open in the sender's time zone.
     return _reached(lane, latest if _opens_at(latest, now) else limited[-1], OUTSIDE_HOURS)
+
+
+def find_pace(lane: LimitedLane, levels: Sequence[LimitLevel]) -> ReachedLimit | None:
+    """Return the limit that decides how fast the lane is sent, or None if no limit does."""
+    if (slowest := slowest_rate(levels)) is not None:
+        paced = next(level for level in levels if slowest in send_rates(level.limits, level.owner))
+        return _reached(lane, paced, slowest.reason)
+    alone = next((level for level in reversed(levels) if level.limits.one_at_a_time), None)
+    return None if alone is None else _reached(lane, alone, ONE_AT_A_TIME)
 
 
 def sets_hours(limits: str) -> bool:

@@ -33,7 +33,7 @@ async def load_figures(
     database: Database, campaign: Campaign, now: Instant, installation: TrackingMode
 ) -> ReportFigures | None:
     """Return the figures of a campaign, or None before it starts."""
-    numbers = await load_numbers(database, campaign, now)
+    numbers = await load_numbers(database, campaign)
     if numbers is None:
         return None
     statistics = await campaign_statistics(database, campaign.key)

@@ -12,11 +12,14 @@ from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_O
 from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
+from mailwright.domain.permits import Limits
 from mailwright.domain.schedule import OVERDUE_AFTER
 from mailwright.domain.states import CLAIMABLE, EventType
 from mailwright.ops.logs import logger
 from mailwright.outbox import defer
+from mailwright.outbox.limits import DefaultLimits
 from mailwright.outbox.operations import cancel_lane
+from mailwright.outbox.queue_states import REOPENED, completed_values
 from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
@@ -24,6 +27,7 @@ from mailwright.sources.campaigns.enqueue import enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
 from mailwright.sources.campaigns.progress import COUNT_LANE
+from mailwright.sources.campaigns.queue_recorder import QueueRecorder
 from mailwright.sources.campaigns.sender_rules_hold import hold_if_rules_are_unmet
 from mailwright.sources.campaigns.waves import advance_waves
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules
@@ -31,6 +35,7 @@ from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import campaigns, deliveries, lane_deferrals, queue_entries
 
+NO_LIMITS: Final = DefaultLimits(Limits())
 LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 
 # The number of messages that one transaction cancels, so that others can write in between.
@@ -111,12 +116,15 @@ class CampaignScheduler:
         rules: SenderRules = NO_SENDER_RULES,
         rails: GuardRails = DEFAULT_GUARD_RAILS,
         notices: ApprovalNotices | None = None,
+        *,
+        defaults: DefaultLimits = NO_LIMITS,
     ) -> None:
         self._database = database
         self._clock = clock
         self._rules = rules
         self._notices = notices
         self._guard = CampaignGuard(database, clock, rails)
+        self._recorder = QueueRecorder(database, clock, defaults)
         self._rechecked_at: Instant | None = None
 
     async def tick(self) -> bool:
@@ -129,10 +137,19 @@ class CampaignScheduler:
                 raise
             except Exception:  # one campaign that fails must not stop the others
                 log.exception("campaign_step_failed", campaign=entry.campaign_id)
+        await self._record_queue()
         await announce_queue(self._database, self._clock.now())
         if self._notices is not None:
             await self._notices.send()
         return has_progress
+
+    async def _record_queue(self) -> None:
+        try:
+            await self._recorder.record()
+        except NotDurable:
+            raise
+        except Exception:  # as above: the forecast reads all campaigns
+            log.exception("queue_not_recorded")
 
     async def _step(self, entry: OpenEntry) -> bool:
         if entry.status == CampaignStatus.CANCELLED:
@@ -188,7 +205,7 @@ class CampaignScheduler:
                 return True
             if (await _counts(tx, cancelled)).sending:
                 return False
-            await update_entry(tx, cancelled.campaign_key, completed_at=now)
+            await update_entry(tx, cancelled.campaign_key, **completed_values(now))
         return True
 
     async def _complete(self, enqueued: OpenEntry) -> bool:
@@ -206,7 +223,7 @@ class CampaignScheduler:
                 return False
             if entry.content.ab_test is not None:
                 return await _advance_ab_test(tx, entry, entry.content.ab_test, now)
-            await update_entry(tx, entry.campaign_key, completed_at=now)
+            await update_entry(tx, entry.campaign_key, **completed_values(now))
             if _is_clean(counts):
                 await _mark_sent(tx, entry, now)
             else:
@@ -221,7 +238,7 @@ class CampaignScheduler:
                 return False
             counts = await _counts(tx, completed)
             if _is_moving(counts):
-                await update_entry(tx, entry.campaign_key, completed_at=None)
+                await update_entry(tx, entry.campaign_key, **REOPENED)
                 return True
             if _is_clean(counts):
                 await _mark_sent(tx, entry, now)

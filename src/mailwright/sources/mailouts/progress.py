@@ -63,7 +63,7 @@ async def _progress_of_campaigns(
 ) -> dict[int, MailoutProgress]:
     """Return the progress of many campaigns. A campaign without a queue position is over."""
     by_campaign = dict.fromkeys(campaign_keys, MailoutProgress(0, 0, 0, 0, 0, 0, 0, is_over=True))
-    positions = await progress.find_positions(tx, campaign_keys, now)
+    positions = await progress.find_positions(tx, campaign_keys)
     for position, counts in zip(positions, await progress.count_messages_of(tx, positions), strict=True):
         by_campaign[position.campaign_key] = _progress(position, counts)
     return by_campaign

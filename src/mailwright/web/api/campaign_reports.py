@@ -164,7 +164,7 @@ async def resend(request: Request, campaignId: str, engine: EngineDep, caller: C
     made = await create_resend(
         engine.database, engine.campaigns, actor, campaignId, subject=wanted.subject, name=wanted.name
     )
-    numbers = await load_numbers(engine.database, made, engine.clock.now())
+    numbers = await load_numbers(engine.database, made)
     return json_response(campaign_response(made, numbers), HTTPStatus.CREATED)
 
 

@@ -57,6 +57,7 @@ from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.failed_recipients import list_failed, list_in_doubt
 from mailwright.sources.campaigns.numbers import load_numbers
+from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import digest_checked
 from mailwright.sources.campaigns.variants import CampaignNotStartable
@@ -79,8 +80,9 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: Annotated[C
     campaigns = await engine.campaigns.list_page(
         tenant_id=caller.tenant_id, limit=page.limit, before=page.before("campaign"), state=page.state
     )
+    await refresh_queue(engine.database, engine.clock, engine.defaults)
     async with engine.database.read() as tx:
-        queue = await progress.list_positions(tx, engine.clock.now(), tenant_id=caller.tenant_id)
+        queue = await progress.list_positions(tx, tenant_id=caller.tenant_id)
     positions = {position.campaign_id: position for position in queue}
     return json_response(
         CampaignListResponse(
@@ -301,7 +303,7 @@ async def in_doubt(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
     campaign = await _find(engine, caller, campaignId)
     after = decode_cursor("in-doubt", page.cursor)[0] if page.cursor is not None else 0
     async with engine.database.read() as tx:
-        position = await progress.find_position(tx, campaign.key, engine.clock.now())
+        position = await progress.find_position(tx, campaign.key)
         found = [] if position is None else await list_in_doubt(tx, position.lane, limit=page.limit, after=after)
     return json_response(
         InDoubtListResponse(
@@ -447,7 +449,7 @@ async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
     campaign = await _find(engine, caller, campaignId)
     after = decode_cursor("failure", page.cursor)[0] if page.cursor is not None else 0
     async with engine.database.read() as tx:
-        position = await progress.find_position(tx, campaign.key, engine.clock.now())
+        position = await progress.find_position(tx, campaign.key)
         failed = [] if position is None else await list_failed(tx, position.lane, limit=page.limit, after=after)
     return json_response(
         FailedRecipientListResponse(
@@ -470,7 +472,8 @@ async def _find(engine: Engine, caller: Caller, campaign_id: str) -> Campaign:
 
 
 async def _campaign_response(engine: Engine, campaign: Campaign) -> CampaignResponse:
-    return campaign_response(campaign, await load_numbers(engine.database, campaign, engine.clock.now()))
+    await refresh_queue(engine.database, engine.clock, engine.defaults)
+    return campaign_response(campaign, await load_numbers(engine.database, campaign))
 
 
 async def _check(engine: Engine, campaign: Campaign) -> CampaignCheck:

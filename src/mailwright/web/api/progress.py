@@ -7,7 +7,7 @@ from starlette.responses import Response, StreamingResponse
 
 from mailwright.domain.errors import Unauthorized
 from mailwright.schemas.campaigns import ProgressResponse, progress_response
-from mailwright.sources.campaigns.progress import queue_progress
+from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.web.api.caller import CallerDep, caller_of
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.bodies import json_response
@@ -26,7 +26,7 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 )
 async def poll_progress(engine: EngineDep, caller: CallerDep) -> Response:
     """Return the progress of the active campaign and the queue, as the workers see it."""
-    found = await queue_progress(engine.database, engine.clock, tenant_id=caller.tenant_id)
+    found = await queue_progress(engine.database, engine.clock, engine.defaults, tenant_id=caller.tenant_id)
     return json_response(progress_response(found), headers={"Cache-Control": "no-store"})
 
 
@@ -44,5 +44,5 @@ async def stream(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
             return False
         return True
 
-    events = live_updates_of(request).campaign_progress(caller.tenant_id, is_authorized)
+    events = live_updates_of(request).campaign_progress(caller.tenant_id, engine.defaults, is_authorized)
     return StreamingResponse(events, media_type="text/event-stream", headers=_UNBUFFERED)

@@ -38,6 +38,7 @@ from mailwright.sources.campaigns.extension import preview_extension
 from mailwright.sources.campaigns.forecast import Forecast, forecast
 from mailwright.sources.campaigns.forecast_drafts import DRAFT_ID, ForecastDraft
 from mailwright.sources.campaigns.progress import CampaignMessageCounts, QueuePosition
+from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.sources.campaigns.review import review_draft, review_started
 from mailwright.sources.campaigns.samples import choose_samples
@@ -737,9 +738,10 @@ def _recipient_filters(line: CampaignRow, reported: Mapping[str, int]) -> list[t
 
 
 async def _rows(engine: Engine, found: list[Campaign]) -> list[CampaignRow]:
+    await refresh_queue(engine.database, engine.clock, engine.defaults)
     async with engine.database.read() as tx:
         keys = [campaign.key for campaign in found]
-        places = await progress.find_positions(tx, keys, engine.clock.now())
+        places = await progress.find_positions(tx, keys)
         counted = await progress.count_messages_of(tx, places)
     known = {place.campaign_id: (place, counts) for place, counts in zip(places, counted, strict=True)}
     return [CampaignRow(each, *known.get(each.campaign_id, (None, None))) for each in found]

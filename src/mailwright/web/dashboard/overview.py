@@ -41,6 +41,7 @@ from mailwright.sources.campaigns.progress import (
     count_messages_of,
     list_positions,
 )
+from mailwright.sources.campaigns.queue_recorder import refresh_queue
 from mailwright.storage.server_settings import find_unsafe_settings
 from mailwright.web.bodies import json_response
 from mailwright.web.dashboard.axis import WIDTH, Axis, axis_for
@@ -207,7 +208,7 @@ async def _current_values(request: Request, engine: Engine, visitor: Visitor, sp
         "sent_in_a_day": await tallies.count_events(engine.database, EventType.SENT, **past_day),
         **await _chart(engine, visitor, now, RANGES[span]),
         "range": RANGES[span],
-        "in_line": await _queued_campaigns(engine, tenant_id, now),
+        "in_line": await _queued_campaigns(engine, tenant_id),
         "other_lanes": [lane for lane in seen.lanes if not lane.is_of_campaign],
         **await _health(engine, now, seen),
         "findings": await _findings(request, visitor),
@@ -240,9 +241,10 @@ async def _chart(engine: Engine, visitor: Visitor, now: Instant, wanted: ChartRa
     return {"chart": orjson.dumps(data).decode(), "chart_rows": rows[::-1]}
 
 
-async def _queued_campaigns(engine: Engine, tenant_id: int, now: Instant) -> list[CampaignQueueRow]:
+async def _queued_campaigns(engine: Engine, tenant_id: int) -> list[CampaignQueueRow]:
+    await refresh_queue(engine.database, engine.clock, engine.defaults)
     async with engine.database.read() as tx:
-        line = (await list_positions(tx, now, tenant_id=tenant_id))[:_MAX_CAMPAIGNS]
+        line = (await list_positions(tx, tenant_id=tenant_id))[:_MAX_CAMPAIGNS]
         return [
             CampaignQueueRow(place, found) for place, found in zip(line, await count_messages_of(tx, line), strict=True)
         ]
