@@ -1,5 +1,6 @@
 """Claim due messages under an expiring lease, so that a crashed worker never loses one."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from mailwright.domain.lanes import Lane, in_turn, is_of_campaign, place_of, sha
 from mailwright.domain.message import Claimed, personalize_payload
 from mailwright.domain.permits import MIN_DEFERRAL
 from mailwright.domain.provider_routes import EVERYTHING, ClaimScope
+from mailwright.outbox.ledger import ADD_TO_COUNTER, split_permits
 from mailwright.outbox.sending_hold import is_held
 from mailwright.outbox.settle import may_be_with_provider, settle_reported
 from mailwright.storage.database import Database
@@ -16,6 +18,8 @@ from mailwright.storage.hot import Runner, parsed
 from mailwright.storage.statements import statement
 
 DUE_LANES = statement(__package__, "due_lanes")
+LOST_PERMITS = statement(__package__, "lost_permits")
+FORGET_PERMITS = statement(__package__, "forget_permits")
 IS_BEHIND = statement(__package__, "is_behind")
 CLAIM_LANE = statement(__package__, "claim_lane")
 CLAIM_LANE_OF_SOURCES = statement(__package__, "claim_lane_of_sources")
@@ -119,9 +123,11 @@ class Claims:
                 self._last_lane = lane.number
                 if taken == share and lane.at_most is None:
                     unfinished.append(lane)
-                elif taken:
-                    # The next campaign follows when the attempts of these messages have begun.
+                else:
+                    # The next campaign follows when the attempts of these messages have begun. If none was taken,
+                    # another worker is claiming them.
                     unfinished = _without_campaigns(unfinished, lane)
+                    self.is_turn_awaited |= not taken
             lanes = unfinished
         return await self._taken(tx, name, now) if left < limit else []
 
@@ -166,7 +172,8 @@ class Claims:
             return []
         now, name = self._clock.now(), token()
         lock = self._lock_parameters(name, now)
-        await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._suspects_in_scope(), **lock)
+        if await tx.count(CLAIM_SUSPECTS, limit=limit, now=now, **self._suspects_in_scope(), **lock):
+            await _return_lost_permits(tx, name, lock["locked_until"])
         return await self._taken(tx, name, now)
 
     def _suspects_in_scope(self) -> dict[str, Any]:
@@ -209,6 +216,19 @@ async def _due_lanes(tx: Runner, now: Instant) -> list[Lane]:
         )
         for row in await tx.run(DUE_LANES, now=now, soon=now + MIN_DEFERRAL)
     ]
+
+
+async def _return_lost_permits(tx: Runner, token: int, locked_until: Instant) -> None:
+    """Return the permits of messages whose worker was lost. They are reserved again before the messages are sent."""
+    claim = {"token": token, "locked_until": locked_until}
+    lost = await tx.run(LOST_PERMITS, **claim)
+    counts: Counter[str] = Counter()
+    for row in lost:
+        counts.update(dict.fromkeys(split_permits(row.permits), row.messages))
+    for name in sorted(counts):
+        await tx.count(ADD_TO_COUNTER, name=name, count=-counts[name])
+    if lost:
+        await tx.count(FORGET_PERMITS, **claim)
 
 
 def _without_campaigns(lanes: Sequence[Lane], ahead: Lane) -> list[Lane]:

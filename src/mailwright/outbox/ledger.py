@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mailwright.domain.clock import HOUR, SECOND, Clock, Instant
+from mailwright.domain.message import Claimed
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.storage.database import Database, Transaction
@@ -23,6 +24,8 @@ LOCK_COUNTERS = statement(__package__, "lock_counters")
 ADD_TO_COUNTERS = statement(__package__, "add_to_counters")
 PEEK_COUNTERS = statement(__package__, "peek_counters")
 SET_COUNTER = statement(__package__, "set_counter")
+RECORD_PERMITS = statement(__package__, "record_permits")
+COUNT_UNUSED_PERMITS = statement(__package__, "count_unused_permits")
 DELETE_COUNTERS = statement(__package__, "delete_counters")
 
 log = logger(__name__)
@@ -30,6 +33,7 @@ log = logger(__name__)
 # Time that counters are kept after their windows, for permits that are returned late and in case the clock is set back.
 COUNTER_RETENTION: Instant = 2 * HOUR
 NEVER: Instant = 2**62
+PERMIT_SEPARATOR = " "
 # Slots begin at least this many milliseconds in the future, so that the attempt is recorded before its slot begins.
 LEAD: Instant = 60
 # A worker that owns an exact rate and has booked nothing for this long is considered gone.
@@ -66,13 +70,22 @@ NO_SPACING = SlotSpacing()
 
 
 class Ledger(Protocol):
-    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant: ...
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int, claims: Sequence[Claimed] = ()) -> Grant:
+        """Reserve as much as every window allows.
+
+        The first of `claims` get the permits. These are returned when the lease of a message ends before its attempt.
+        """
+        ...
 
     async def reserve_each(self, wanted: Mapping[LimitWindow, int]) -> dict[LimitWindow, int]:
         """Reserve in each window as much as it allows, independently of the other windows."""
         ...
 
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None: ...
+
+    async def give_back_of(self, windows: Sequence[LimitWindow], claims: Sequence[Claimed]) -> None:
+        """Return the permits of claimed messages, except of those whose lease another worker has taken over."""
+        ...
 
     async def book(
         self,
@@ -102,7 +115,7 @@ class DatabaseLedger:
         self._database = database
         self._clock = clock
 
-    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int, claims: Sequence[Claimed] = ()) -> Grant:
         """Reserve as much as every window allows, in one transaction."""
         if not windows:
             return Grant(wanted)
@@ -113,6 +126,7 @@ class DatabaseLedger:
             count = max(0, min(wanted, states[tightest.name].free))
             if count:
                 await self._add(tx, windows, count)
+                await _record(tx, windows, claims[:count])
         if count == wanted:
             return Grant(count)
         return Grant(count, replace(tightest, deferred_until=states[tightest.name].opens_at))
@@ -142,6 +156,16 @@ class DatabaseLedger:
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
         async with self._database.write() as tx:
             await self._add(tx, windows, -count)
+
+    async def give_back_of(self, windows: Sequence[LimitWindow], claims: Sequence[Claimed]) -> None:
+        async with self._database.write() as tx:
+            if count := await tx.count(RECORD_PERMITS, claims=_fences(claims), permits=None):
+                await self._add(tx, windows, -count)
+
+    async def record(self, windows: Sequence[LimitWindow], claims: Sequence[Claimed]) -> None:
+        """Record the permits of messages that were reserved in advance."""
+        async with self._database.write() as tx:
+            await _record(tx, windows, claims)
 
     async def book(
         self,
@@ -201,6 +225,31 @@ class DatabaseLedger:
     async def _add(self, tx: Transaction, windows: Sequence[LimitWindow], count: int) -> None:
         for window in _in_order(windows):
             await tx.run(ADD_TO_COUNTER, name=window.name, count=count)
+
+
+async def _record(tx: Transaction, windows: Sequence[LimitWindow], claims: Sequence[Claimed]) -> None:
+    if claims:
+        await tx.count(RECORD_PERMITS, claims=_fences(claims), permits=join_permits(windows))
+
+
+def join_permits(windows: Iterable[LimitWindow]) -> str:
+    """Return the names of counters as they are stored with a message. Each is enclosed by the separator."""
+    return PERMIT_SEPARATOR + PERMIT_SEPARATOR.join(sorted({window.name for window in windows})) + PERMIT_SEPARATOR
+
+
+def split_permits(stored: str) -> list[str]:
+    return stored.strip(PERMIT_SEPARATOR).split(PERMIT_SEPARATOR)
+
+
+async def count_unused(tx: Transaction, name: str) -> int:
+    """Return how many permits of a counter are reserved for messages whose attempts have not begun."""
+    pattern = f"%{PERMIT_SEPARATOR}{name}{PERMIT_SEPARATOR}%"
+    [row] = await tx.run(COUNT_UNUSED_PERMITS, pattern=pattern)
+    return int(row.unused)
+
+
+def _fences(claims: Sequence[Claimed]) -> list[dict[str, int]]:
+    return [{"message_key": claimed.message_key, "claim_token": claimed.claim_token} for claimed in claims]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import ConfigurationInvalid
+from mailwright.domain.message import Claimed
 from mailwright.domain.permits import LimitWindow, SendRate
 from mailwright.ops.logs import logger
 from mailwright.outbox.ledger import NO_SPACING, Booking, DatabaseLedger, Grant, RateCheckpoint, SlotSpacing
@@ -78,15 +79,17 @@ class ValkeyLedger:
         self._put: Any = client.register_script(_PUT)
         self._is_down = False
 
-    async def reserve(self, windows: Sequence[LimitWindow], wanted: int) -> Grant:
+    async def reserve(self, windows: Sequence[LimitWindow], wanted: int, claims: Sequence[Claimed] = ()) -> Grant:
         if not windows or any(window.is_exact for window in windows):
-            return await self._database_ledger.reserve(windows, wanted)
+            return await self._database_ledger.reserve(windows, wanted, claims)
         name = block_name(windows)
         count = await self._from_block(name, wanted)
+        if count and claims:
+            await self._database_ledger.record(windows, claims[:count])
         if count == wanted:
             return Grant(count)
         size = 0 if self._is_down else max(1, min(window.limit for window in windows) // _BLOCKS_PER_WINDOW)
-        reserved = await self._database_ledger.reserve(windows, max(wanted - count, size))
+        reserved = await self._database_ledger.reserve(windows, max(wanted - count, size), claims[count:])
         used = min(reserved.count, wanted - count)
         await self._keep(name, reserved.count - used, min(window.ends_at for window in windows))
         return Grant(count + used, reserved.blocked_by if count + used < wanted else None)
@@ -98,6 +101,9 @@ class ValkeyLedger:
     async def give_back(self, windows: Sequence[LimitWindow], count: int) -> None:
         """Return permits to the database, so that any worker can use them."""
         await self._database_ledger.give_back(windows, count)
+
+    async def give_back_of(self, windows: Sequence[LimitWindow], claims: Sequence[Claimed]) -> None:
+        await self._database_ledger.give_back_of(windows, claims)
 
     async def book(
         self,

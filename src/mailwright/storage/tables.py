@@ -742,6 +742,7 @@ deliveries = Table(
     Column("subject", Text),
     # Identifies the transaction that wrote the last attempt or result, for statements that join on it.
     Column("settlement", BigInteger),
+    Column("permits", Text),  # The counters with permits of a claimed message, to return them if its worker is lost.
     # A claim moves a message from the first index to the second, beginning an attempt changes neither index, and a
     # result removes the message from the second. A delivered message costs no other index maintenance.
     partial_index(

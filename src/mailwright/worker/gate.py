@@ -1,5 +1,6 @@
 """The gate between claim and build: apply the policies, reserve permits and defer messages that may not be sent yet."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -84,6 +85,7 @@ class Gate:
         self._permits: dict[
             int, tuple[LimitWindow, ...]
         ] = {}  # The permits of messages that are admitted but not sent, by message key.
+        self._domain_permits: dict[int, LimitWindow] = {}  # Those of the recipients' domains, likewise.
         self._exhausted: dict[int, _Exhausted] = {}  # By lane number.
         self._destinations = destinations  # None if no domain has a limit.
         self._hours = WorkingHoursCache()
@@ -139,23 +141,27 @@ class Gate:
         Its permits are valid only for the hour and day of their reservation, and working hours may have ended since the
         claim.
         """
-        permits = self._permits.get(claimed.message_key)
-        if permits is not None and any(now >= window.ends_at for window in permits):
+        permits, permit = self._permits.get(claimed.message_key, ()), self._domain_permits.get(claimed.message_key)
+        if any(now >= window.ends_at for window in permits) or (permit is not None and now >= permit.ends_at):
             return False
         return not (claimed.is_bulk and self._hours.is_over(claimed, self._rules, now))
 
     async def defer(self, deferred: Sequence[tuple[Claimed, Deferral]]) -> None:
-        """Defer these admitted messages, without affecting the rest of their lanes, and return their permits."""
+        """Defer these admitted messages, without affecting the rest of their lanes, and return their permits.
+
+        The permits come first, because only a claimed message has some.
+        """
+        await self.give_back(claimed for claimed, _ in deferred)
         await defer(self._database, deferred)
         if capped := [each for each in deferred if _is_capped(each[1])]:
             await self._read_limits({claimed.lane for claimed, _ in capped})
             await _end_deferrals_by_old_caps(self._database, self._rules, capped)
-        await self.give_back(claimed for claimed, _ in deferred)
 
     def spend(self, admitted: Admitted) -> None:
         """Use up the permits of a message whose attempt has begun."""
         message_key = admitted.claimed.message_key
         self._permits.pop(message_key, None)
+        self._domain_permits.pop(message_key, None)
         self._paced.pop(message_key, None)
         if self._destinations is not None and admitted.domain_limit is not None:
             self._destinations.count_send(admitted.claimed)
@@ -167,12 +173,18 @@ class Gate:
 
     async def give_back(self, unsent: Iterable[Claimed]) -> None:
         """Return the permits of messages that were not sent, and reopen lanes that lacked them."""
-        unsent = list(unsent)
+        returned: dict[tuple[LimitWindow, ...], list[Claimed]] = {}
+        domains: Counter[LimitWindow] = Counter()
         for claimed in unsent:
             self._paced.pop(claimed.message_key, None)
-        returned = [permits for claimed in unsent if (permits := self._permits.pop(claimed.message_key, None))]
-        for permits in set(returned):
-            await self._ledger.give_back(permits, returned.count(permits))
+            if permits := self._permits.pop(claimed.message_key, None):
+                returned.setdefault(permits, []).append(claimed)
+            if permit := self._domain_permits.pop(claimed.message_key, None):
+                domains[permit] += 1
+        for permit, count in domains.items():
+            await self._ledger.give_back((permit,), count)
+        for permits, holders in returned.items():
+            await self._ledger.give_back_of(permits, holders)
         if returned and self._exhausted:
             await self._reopen({window.name for permits in returned for window in permits})
 
@@ -284,7 +296,7 @@ class Gate:
         return _LaneDecision(admitted, waiting[room:], paced_until=paced_until)
 
     async def _reserve(self, wanted: list[Admitted], windows: tuple[LimitWindow, ...], now: Instant) -> _LaneDecision:
-        grant = await self._ledger.reserve(windows, len(wanted))
+        grant = await self._ledger.reserve(windows, len(wanted), [message.claimed for message in wanted])
         granted = wanted[: grant.count]
         for message in granted:
             self._permits[message.claimed.message_key] = windows
@@ -304,7 +316,7 @@ class Gate:
         """Apply the limits of the recipients' domains. Defer messages over a limit and return their permits."""
         decision = await destinations.decide([message.claimed for message in batch])
         for message_key, permit in decision.permits.items():
-            self._permits[message_key] = (*self._permits.get(message_key, ()), permit)
+            self._domain_permits[message_key] = permit
         if decision.deferred:
             self.has_deferred = True
             self.deferred_until = max(self.deferred_until, *(deferral.until for _, deferral in decision.deferred))

@@ -154,8 +154,8 @@ class ResultSettler:
     async def _return_messages(self) -> None:
         queues, gate = self._queues, self._parts.gate
         releases, deferrals = list(queues.releases), list(queues.deferrals)
+        await gate.give_back(releases)  # Only a claimed message has permits.
         await self._parts.claims.release(releases)
         await gate.defer(deferrals)
         del queues.releases[: len(releases)]
         del queues.deferrals[: len(deferrals)]
-        await gate.give_back(releases)

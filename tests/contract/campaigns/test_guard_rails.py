@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 
 from mailwright.app.limits import default_limits
 from mailwright.domain.bounce import BounceKind
@@ -19,6 +19,7 @@ from mailwright.outbox import tenants
 from mailwright.outbox.limits import DefaultLimits
 from mailwright.schemas.explanation_text import campaign_text
 from mailwright.sources.campaigns.explain import explain_campaign
+from mailwright.sources.campaigns.failures import CampaignFailures
 from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.guard_actions import CampaignGuardActions
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
@@ -137,6 +138,20 @@ async def test_rejections_during_the_send_stop_the_campaign(desk: CampaignHarnes
 
 
 @pytest.mark.promise("guard-rails")
+async def test_campaign_with_nothing_left_is_not_paused_and_can_be_retried(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(120)
+    await desk.bench.drain(ScriptedProvider(*[UNKNOWN_ADDRESS] * 20, *[REFUSAL] * 5))
+    assert await desk.status(campaign_id) == "SENDING"
+    assert (await desk.position(campaign_id)).status == "COMPLETED"
+    _, found = await CampaignFailures(desk.database, desk.clock).retry_failed(OPERATOR, campaign_id)
+    assert found.retried == 5
+    await desk.bench.drain(ScriptedProvider(*[REFUSAL] * 4))
+    assert (await desk.status(campaign_id), (await desk.counts(campaign_id)).sent) == ("SENDING", 96)
+    await CampaignFailures(desk.database, desk.clock).accept_failures(OPERATOR, campaign_id)
+    assert await desk.status(campaign_id) == "SENT"
+
+
+@pytest.mark.promise("guard-rails")
 async def test_resumed_campaign_is_judged_by_later_messages_only(
     desk: CampaignHarness, guard: CampaignGuardActions
 ) -> None:
@@ -202,7 +217,9 @@ async def test_own_minimum_decides_when_a_campaign_is_judged(desk: CampaignHarne
     assert not await watcher.check(campaign_key)
     async with desk.database.write() as tx:
         waiting = deliveries.c.status == Status.PENDING
-        await tx.execute(update(deliveries).where(waiting).values(status=Status.SENT))
+        [last] = await tx.execute(select(func.max(deliveries.c.message_key).label("key")).where(waiting))
+        sent = update(deliveries).where(waiting, deliveries.c.message_key != last.key)
+        await tx.execute(sent.values(status=Status.SENT))
     assert await watcher.check(campaign_key)
 
 

@@ -25,6 +25,7 @@ from mailwright.domain.unsubscribe_tokens import UnsubscribeTokens
 from mailwright.outbox.audit import audit
 from mailwright.outbox.audit_log import list_entries
 from mailwright.outbox.claim import Claims
+from mailwright.outbox.queue_states import completed_values
 from mailwright.schemas.recipient_report import report_csv
 from mailwright.sources.campaigns import report
 from mailwright.sources.campaigns.campaigns import Campaigns
@@ -737,7 +738,7 @@ async def test_thousand_log_rows_cost_two_requests(bench: MailoutBench) -> None:
     await bench.work()
     async with bench.database.write() as tx:
         await tx.execute(update(deliveries).values(status=Status.SENT))
-        await tx.execute(update(queue_entries).values(completed_at=bench.clock.now()))
+        await tx.execute(update(queue_entries).values(**completed_values(bench.clock.now())))
     bench.clock.advance(10_000)
     bench.supabase.requests.clear()
     await bench.work()

@@ -16,6 +16,7 @@ from mailwright.outbox.defer import defer_lane
 from mailwright.storage.tables import lane_deferrals
 from tests.builders import (
     DEFAULT_TENANT,
+    LOCK_TTL,
     Bench,
     a_bench,
     a_message,
@@ -108,6 +109,39 @@ async def test_stopped_worker_gives_its_permits_back(bench: Bench) -> None:
     worker.stop()
     provider.let_go()
     await run
+    await bench.drain(provider)
+    assert len(provider.messages) == 10
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_permits_of_a_killed_worker_return_with_its_leases(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=40, daily_limit=60)
+    await bench.accept(*(a_newsletter() for _ in range(50)))
+    dead = await bench.worker(ScriptedProvider(), "dead")
+    assert len(await dead.parts.gate.admit(dead.parts.claims, await dead.parts.claims.claim(25))) == 25
+    provider = ScriptedProvider()
+    await bench.drain(provider)
+    assert len(provider.messages) == 15
+    bench.clock.advance(LOCK_TTL)
+    await bench.drain(provider)
+    assert len(provider.messages) == 40
+    bench.clock.advance(HOUR)
+    await bench.drain(provider)
+    assert len(set(provider.outbox_ids)) == len(provider.messages) == 50
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_frozen_worker_returns_no_permit_twice(bench: Bench) -> None:
+    await change_tenant(bench.database, rate_per_hour=10)
+    await bench.accept(*(a_newsletter() for _ in range(20)))
+    frozen = await bench.worker(ScriptedProvider(), "frozen")
+    admitted = await frozen.parts.gate.admit(frozen.parts.claims, await frozen.parts.claims.claim(6))
+    bench.clock.advance(LOCK_TTL)
+    provider = ScriptedProvider()
+    for _ in range(2):  # the messages of the lost worker, then the others
+        await bench.drain(provider)
+    assert len(provider.messages) == 10
+    await frozen.parts.gate.give_back(message.claimed for message in admitted)
     await bench.drain(provider)
     assert len(provider.messages) == 10
 

@@ -7,6 +7,7 @@ WITH due AS MATERIALIZED (
   skip locked
 )
 UPDATE deliveries
-SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until, claims = claims + 1
+SET claim_token = :token, locked_by = :worker, locked_at = :now, claimable_at = :locked_until, claims = claims + 1,
+    permits = NULL
 FROM due
 WHERE deliveries.message_key = due.message_key

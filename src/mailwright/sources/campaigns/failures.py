@@ -9,6 +9,7 @@ from mailwright.outbox.lane_operations import RetriedMessages
 from mailwright.outbox.queue_states import REOPENED
 from mailwright.sources.campaigns.announce import announce
 from mailwright.sources.campaigns.entries import update_entry
+from mailwright.sources.campaigns.guard_rails import restart_count
 from mailwright.sources.campaigns.records import Actor, Campaign, CampaignChanges, announced, entry_of, lock_campaign
 from mailwright.storage.database import Database
 
@@ -26,9 +27,10 @@ class CampaignFailures:
         """Retry the failed messages with all their attempts, except those to addresses that are now suppressed."""
         async with self._database.write() as tx:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
-            lane = (await entry_of(tx, campaign)).lane
-            found = await lane_operations.requeue_failed(tx, lane, self._clock.now(), by=_BY)
+            entry, now = await entry_of(tx, campaign), self._clock.now()
+            found = await lane_operations.requeue_failed(tx, entry.lane, now, by=_BY)
             await update_entry(tx, campaign.key, **REOPENED)
+            await restart_count(tx, entry, now)
             not_retried = found.bounced + found.suppressed
             await self._changes.record(
                 tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=found.retried, notRetried=not_retried

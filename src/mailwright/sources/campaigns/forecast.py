@@ -281,7 +281,7 @@ async def _load_queue(
     queue = []
     for row in rows:
         counts, deferral = unsent[row.lane], deferrals.get(row.lane)
-        in_flight = counts.sending
+        in_flight = counts.in_flight  # They have their permits.
         if deferral is not None and deferral.reason in _OUTAGES:
             in_flight = 0  # A provider that does not answer has not sent them.
         elif in_flight and (lost := await find_lost_leases(tx, now, row.lane)) is not None:

@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from mailwright.domain.campaign import GUARD_RAILS, INDEFINITELY, CampaignStatus
 from mailwright.domain.clock import MINUTE, Clock, Instant
 from mailwright.domain.guard_rails import (
+    DEFAULT_GUARD_RAILS,
     GuardAction,
     GuardFinding,
     GuardRails,
@@ -83,6 +84,8 @@ class CampaignGuard:
             report = await load_guard(tx, campaign_key, self.general)
             if (finding := report.finding) is None or not _is_news(report):
                 return False
+            if finding.action is GuardAction.STOP and await _is_sent(tx, entry):
+                return False  # There is nothing to stop, and its failures can be retried or accepted at once.
             await act(tx, entry, report, finding, now)
             return finding.action is GuardAction.STOP
 
@@ -101,6 +104,15 @@ class CampaignGuard:
             return True
         known = {kind: last.counts.of(kind) for kind in Incident if last.counts.of(kind)}
         return incidents != known or last.counts.messages < last.rails.min_messages
+
+
+async def _is_sent(tx: Transaction, entry: QueueEntry) -> bool:
+    """Return whether the campaign has nothing left to send: no message waits, and no recipient is without one."""
+    content = entry.content
+    if entry.enqueue_ended_at is None or entry.wave is not None or content.ab_test is not None:
+        return False
+    [counts] = await tx.run(COUNT_LANE, lane=entry.lane)
+    return not counts.waiting and not counts.sending
 
 
 async def load_guard(tx: Transaction, campaign_key: int, general: GuardRails) -> GuardReport:
@@ -178,6 +190,14 @@ async def is_stopped(tx: Transaction, lane: int) -> bool:
     """Return whether guard rails stopped the campaign or hold its next wave."""
     mine = (lane_deferrals.c.lane == lane, lane_deferrals.c.defer_reason == GUARD_RAILS)
     return bool(await tx.execute(select(lane_deferrals.c.lane).where(*mine)))
+
+
+async def restart_count(tx: Transaction, entry: QueueEntry, now: Instant) -> None:
+    """Judge the campaign by later messages only: an operator has seen its failures and retries them."""
+    report = await load_guard(tx, entry.campaign_key, DEFAULT_GUARD_RAILS)
+    if report.counts.hard_bounces or report.counts.complaints:
+        before = report.state.messages_before + report.counts.messages
+        await update_entry(tx, entry.campaign_key, guard=GuardState(now, before).as_text())
 
 
 async def accept_incidents(tx: Transaction, entry: QueueEntry, general: GuardRails, now: Instant) -> GuardState:

@@ -10,7 +10,7 @@ from mailwright.domain.explanation import DAILY_LIMITS, LimitScope, ReachedLimit
 from mailwright.domain.permits import LimitLevel, LimitWindow, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS
-from mailwright.outbox.ledger import read_counters
+from mailwright.outbox.ledger import count_unused, read_counters
 from mailwright.outbox.provider_limits import OWNER_PREFIX
 from mailwright.policies.hours import is_always_open, outside_hours
 from mailwright.policies.pacing import ONE_AT_A_TIME, send_rates, slowest_rate
@@ -42,7 +42,8 @@ async def find_reached_limit(
         for window in _windows(level, reason, now):
             used = await _used(tx, window)
             if used >= window.limit:
-                return _reached(lane, level, reason, used=used, window=window)
+                sent = used - await count_unused(tx, window.name)
+                return _reached(lane, level, reason, used=sent, window=window)
     configured = next((level for level in levels if _windows(level, reason, now)), None)
     return None if configured is None else _reached(lane, configured, reason)
 

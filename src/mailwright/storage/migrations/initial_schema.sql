@@ -555,6 +555,7 @@ CREATE TABLE deliveries (
   bounced_at BIGINT,
   subject TEXT,
   settlement BIGINT,
+  permits TEXT,
   CONSTRAINT pk_deliveries PRIMARY KEY (message_key)
 );
 CREATE INDEX ix_deliveries_bounced ON deliveries (tenant_id, message_key) WHERE bounced_at IS NOT NULL;
