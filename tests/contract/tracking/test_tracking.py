@@ -179,7 +179,7 @@ async def test_links_in_loops_lead_to_their_targets(tracking: Tracking) -> None:
 UTM_BODY = (
     f'<p><a href="{SHOP.replace("&", "&amp;")}">Offers</a>'
     ' <a href="https://shop.example/{{ name }}?a=1#top">You</a>'
-    ' <a href="https://shop.example/?utm_source=own">Own</a> <a href="mailto:a@shop.example">Mail</a>'
+    ' <a href="https://shop.example/?utm_source=own">Own</a> <a href="mailto:a@shop.example">Write to us</a>'
     ' <a href="#top">Top</a> <a href="{{ unsubscribe_url }}">Leave</a></p>'
 )
 
