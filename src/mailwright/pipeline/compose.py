@@ -28,7 +28,6 @@ from mailwright.content.segments_used import IN_SEGMENTS
 from mailwright.content.template import InvalidTemplate, Template
 from mailwright.content.template_store import StoredTemplate, TemplateStore
 from mailwright.content.text import from_html
-from mailwright.content.tracked_links import LinkRewriter
 from mailwright.content.variables import on_one_line
 from mailwright.domain import address
 from mailwright.domain.clock import Instant
@@ -347,10 +346,7 @@ class Composer:
         key, mode = _layout_key(claimed), self._tracker.mode_of(claimed)
         if self._senders.is_decided(claimed):
             key = (*key, sender)  # The default sender of a tenant changes with its sender domains.
-        if mode is TrackingMode.OFF:
-            key = (*key, *self._tracker.parameters_key(claimed))
-        else:
-            key = (*key, *self._tracker.layout_key(claimed, mode))
+        key = (*key, *self._tracker.layout_key(claimed, mode))
         layout = self._layouts.get(key, lambda: self._compile(claimed, sender, mode))
         shows_view = "web_view_url" in layout.variables
         values = self._values(claimed, addressed.unsubscribe_url, shows_view=shows_view)
@@ -366,7 +362,7 @@ class Composer:
     def _compile(self, claimed: Claimed, sender: Mailbox, mode: TrackingMode) -> Layout:
         stored, payload = self._template(claimed), claimed.payload
         frame = SharedHeaders(sender, _reply_to(payload), _headers(claimed, sender), _feedback_id(claimed))
-        links = self._rewriter(claimed, mode, stored.html)
+        links = self._tracker.rewriter(claimed, mode, stored.html)
         subject = payload.get(SUBJECT_TEMPLATE, stored.subject)
         return Layout.compile(frame, subject=subject, html=stored.html, text=stored.text, links=links)
 
@@ -390,7 +386,7 @@ class Composer:
             html, text = (self._with_links(part, claimed, url) for part in (html, text))
             others = [replace(each, content=self._with_links(each.content, claimed, url) or "") for each in others]
         mode = self._tracker.mode_of(claimed)
-        if html and (links := self._rewriter(claimed, mode, "")) is not None:
+        if html and (links := self._tracker.rewriter(claimed, mode, "")) is not None:
             text = from_html(html) if text is None else text  # The text keeps the author's links.
             html = links.rewrite(html, self._tracker.recipient(claimed, mode), (url,) if url else ())
         if SEALED_LINK in payload and self._shows_sealed_links:
@@ -425,12 +421,6 @@ class Composer:
         values = self._values(claimed, url, shows_view=False)
         part = part.replace(UNSUBSCRIBE_LINK_MARK, values["unsubscribe_url"])
         return part.replace(PREFERENCES_LINK_MARK, values["preferences_url"])
-
-    def _rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter | None:
-        """Return what replaces the links of a message. UTM parameters identify nobody, so they need no tracking."""
-        if mode is TrackingMode.OFF:
-            return self._tracker.parameters_rewriter(claimed)
-        return self._tracker.rewriter(claimed, mode, source)
 
     def _template(self, claimed: Claimed) -> StoredTemplate:
         stored = self._templates.cached(claimed.template_key or 0)

@@ -70,23 +70,26 @@ class MessageTracker:
         return TrackedRecipient(claimed.outbox_id, self._settings.tokens.recipient(claimed.outbox_id))
 
     def layout_key(self, claimed: Claimed, mode: TrackingMode) -> tuple[Any, ...]:
-        """Return the cache key of a layout with tracked links. It changes every day, because links expire."""
+        """Return the cache key of a layout's links. It changes every day if they are tracked, because they expire."""
+        if mode is TrackingMode.OFF:
+            return (_utm(claimed), claimed.tracking_host) if claimed.payload.get("utm") else ()
         return (mode, day_of(claimed.received_at), claimed.campaign_key, claimed.tracking_host, _utm(claimed))
 
-    def parameters_key(self, claimed: Claimed) -> tuple[Any, ...]:
-        """Return the cache key of a layout whose links only get parameters."""
-        return (_utm(claimed), claimed.tracking_host) if claimed.payload.get("utm") else ()
-
-    def parameters_rewriter(self, claimed: Claimed) -> LinkRewriter | None:
-        """Return the rewriter that adds the campaign's parameters to links of a message that is not tracked."""
+    def _parameters_rewriter(self, claimed: Claimed) -> LinkRewriter | None:
+        """Return the rewriter that adds the campaign's parameters, which identify nobody, without tracking."""
         parameters = dict(_utm(claimed))
         if not parameters:
             return None
         own_pages = self._own_pages(claimed)
         return LinkRewriter("", None, {}, parameters=parameters, own_pages=own_pages, is_individual=False)
 
-    def rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter:
-        """Return the link rewriter of a message. The fixed links in `source` are the same for every recipient."""
+    def rewriter(self, claimed: Claimed, mode: TrackingMode, source: str) -> LinkRewriter | None:
+        """Return the link rewriter of a message. The fixed links in `source` are the same for every recipient.
+
+        Return None if all links stay as they are.
+        """
+        if mode is TrackingMode.OFF:
+            return self._parameters_rewriter(claimed)
         settings, day = self._require_settings(), day_of(claimed.received_at)
         is_anonymous = mode is TrackingMode.ANONYMOUS
         tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key, is_anonymous)
