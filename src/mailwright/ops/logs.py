@@ -23,6 +23,8 @@ _LONGEST_LOCAL_PART = 64
 
 # The configuration to apply when the first line is written.
 _pending: list[partial[None]] = []
+# Fields of lines that are written directly: the caller has masked the recipient, and an ID of a provider is no address.
+_SAFE = frozenset({"to", "providerMessageId"})
 # The lowest level of lines that are written directly as JSON, without structlog. Empty until JSON is configured.
 _direct_level: list[int] = []
 
@@ -46,12 +48,14 @@ def write_info(component: str, event: str, at: str | None, lines: Iterable[Mappi
         shared: dict[str, Any] = {"component": component, "event": event, "level": "info", "timestamp": at}
         if (child := this_child()) is not None:
             shared["process"] = child.number
-        written = [orjson.dumps({**{name: _direct(value) for name, value in line.items()}, **shared}) for line in lines]
+        written = [
+            orjson.dumps({**{name: _direct(name, value) for name, value in line.items()}, **shared}) for line in lines
+        ]
         _Lines().msg(b"\n".join(written).decode())
 
 
-def _direct(value: Any) -> Any:
-    return _masked(value) if isinstance(value, str) and "@" in value else value
+def _direct(name: str, value: Any) -> Any:
+    return _masked(value) if isinstance(value, str) and "@" in value and name not in _SAFE else value
 
 
 def _configure(level: str, style: Literal["json", "console"]) -> None:
