@@ -23,9 +23,9 @@ CHANGED_BY_CODE = re.compile(r"\b(?:insert|update|delete)\(\s*(\w+)\b")
 COMMENT = re.compile(r"--[^\n]*")
 # Imports point down, so these packages change some tables of packages above them, in one transaction with their own.
 SHARED = {
-    # Retention deletes old rows. It also stores contacts of messages, and requests of steps.
+    # Retention deletes old rows. It also stores contacts of messages, requests of steps, and the state of campaigns.
     "outbox": {
-        *("contact_events", "contacts", "form_submissions", "imports", "mailout_logs", "reports"),
+        *("contact_events", "contacts", "form_submissions", "imports", "mailout_logs", "queue_entries", "reports"),
         *("sequence_enrolments", "sequence_steps", "webhook_deliveries"),
     },
     # Erasures, and runs through sequences that an unsubscribe or an event ends or starts.
