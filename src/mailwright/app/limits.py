@@ -30,6 +30,7 @@ def default_limits(settings: Settings) -> Limits:
     return Limits(
         rate_per_second=settings.rate_per_second,
         rate_per_hour=settings.rate_per_hour or _default_hourly_limit(settings),
+        is_usual_plan=settings.rate_per_hour is None,
         daily_limit=settings.daily_limit,
         working_hours=settings.working_hours,
         timezone=settings.timezone,

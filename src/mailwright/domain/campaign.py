@@ -109,6 +109,7 @@ SENDER_RULES = "sender_rules"  # the rules of the large mailbox providers are no
 GUARD_RAILS = "guard_rails"  # too many hard bounces or complaints
 NEXT_WAVE = "next_wave"  # the bounces and complaints of the last wave are observed before the next one
 AWAITS_APPROVAL = "awaits_approval"  # a second person must approve what is sent
+ENQUEUE_FAILED = "enqueue_failed"  # creating its messages failed; tried again after a while
 # Reason codes of campaigns in the queue that nothing defers.
 QUEUED = "queued"  # the tenant's campaigns before it are sent first
 NO_WORKER = "no_worker"  # no worker is running
@@ -124,6 +125,7 @@ NON_LIMIT_REASONS = (
     GUARD_RAILS,
     NEXT_WAVE,
     AWAITS_APPROVAL,
+    ENQUEUE_FAILED,
 )
 # The end of a deferral that lasts until a user ends it.
 INDEFINITELY: int = 253_370_764_800_000

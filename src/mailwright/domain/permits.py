@@ -74,6 +74,9 @@ class Limits:
     # The part of the hourly and daily limits that bulk messages leave for transactional messages.
     reserve_percent: int = 0
     frequency_cap: str | None = None  # Bulk emails to one contact: `3 per 7 days`.
+    is_usual_plan: bool = (
+        False  # The hourly limit is that of the provider's usual plan. A tenant can have a larger one.
+    )
     is_of_provider: bool = False  # Whether these are the limits of a named provider, for all its tenants together.
 
     def reason(self, name: str) -> str:

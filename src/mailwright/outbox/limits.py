@@ -157,12 +157,14 @@ async def _campaigns(
 
 
 async def load_tenant_limits(database: Database, default: Limits) -> Mapping[int, Limits]:
-    """Load the limits of the tenants that have their own. All others use the default."""
+    """Load the limits of the tenants that have their own. All others use the default, which is also the ceiling."""
     columns = [tenants.c[name] for name in LIMIT_COLUMNS]
     async with database.read() as tx:
         rows = await tx.execute(select(tenants.c.id, *columns))
     own = {row.id: {name: value for name in LIMIT_COLUMNS if (value := getattr(row, name)) is not None} for row in rows}
-    return {tenant_id: replace(default, **_typed(limits)) for tenant_id, limits in own.items() if limits}
+    return {
+        tenant_id: replace(default, **_below(default, _typed(limits))) for tenant_id, limits in own.items() if limits
+    }
 
 
 def _parse_entry_limits(row: Any, tenant: Limits) -> Limits:
@@ -205,6 +207,18 @@ def _slowed(limits: Limits, guard: str | None) -> Limits:
 @lru_cache(maxsize=1_024)
 def _with_reserve(limits: Limits, percent: int) -> Limits:
     return replace(limits, reserve_percent=percent)
+
+
+def _below(ceiling: Limits, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the limits of a tenant, not above those of the installation."""
+    below = dict(own)
+    for name in ("rate_per_second", "rate_per_hour", "daily_limit"):
+        most = getattr(ceiling, name)
+        if name in own and most is not None and not (name == "rate_per_hour" and ceiling.is_usual_plan):
+            below[name] = min(own[name], most)
+    if "interval_ms" in own and ceiling.interval_ms is not None:
+        below["interval_ms"] = max(own["interval_ms"], ceiling.interval_ms)
+    return below
 
 
 def _typed(limits: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Select, TextClause, and_, case, exists, func, literal, not_, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    TextClause,
+    and_,
+    case,
+    exists,
+    func,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    text,
+)
 
 from mailwright.domain.buckets import SUPPRESSED_CODES, shown_status
+from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.ids import is_uuid
@@ -17,7 +32,7 @@ from mailwright.domain.timeline import order_events
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.expressions import lower_ascii, position
 from mailwright.storage.statements import statement
-from mailwright.storage.tables import deliveries, messages, provider_configurations
+from mailwright.storage.tables import deliveries, lane_deferrals, messages, provider_configurations
 
 FIND_MESSAGE = statement(__package__, "find_message")
 LIST_EVENTS = statement(__package__, "list_events")
@@ -276,7 +291,23 @@ def _conditions(wanted: MessageSearch) -> Iterator[ColumnElement[bool] | TextCla
 def _summary_columns() -> list[Any]:
     by_name = {**messages.c, **deliveries.c, "message_key": messages.c.id, "subject": _SUBJECT}
     by_name["ses_message_id"] = _SES_MESSAGE_ID
+    by_name["next_attempt_at"] = _next_attempt_at()
     return [by_name[name].label(name) for name in MessageSummary.__slots__]
+
+
+def _next_attempt_at() -> ColumnElement[Any]:
+    """Return when a waiting message may be sent: its own due time, or the end of its lane's deferral.
+
+    It is null while only a user can end the deferral. `find_message.sql` has the same rule.
+    """
+    until = select(lane_deferrals.c.deferred_until).where(lane_deferrals.c.lane == _D.lane).scalar_subquery()
+    own = case((_D.locked_by.is_(None), _D.claimable_at), else_=_D.next_attempt_at)
+    return case(
+        (_D.status.not_in(CLAIMABLE), _D.next_attempt_at),
+        (until >= INDEFINITELY, null()),
+        (until > own, until),
+        else_=own,
+    )
 
 
 def _record(row: Any, events: Any) -> MessageRecord:

@@ -32,7 +32,7 @@ REOPENED: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class CampaignQueueState:
     status: QueueStatus
     reason: str | None = None  # with its detail
     until: Instant | None = None
@@ -94,7 +94,7 @@ async def _forget_forecast(tx: Transaction, lane: int) -> None:
     await tx.execute(update(queue_entries).where(*is_waiting).values(expected_at=None))
 
 
-async def store_state(tx: Transaction, entry_id: int, before: QueueState, state: QueueState) -> None:
+async def store_state(tx: Transaction, entry_id: int, before: CampaignQueueState, state: CampaignQueueState) -> None:
     """Change the state of an entry, unless it has changed since it was read."""
     q = queue_entries.c
     is_unchanged = (

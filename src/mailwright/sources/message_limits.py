@@ -4,11 +4,11 @@ from typing import Any
 
 from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.explanation import MessageExplanation, ReachedLimit
-from mailwright.outbox.explain import LIMIT_COLUMNS, explain
+from mailwright.outbox.explain import explain
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
 from mailwright.outbox.provider_configurations import load_routes
 from mailwright.outbox.provider_limits import load_provider_limits
-from mailwright.sources.campaigns.reached_limit import LimitedLane, find_reached_limit
+from mailwright.sources.campaigns.reached_limit import LimitedLane, find_reached_limit, own_columns
 from mailwright.storage.database import Database
 
 
@@ -22,7 +22,7 @@ async def explain_message(
         async with database.read() as tx:
             provider = (await load_routes(tx)).provider_of(message.tenant_id, message.source)
         shared = None if provider is None else await load_provider_limits(database, provider, defaults.limits)
-        own = frozenset(column for column in LIMIT_COLUMNS.values() if getattr(message, column) is not None)
+        own = own_columns(message, levels[0].limits)
         lane = LimitedLane(message.tenant, own, message.campaign, message.campaign_limits)
         async with database.read() as tx:
             return await find_reached_limit(tx, lane, message.hold_reason, (*levels, shared) if shared else levels, now)

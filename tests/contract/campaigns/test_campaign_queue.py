@@ -9,16 +9,19 @@ from sqlalchemy import select
 
 from mailwright.domain.clock import DAY, HOUR, MINUTE, SECOND, ManualClock
 from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.explanation import LimitScope, ReachedLimit
 from mailwright.domain.permits import Limits
-from mailwright.domain.states import Priority
+from mailwright.domain.states import Priority, Status
 from mailwright.outbox import quotas
 from mailwright.outbox.accept import accept_select
 from mailwright.outbox.audit import audit
 from mailwright.outbox.defer import defer_lane
 from mailwright.outbox.limits import DefaultLimits, load_limit_rules
+from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.outbox.quotas import PreSyncState, QuotaReport
 from mailwright.outbox.workers import sending_rate
 from mailwright.sources.campaigns import enqueue, progress
+from mailwright.sources.campaigns.explain import explain_campaign
 from mailwright.storage.tables import messages
 from mailwright.worker import gate
 from mailwright.worker.worker import Worker
@@ -185,6 +188,23 @@ async def test_tightest_of_tenant_and_campaign_limits_applies(desk: CampaignHarn
     assert len(provider.messages) == 35
 
 
+async def test_limit_of_the_installation_is_a_ceiling(engine: DatabaseAddress, clock: ManualClock) -> None:
+    async with a_bench(engine.url, clock, rate_per_hour=20) as bench:
+        desk = CampaignHarness(bench)
+        await change_tenant(bench.database, rate_per_hour=30)
+        campaign_id = await desk.start(50)
+        provider = ScriptedProvider()
+        await bench.drain(provider)
+        assert len(provider.messages) == 20
+        found = await explain_campaign(bench.database, clock, bench.engine.defaults, campaign_id, tenant_id=None)
+        assert found.limit == ReachedLimit("rate_per_hour", LimitScope.INSTALLATION, "default", 20, 20)
+        [waiting, *_] = await search(bench.database, DEFAULT_TENANT, MessageSearch(status=Status.PENDING), limit=1)
+        assert waiting.next_attempt_at == clock.now() + HOUR
+        assert (await bench.record(waiting.outbox_id)).summary.next_attempt_at == clock.now() + HOUR
+        await desk.campaigns.pause(OPERATOR, campaign_id)
+        assert (await bench.record(waiting.outbox_id)).summary.next_attempt_at is None
+
+
 async def test_edited_limits_apply_at_once(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(50, limits={"ratePerHour": 10})
     provider = ScriptedProvider()
@@ -339,6 +359,7 @@ async def test_failing_campaign_does_not_stop_the_others(
     await desk.bench.drain(provider)
     assert await desk.status(whole) == "SENT"
     assert await desk.status(broken) == "READY"
+    assert await desk.deferral(broken) == ("enqueue_failed", MINUTE)
 
 
 @pytest.mark.promise("limits-never-exceeded")

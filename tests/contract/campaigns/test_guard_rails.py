@@ -138,7 +138,7 @@ async def test_rejections_during_the_send_stop_the_campaign(desk: CampaignHarnes
 
 
 @pytest.mark.promise("guard-rails")
-async def test_campaign_with_nothing_left_is_not_paused_and_can_be_retried(desk: CampaignHarness) -> None:
+async def test_finished_campaign_is_not_paused_and_can_be_retried(desk: CampaignHarness) -> None:
     campaign_id = await desk.start(120)
     await desk.bench.drain(ScriptedProvider(*[UNKNOWN_ADDRESS] * 20, *[REFUSAL] * 5))
     assert await desk.status(campaign_id) == "SENDING"

@@ -60,7 +60,13 @@ from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.forecast_values import CampaignForecast
 from mailwright.sources.campaigns.progress import COUNT_LANE
 from mailwright.sources.campaigns.queue_recorder import refresh_queue
-from mailwright.sources.campaigns.reached_limit import LimitedLane, find_hours, find_pace, find_reached_limit
+from mailwright.sources.campaigns.reached_limit import (
+    LimitedLane,
+    find_hours,
+    find_pace,
+    find_reached_limit,
+    own_columns,
+)
 from mailwright.sources.campaigns.records import RepeatSummary
 from mailwright.sources.campaigns.repeat_records import find_summary
 from mailwright.storage.database import Database, Transaction
@@ -450,7 +456,7 @@ async def _find_limit(
 ) -> ReachedLimit | None:
     """Return the limit that defers the campaign: its own, its tenant's or its provider's."""
     levels = rules.levels(row.tenant_id, row.lane or 0)
-    own = frozenset(column for column in LIMIT_COLUMNS.values() if getattr(row, f"tenant_{column}") is not None)
+    own = own_columns(row, levels[0].limits, "tenant_")
     lane = LimitedLane(row.tenant, own, row.name, row.limits)
     found = None
     if row.deferred_until is not None:

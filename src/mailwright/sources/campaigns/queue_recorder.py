@@ -24,7 +24,7 @@ from mailwright.domain.clock import SECOND, Clock, Instant
 from mailwright.domain.permits import MIN_DEFERRAL, Deferral, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.limits import DefaultLimits
-from mailwright.outbox.queue_states import OUTAGES, QueueState, store_expected, store_state
+from mailwright.outbox.queue_states import OUTAGES, CampaignQueueState, store_expected, store_state
 from mailwright.outbox.sending_hold import SendingHold, load_hold
 from mailwright.outbox.workers import load_present
 from mailwright.sources.campaigns.deferrals import LaneOutages, load_message_deferrals, load_outages
@@ -89,7 +89,7 @@ class QueueRecorder:
         is_due = self._forecast_at is None or not 0 <= now - self._forecast_at < FORECAST_EVERY
         return is_due or any(row.status == _PENDING and row.expected_at is None and _has_end(row) for row in rows)
 
-    def _decide(self, rows: list[Any], facts: _Facts) -> list[tuple[Any, QueueState]]:
+    def _decide(self, rows: list[Any], facts: _Facts) -> list[tuple[Any, CampaignQueueState]]:
         ahead: dict[tuple[int, str | None], _Ahead] = {}
         found = []
         for row in rows:
@@ -103,18 +103,18 @@ class QueueRecorder:
             mine.has_turn |= may_send and has_more and row.lane_until is None
         return found
 
-    def _state_in_turn(self, row: Any, facts: _Facts, ahead: _Ahead) -> QueueState:
+    def _state_in_turn(self, row: Any, facts: _Facts, ahead: _Ahead) -> CampaignQueueState:
         """Return the state of a campaign that nothing defers."""
         is_processing = row.status == _PROCESSING
         if not ahead.has_turn:
             self._overtaken.pop(row.id, None)
             if is_processing or (row.defer_reason == QUEUED and ahead.deferrals) or _is_reopened(row, facts.now):
                 return _stored(row)  # It is recorded when its first message begins.
-            return QueueState(_PENDING)
+            return CampaignQueueState(_PENDING)
         # A campaign that is being sent may have to wait for a few messages of an earlier one.
         if is_processing and facts.now - self._overtaken.setdefault(row.id, facts.now) < MIN_DEFERRAL:
             return _stored(row)
-        return QueueState(_PENDING, QUEUED, row.expected_at)
+        return CampaignQueueState(_PENDING, QUEUED, row.expected_at)
 
 
 async def refresh_queue(database: Database, clock: Clock, defaults: DefaultLimits) -> None:
@@ -168,21 +168,21 @@ def _has_moved(row: Any, expected_at: Instant | None) -> bool:
     return abs(int(row.expected_at - expected_at)) >= SECOND
 
 
-def _deferred_state(row: Any, facts: _Facts, ahead: _Ahead) -> QueueState | None:
+def _deferred_state(row: Any, facts: _Facts, ahead: _Ahead) -> CampaignQueueState | None:
     """Return the state of a campaign that is deferred, or that no worker can send."""
     if facts.hold is not None:
-        return QueueState(_PENDING, facts.hold.reason, INDEFINITELY)
+        return CampaignQueueState(_PENDING, facts.hold.reason, INDEFINITELY)
     if row.lane_until is not None:
         is_shared = (row.lane_reason, row.lane_until) in ahead.deferrals and not _sets_limit(row)
         if is_shared:  # When the tenant's limit ends, the campaigns before this one are sent first.
-            return QueueState(_PENDING, QUEUED, row.expected_at)
-        return QueueState(_PENDING, row.lane_reason, row.lane_until)
+            return CampaignQueueState(_PENDING, QUEUED, row.expected_at)
+        return CampaignQueueState(_PENDING, row.lane_reason, row.lane_until)
     if (outage := facts.outages.of(row.lane)) is not None:
-        return QueueState(_PENDING, outage.reason, outage.until)
+        return CampaignQueueState(_PENDING, outage.reason, outage.until)
     deferral = facts.messages.get(row.lane)
     if deferral is not None and deferral.until - facts.now >= MIN_DEFERRAL:
-        return QueueState(_PENDING, deferral.reason, deferral.until)
-    return None if facts.has_worker else QueueState(_PENDING, NO_WORKER)
+        return CampaignQueueState(_PENDING, deferral.reason, deferral.until)
+    return None if facts.has_worker else CampaignQueueState(_PENDING, NO_WORKER)
 
 
 def _is_limited(row: Any) -> bool:
@@ -202,8 +202,8 @@ def _sets_limit(row: Any) -> bool:
     return own.get("working_hours" if name == "outside_hours" else name) not in (None, False, ALWAYS)
 
 
-def _stored(row: Any) -> QueueState:
-    return QueueState(QueueStatus(row.status), row.defer_reason, row.deferred_until)
+def _stored(row: Any) -> CampaignQueueState:
+    return CampaignQueueState(QueueStatus(row.status), row.defer_reason, row.deferred_until)
 
 
 async def _load_facts(tx: Transaction, now: Instant) -> _Facts:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
 from mailwright.domain.clock import Instant
 from mailwright.domain.explanation import DAILY_LIMITS, LimitScope, ReachedLimit
-from mailwright.domain.permits import LimitLevel, LimitWindow, split_defer_reason
+from mailwright.domain.permits import LimitLevel, Limits, LimitWindow, split_defer_reason
 from mailwright.domain.working_hours import ALWAYS
 from mailwright.outbox.explain import LIMIT_COLUMNS
 from mailwright.outbox.ledger import count_unused, read_counters
@@ -18,6 +19,8 @@ from mailwright.policies.rates import windows
 from mailwright.storage.database import Transaction
 
 OUTSIDE_HOURS = "outside_hours"
+# The limits of the installation that are a ceiling for those of its tenants.
+_CAPPED = ("rate_per_second", "rate_per_hour", "daily_limit", "interval_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,13 @@ class LimitedLane:
     tenant_columns: frozenset[str]  # of the limits that the tenant sets itself
     campaign: str | None = None
     campaign_limits: str | None = None
+
+
+def own_columns(row: Any, tenant: Limits, prefix: str = "") -> frozenset[str]:
+    """Return the columns of the limits that a tenant sets itself, without those above the installation's limit."""
+    values = {column: getattr(row, f"{prefix}{column}") for column in LIMIT_COLUMNS.values()}
+    capped = {column for column in _CAPPED if values[column] != getattr(tenant, column)}
+    return frozenset(column for column, value in values.items() if value is not None and column not in capped)
 
 
 async def find_reached_limit(

@@ -8,8 +8,14 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, bindparam, select, update
 
-from mailwright.domain.campaign import AWAITING_WINNER, INDEFINITELY, SCHEDULE_OVERDUE, CampaignStatus
-from mailwright.domain.clock import SECOND, Clock, Instant, isoformat
+from mailwright.domain.campaign import (
+    AWAITING_WINNER,
+    ENQUEUE_FAILED,
+    INDEFINITELY,
+    SCHEDULE_OVERDUE,
+    CampaignStatus,
+)
+from mailwright.domain.clock import MINUTE, SECOND, Clock, Instant, isoformat
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.guard_rails import DEFAULT_GUARD_RAILS, GuardRails
 from mailwright.domain.permits import Limits
@@ -23,7 +29,7 @@ from mailwright.outbox.queue_states import REOPENED, completed_values
 from mailwright.sources.campaigns import ab_test
 from mailwright.sources.campaigns.announce import AnnouncedCampaign, announce, announce_hold, announce_queue
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
-from mailwright.sources.campaigns.enqueue import enqueue_batch
+from mailwright.sources.campaigns.enqueue import ENQUEUED_STATUSES, enqueue_batch
 from mailwright.sources.campaigns.entries import QueueEntry, RunningAbTest, find_entry, update_entry
 from mailwright.sources.campaigns.guard_rails import CampaignGuard
 from mailwright.sources.campaigns.progress import COUNT_LANE
@@ -42,6 +48,7 @@ LANE_IS_MOVING = statement(__package__, "lane_is_moving")
 BATCH_SIZE = 2_000
 # How often completed campaigns with failed or unconfirmed messages are checked again.
 RECHECK_EVERY: Instant = 10 * SECOND
+RETRY_ENQUEUE_AFTER: Instant = MINUTE
 
 log = logger(__name__)
 
@@ -137,11 +144,18 @@ class CampaignScheduler:
                 raise
             except Exception:  # one campaign that fails must not stop the others
                 log.exception("campaign_step_failed", campaign=entry.campaign_id)
+                await self._give_up_turn(entry)
         await self._record_queue()
         await announce_queue(self._database, self._clock.now())
         if self._notices is not None:
             await self._notices.send()
         return has_progress
+
+    async def _give_up_turn(self, entry: OpenEntry) -> None:
+        """Let the tenant's next campaign go first if the messages of this one cannot be created."""
+        if entry.enqueue_ended_at is None and entry.status in ENQUEUED_STATUSES:
+            until = self._clock.now() + RETRY_ENQUEUE_AFTER
+            await defer.defer_lane(self._database, entry.lane, ENQUEUE_FAILED, until)
 
     async def _record_queue(self) -> None:
         try:
