@@ -1,6 +1,6 @@
 -- The columns of `claimed_facts`, for a preview that claims nothing.
 SELECT
-  d.message_key, d.tenant_id, d.lane, d.attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
+  d.message_key, d.tenant_id, d.lane, d.attempts, d.excused_attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload AS payload_json, m.template_key, m.retry_policy, m.is_bulk,
   m.expires_at,
