@@ -3,7 +3,7 @@ SELECT
   d.message_key, d.tenant_id, d.lane, d.attempts, d.excused_attempts, d.claims, d.resends, d.deferrals, d.deferred_since, d.retry_until,
   NULL AS only_provider, NULL AS failed_provider, NULL AS suppressed_because,
   m.outbox_id, m.source, m.request_id, m.to_email, m.payload AS payload_json, m.template_key, m.retry_policy, m.is_bulk,
-  m.expires_at,
+  m.expires_at, m.scheduled_at,
   m.recipient_id, m.external_id, c.email AS contact_email, c.deleted_at AS contact_deleted_at,
   m.list_key, m.content_digest, t.name AS company, t.max_in_flight, m.created_at, m.campaign_key,
   t.tracking AS tenant_tracking, t.tracking_host, l.tracking AS list_tracking, c.consents_to_tracking,
