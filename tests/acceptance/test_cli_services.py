@@ -161,7 +161,8 @@ async def test_drained_worker_exits_when_nothing_is_due(commands: Commands, data
     drained = await commands.ok("worker", "--drain", "--concurrency", "4")
     logged = [json.loads(line)["event"] for line in drained.err.splitlines()]
     # The test server runs without fsync, which is reported.
-    assert [event for event in logged if event != "unsafe_database_setting"] == ["worker_started", "worker_stopped"]
+    begin, *settled, end = [event for event in logged if event != "unsafe_database_setting"]
+    assert (begin, settled, end) == ("worker_started", ["message_settled"] * 20, "worker_stopped")
     assert (await commands.ok("audit", "--json")).json["sent"] == 20
 
 

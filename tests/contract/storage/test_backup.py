@@ -437,7 +437,7 @@ async def test_open_sqlite_file_is_not_replaced(clock: ManualClock, tmp_path: Pa
     url = f"sqlite:///{tmp_path}/mailwright.db"
     await backed_up(url, clock, tmp_path / "a.mwbackup")
     other = sqlite3.connect(tmp_path / "mailwright.db")
-    other.execute("PRAGMA record_mode = WAL")
+    other.execute("PRAGMA journal_mode = WAL")
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM tenants").fetchall()
     with pytest.raises(NotPossibleNow, match="Another process uses"):
