@@ -31,7 +31,7 @@ from mailwright.events.outbound.endpoints import WebhookEndpointInput
 from mailwright.outbox import tenants
 from mailwright.outbox.defer import defer_lane
 from mailwright.sources.campaigns.definition import CampaignDefinition, CampaignLimits
-from mailwright.storage.tables import dead_letters, messages
+from mailwright.storage.tables import message_dead_letters, messages
 from mailwright.web.app import create_app
 from mailwright.web.dashboard.stream import stream
 from mailwright.web.live import LiveUpdates
@@ -475,7 +475,7 @@ async def test_dead_letters_are_mentioned_only_if_there_are_some(ada: Visit, ben
     async with bench.database.write() as tx:
         [failed] = await tx.execute(select(messages.c.id))
         dead_letter = {"tenant_id": DEFAULT_TENANT, "code": "REFUSED", "reason": "550", "attempts": 5, "created_at": 0}
-        await tx.execute(insert(dead_letters).values(message_key=failed.id, **dead_letter))
+        await tx.execute(insert(message_dead_letters).values(message_key=failed.id, **dead_letter))
     await ada.open("/messages?status=FAILED")
     assert "used up their attempts" in ada.words()
     await ada.open("/")

@@ -119,8 +119,8 @@ def test_lines_of_results_are_written_at_once(capsys: pytest.CaptureFixture[str]
         logs.configure("WARNING", "json")
         logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
     finally:
+        logs.configure("INFO", "console")
         structlog.configure(**before)
-        logs.configure()
     told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [each["outboxId"] for each in told] == ["0", "1", "2"]
     assert {each["requestId"] for each in told} == {"for a***@e***.com"}
