@@ -98,6 +98,7 @@ def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) ->
         logs.logger("here").info("message_settled", outboxId="1", requestId="r\n2", to="anna@example.com")
         logs.logger("here").debug("not shown")
     finally:
+        logs.configure("INFO", "console")
         structlog.configure(**before)
     (line,) = capsys.readouterr().err.splitlines()
     told = json.loads(line)
