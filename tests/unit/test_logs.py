@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import structlog
@@ -91,15 +92,21 @@ def test_long_line_is_scanned_once() -> None:
     assert scrubbed(reason=text) == {"reason": text}
 
 
-def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def settings_restored() -> Iterator[None]:
+    """Restore the settings of other tests. New settings apply with the next line, so one is written first."""
     before = structlog.get_config()
-    try:
-        logs.configure("INFO", "json")
-        logs.logger("here").info("message_settled", outboxId="1", requestId="r\n2", to="anna@example.com")
-        logs.logger("here").debug("not shown")
-    finally:
-        logs.configure("INFO", "console")
-        structlog.configure(**before)
+    yield
+    logs.configure("INFO", "console")
+    logs.logger("here").info("restored")
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("settings_restored")
+def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("INFO", "json")
+    logs.logger("here").info("message_settled", outboxId="1", requestId="r\n2", to="anna@example.com")
+    logs.logger("here").debug("not shown")
     (line,) = capsys.readouterr().err.splitlines()
     told = json.loads(line)
     assert (told["event"], told["outboxId"], told["requestId"], told["to"]) == (
@@ -111,17 +118,13 @@ def test_line_is_one_json_object_with_ids(capsys: pytest.CaptureFixture[str]) ->
     assert (told["level"], told["component"]) == ("info", "here")
 
 
+@pytest.mark.usefixtures("settings_restored")
 def test_lines_of_results_are_written_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    before = structlog.get_config()
-    try:
-        logs.configure("INFO", "json")
-        lines = [{"outboxId": str(number), "requestId": "for anna@example.com"} for number in range(3)]
-        logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
-        logs.configure("WARNING", "json")
-        logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
-    finally:
-        logs.configure("INFO", "console")
-        structlog.configure(**before)
+    logs.configure("INFO", "json")
+    lines = [{"outboxId": str(number), "requestId": "for anna@example.com"} for number in range(3)]
+    logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
+    logs.configure("WARNING", "json")
+    logs.write_info("here", "message_settled", "2027-01-15T08:00:00.000Z", lines)
     told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [each["outboxId"] for each in told] == ["0", "1", "2"]
     assert {each["requestId"] for each in told} == {"for a***@e***.com"}
