@@ -25,6 +25,7 @@ from tests.faults import (
     drains,
     forms,
     freezes,
+    hourly_limits,
     http_answers,
     http_phases,
     kills,
@@ -137,6 +138,13 @@ RUNS = (
         long={"kills": 100, "messages": 20_000},
         quick={"kills": 8, "messages": 1_500},
         long_on_postgresql={"kills": 100, "messages": 10_000},
+    ),
+    Run(
+        "hourly-limits",
+        "kill -9 of workers under an hourly limit",
+        staged(hourly_limits.run),
+        long={"kills": 20, "limit": 2_000},
+        quick={"kills": 4, "limit": 300},
     ),
     Run(
         "processes",

@@ -11,6 +11,7 @@ from tests.faults import (
     disks,
     drains,
     freezes,
+    hourly_limits,
     http_answers,
     http_phases,
     kills,
@@ -39,6 +40,11 @@ def every_bar_is_reached(figures: Figures) -> None:
 @pytest.mark.promise("never-doubled")
 async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -> None:
     every_bar_is_reached(await kills.run(stage, kills=2, messages=200, audit_by_command=False))
+
+
+@pytest.mark.promise("limits-never-exceeded")
+async def test_killed_workers_use_an_hourly_limit_in_full(stage: Stage) -> None:
+    every_bar_is_reached(await hourly_limits.run(stage, kills=2, limit=120))
 
 
 @pytest.mark.promise("never-lost")
