@@ -79,6 +79,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
 from mailwright.domain.message import Source
+from mailwright.domain.permits import BulkLimit
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
@@ -101,13 +102,14 @@ from mailwright.schemas.campaigns import (
     warning_responses,
 )
 from mailwright.schemas.exclusions import exclusion_sentence
-from mailwright.schemas.explanation_text import campaign_text, deferral_text
+from mailwright.schemas.explanation_text import bulk_limit_text, campaign_text, deferral_text
 from mailwright.schemas.explanations import campaign_explanation
 from mailwright.schemas.guard_rails import guard_report_response
 from mailwright.schemas.recipient_report import report_csv, report_json
 from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.campaigns import progress, report
 from mailwright.sources.campaigns.approvals import CampaignApproval, CampaignApprovals, PlanReport
+from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.campaigns import Campaigns, with_send_time
 from mailwright.sources.campaigns.checks import (
     PAST_SEND_TIME_WARNING,
@@ -329,7 +331,7 @@ def start(
     Ctrl-C stops only the progress display; workers continue to enqueue the audience.
     """
 
-    async def work(at: Installation) -> tuple[View, str]:
+    async def work(at: Installation) -> tuple[View, str, tuple[BulkLimit, ...]]:
         draft = await _found(at, campaign_id)
         wanted = replace(draft, definition=with_send_time(draft.definition, send_now=send_now))
         print_warnings((await _examined(at, wanted)).warnings)
@@ -339,16 +341,19 @@ def start(
         if not no_wait:
             await _enqueue(at, campaign)
         view = await _view(at, campaign_id)
-        return view, await _what_happens_next(at, view)
+        limits = await load_bulk_limits(at.database, _defaults(at), campaign.tenant_id, at.clock.now())
+        return view, await _what_happens_next(at, view), limits
 
     try:
-        view, how = _run(work)
+        view, how, limits = _run(work)
     except KeyboardInterrupt:
         aside.print("Workers continue to enqueue the audience.")
         raise typer.Exit(INTERRUPTED) from None
     planned = view.numbers.counts.planned if view.numbers else 0
     people = f"{_people(planned)}{_in_waves(view.campaign)}"
     out.print(f"{view.campaign.name}: {people}; {how}.", markup=False, soft_wrap=True)
+    for limit in limits:
+        out.print(bulk_limit_text(limit), markup=False, soft_wrap=True)
 
 
 @app.command("override-sender-rules")

@@ -12,7 +12,13 @@ from mailwright.cli.opening import Installation, find_tenant, run, show_zone_of
 from mailwright.cli.options import Json, command
 from mailwright.cli.output import clock_time, display, out, print_json
 from mailwright.domain.clock import DAY, Instant
-from mailwright.schemas.explanation_text import assumption_text, deferral_label, included_texts, limit_name
+from mailwright.schemas.explanation_text import (
+    assumption_text,
+    bulk_limit_text,
+    deferral_label,
+    included_texts,
+    limit_name,
+)
 from mailwright.schemas.explanations import forecast_response
 from mailwright.schemas.time_text import distance
 from mailwright.sources.campaigns.forecast import Forecast
@@ -106,6 +112,8 @@ def _draw(found: Forecast) -> None:
     out.print(_legend(waits, batches, sends_freely=sends_freely))
     for text in included_texts(found.sequence_emails, found.occurrence_emails):
         out.print(Text(text), soft_wrap=True)
+    for limit in found.limits:
+        out.print(Text(bulk_limit_text(limit)), soft_wrap=True)
     for assumption in found.assumptions:
         if assumption is ForecastAssumption.NO_WORKER:
             continue  # The legend shows this reason first.

@@ -165,6 +165,19 @@ class LimitWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class BulkLimit:
+    """A limit of a tenant, and the part of it that only transactional messages may use."""
+
+    name: str
+    limit: int
+    reserved: int
+
+    @property
+    def for_bulk(self) -> int:
+        return self.limit - self.reserved
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaPeriod:
     """The remaining quota of a route for an hour or a day, and its size after renewal. A plan (None) is not renewed."""
 

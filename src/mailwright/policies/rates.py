@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from mailwright.domain.clock import HOUR, MINUTE, Instant
-from mailwright.domain.permits import LimitLevel, Limits, LimitWindow, QuotaSnapshot, RelatedCounter
+from mailwright.domain.permits import BulkLimit, LimitLevel, Limits, LimitWindow, QuotaSnapshot, RelatedCounter
 from mailwright.policies import quota as provider_quota
 from mailwright.policies import warmup
 from mailwright.policies.hours import local_day, next_opening
@@ -39,6 +39,12 @@ def windows(
     if percent:
         own = tuple(keep_reserve(window, percent) for window in own)
     return (*own, *provider_quota.windows(quota_for_bulk(quota, percent), now))
+
+
+def bulk_limits(limits: Limits, now: Instant) -> tuple[BulkLimit, ...]:
+    """Return the hourly, daily and warm-up limits, each with its reserve."""
+    found = windows(limits, "", now)
+    return tuple(BulkLimit(window.reason, window.limit + window.reserved, window.reserved) for window in found)
 
 
 def windows_of_levels(

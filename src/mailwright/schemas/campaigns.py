@@ -13,6 +13,7 @@ from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import lazy_gettext
 from mailwright.schemas.base import ResponseModel, SnakeResponseModel, Time, extend
 from mailwright.schemas.exclusions import ExclusionCountResponse, exclusion_count_responses
+from mailwright.schemas.explanations import BulkLimitResponse
 from mailwright.schemas.paging import Page
 from mailwright.sources.api.fields import Address, Identifier, RequestModel, RequestTime, Variables
 from mailwright.sources.api.validation import FieldError, RequestInvalid
@@ -349,7 +350,10 @@ class CampaignExtensionResponse(ResponseModel):
 
 
 class CampaignStartResponse(CampaignResponse):
+    """`limits`: the limits of the tenant, and how much of each is kept for transactional email."""
+
     warnings: list[CampaignWarningResponse]
+    limits: list[BulkLimitResponse]
 
 
 class CampaignMoveResponse(CampaignResponse):
@@ -445,6 +449,15 @@ class ActiveCampaignResponse(SnakeResponseModel):
     eta: Time | None
 
 
+class ProgressLimitResponse(SnakeResponseModel):
+    """A limit of the tenant. Campaigns use at most `for_bulk` of it; `reserved` is kept for transactional email."""
+
+    name: str
+    limit: int
+    for_bulk: int
+    reserved: int
+
+
 class ProgressResponse(SnakeResponseModel):
     """The campaign that is being sent or is next, the number of others in the queue, and the reason for a deferral."""
 
@@ -453,6 +466,7 @@ class ProgressResponse(SnakeResponseModel):
     next_campaign_at: Time | None
     reason_code: str | None
     next_run_at: Time | None
+    limits: list[ProgressLimitResponse]
 
 
 def campaign_summary_response(campaign: Campaign, position: QueuePosition | None) -> CampaignSummaryResponse:
@@ -561,6 +575,10 @@ def progress_response(progress: QueueProgress) -> ProgressResponse:
         next_campaign_at=known_end(progress.next_campaign_at),
         reason_code=progress.reason,
         next_run_at=known_end(progress.next_run_at),
+        limits=[
+            ProgressLimitResponse(name=each.name, limit=each.limit, for_bulk=each.for_bulk, reserved=each.reserved)
+            for each in progress.limits
+        ],
     )
 
 

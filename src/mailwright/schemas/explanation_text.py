@@ -41,6 +41,7 @@ from mailwright.domain.permits import (
     PROVIDER_RATE,
     QUOTA_EXHAUSTED,
     THROTTLED_RATE,
+    BulkLimit,
     DeferReason,
     split_defer_reason,
 )
@@ -1103,6 +1104,22 @@ _ASSUMPTIONS: Final[Mapping[ForecastAssumption, str]] = {
 
 def assumption_text(assumption: ForecastAssumption) -> str:
     return _ASSUMPTIONS[assumption].format(rate=f"{ASSUMED_RATE:g}", seconds=f"{1 / ONE_AT_A_TIME_RATE:g}")
+
+
+def bulk_limit_text(limit: BulkLimit) -> str:
+    """Return a sentence: `Hourly limit: 90 of 100 for bulk, 10 kept for transactional email.`"""
+    name = limit_name(limit.name)
+    sentence = (
+        gettext("{name}: {bulk} of {limit} for bulk, {reserved} kept for transactional email.")
+        if limit.reserved
+        else gettext("{name}: {limit}, all of it for bulk.")
+    )
+    return sentence.format(
+        name=f"{name[:1].upper()}{name[1:]}",
+        bulk=number_text(limit.for_bulk),
+        limit=number_text(limit.limit),
+        reserved=number_text(limit.reserved),
+    )
 
 
 def included_texts(sequence_emails: int, occurrence_emails: int) -> list[str]:

@@ -6,10 +6,12 @@ from pydantic import Field
 
 from mailwright.domain.clock import isoformat
 from mailwright.domain.explanation import CampaignExplanation, Explanation, MessageExplanation
+from mailwright.domain.permits import BulkLimit
 from mailwright.schemas.base import ResponseModel, Time
 from mailwright.schemas.explanation_text import (
     ExplanationText,
     assumption_text,
+    bulk_limit_text,
     campaign_text,
     included_texts,
     message_text,
@@ -41,6 +43,15 @@ class CampaignForecastResponse(ResponseModel):
     segments: list[ForecastSegmentResponse]
 
 
+class BulkLimitResponse(ResponseModel):
+    """A limit of the tenant. Campaigns use at most `forBulk` of it; `reserved` is kept for transactional email."""
+
+    name: str
+    limit: int
+    for_bulk: int
+    reserved: int
+
+
 class ForecastResponse(ResponseModel):
     """If no worker is running, the times assume that one starts now.
 
@@ -56,6 +67,7 @@ class ForecastResponse(ResponseModel):
     sequence_emails: int
     occurrences: int
     occurrence_emails: int
+    limits: list[BulkLimitResponse]
     assumptions: list[str]
     campaigns: list[CampaignForecastResponse]
 
@@ -114,12 +126,18 @@ def forecast_response(found: "Forecast") -> dict[str, Any]:
         "sequenceEmails": found.sequence_emails,
         "occurrences": found.occurrences,
         "occurrenceEmails": found.occurrence_emails,
+        "limits": [bulk_limit_response(limit).to_dict() for limit in found.limits],
         "assumptions": [
             *included_texts(found.sequence_emails, found.occurrence_emails),
+            *(bulk_limit_text(limit) for limit in found.limits),
             *(assumption_text(assumption) for assumption in found.assumptions),
         ],
         "campaigns": [_campaign_forecast(campaign) for campaign in found.campaigns],
     }
+
+
+def bulk_limit_response(limit: BulkLimit) -> BulkLimitResponse:
+    return BulkLimitResponse(name=limit.name, limit=limit.limit, for_bulk=limit.for_bulk, reserved=limit.reserved)
 
 
 def _campaign_forecast(campaign: CampaignForecast) -> dict[str, Any]:

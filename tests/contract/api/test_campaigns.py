@@ -16,8 +16,9 @@ from mailwright.domain.ids import uuid7
 from mailwright.web import live
 from mailwright.web.live import GREETING, HEARTBEAT, LiveTiming, LiveUpdates
 from tests.api import Api, an_api
-from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench
+from tests.builders import DEFAULT_TENANT, REFUSAL, UNKNOWN, Bench, a_bench
 from tests.campaigns import BODY, NEWS, OPERATOR, a_definition, a_list, address_of, join
+from tests.conftest import DatabaseAddress
 from tests.standins.provider import ScriptedProvider
 
 NOW = "2027-01-15T08:00:00.000Z"
@@ -62,6 +63,27 @@ async def readers(api: Api, count: int, **fields: Any) -> None:
 # From draft to report.
 
 
+@pytest.mark.parametrize(("percent", "for_bulk"), [(10, 90), (0, 100)])
+async def test_reserve_stands_beside_the_limit(
+    engine: DatabaseAddress, clock: ManualClock, percent: int, for_bulk: int
+) -> None:
+    limits = {"rate_per_hour": 100, "reserve_percent": percent}
+    async with a_bench(engine.url, clock, **limits) as bench, an_api(bench.database, clock, **limits) as api:
+        await readers(api, 110)
+        campaign_id = await created(api)
+        limit = {"name": "rate_per_hour", "limit": 100, "forBulk": for_bulk, "reserved": percent}
+        assert (await acted(api, campaign_id, "start"))["limits"] == [limit]
+        poll = (await api.client.get("/mail/progress/poll/")).json()
+        assert [each["for_bulk"] for each in poll["limits"]] == [for_bulk]
+        forecast = (await api.client.get("/v1/forecast")).json()
+        assert forecast["limits"] == [limit]
+        sentence = "Hourly limit: 90 of 100 for bulk, 10 kept for transactional email."
+        assert (sentence in forecast["assumptions"]) is bool(percent)
+        provider = ScriptedProvider()
+        await bench.drain(provider)
+        assert len(provider.messages) == for_bulk
+
+
 async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Bench, clock: ManualClock) -> None:
     await readers(api, 2)
     await join(api.engine.database, ["+1@example.com"], name="=cmd()")
@@ -82,8 +104,8 @@ async def test_campaign_is_created_started_sent_and_reported(api: Api, bench: Be
     answer = await api.client.get(f"{PATH}/{campaign_id}/report.csv")
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     head, *rows = csv.reader(io.StringIO(answer.text))
-    assert head == ["email", "status", "error_message", "message_id", "sent_at"]
-    assert [row[:3] + row[4:] for row in rows] == [
+    assert head[:5] == ["email", "status", "error_message", "message_id", "sent_at"]
+    assert [row[:3] + row[4:5] for row in rows] == [
         ["'+1@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
         ["reader00000@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
         ["reader00001@example.com", "SENT", "", "2027-01-15T08:00:01.000Z"],
@@ -418,6 +440,7 @@ async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, cloc
         "next_campaign_at": None,
         "reason_code": None,
         "next_run_at": None,
+        "limits": [],
     }
     assert (await api.client.get("/mail/progress/poll/")).json() == nothing
     await readers(api, 4)
@@ -433,6 +456,7 @@ async def test_poll_shows_active_campaign_and_queue(api: Api, bench: Bench, cloc
         "next_campaign_at": isoformat(clock.now() + DAY),
         "reason_code": "rate_per_hour",
         "next_run_at": isoformat(clock.now() + HOUR),
+        "limits": [],
     }
     assert (active["id"], active["name"], active["percent"], active["eta"]) == (held, "Held", 25.0, None)
     assert active["counts"] == {

@@ -130,8 +130,8 @@ async def a_killed_worker(bench: Bench, messages: int) -> int:
 
 
 async def test_three_limited_campaigns_leave_in_order_and_in_stable_states(desk: CampaignHarness) -> None:
-    """Limits: 10 per second, 30 per hour, 70 per day. A worker is killed, and its messages follow after its lease."""
-    await change_tenant(desk.database, rate_per_second=10, rate_per_hour=30, daily_limit=70)
+    """Limits: 10 per second, 30 per hour, 80 per day. A worker is killed, and its messages follow after its lease."""
+    await change_tenant(desk.database, rate_per_second=10, rate_per_hour=30, daily_limit=80)
     await join(desk.database, [address_of(number) for number in range(30)])
     names = ("First", "Second", "Third")
     for name in names:

@@ -15,6 +15,7 @@ from mailwright.domain.clock import DAY, HOUR, Clock, Instant
 from mailwright.domain.permits import (
     PROVIDER_LIMIT,
     PROVIDER_RATE,
+    BulkLimit,
     Deferral,
     DeferReason,
     DomainLimits,
@@ -33,6 +34,7 @@ from mailwright.outbox.workers import (
     sending_rate,
 )
 from mailwright.policies.reserve import quota_for_bulk
+from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.deferrals import LaneProviders, load_lane_deferrals, load_lane_providers
 from mailwright.sources.campaigns.enqueue import size_of_test_group, size_of_waves
 from mailwright.sources.campaigns.entries import QUEUE_ORDER, CampaignSnapshot, RunningWaves
@@ -82,6 +84,7 @@ class Forecast:
     sequence_emails: int = 0
     occurrences: int = 0  # of recurring campaigns
     occurrence_emails: int = 0
+    limits: tuple[BulkLimit, ...] = ()  # of the tenant, or of the installation if all tenants are shown
 
 
 async def forecast(
@@ -143,6 +146,7 @@ async def forecast(
         sequence_emails=sum(_sent(visible, ForecastKind.SEQUENCES)),
         occurrences=len(occurrences),
         occurrence_emails=sum(occurrences),
+        limits=await load_bulk_limits(database, defaults, tenant_id, now),
     )
 
 
@@ -268,8 +272,8 @@ async def _load_queue(
             queue_entries,
             tenants.c.weight,
             tenants.c.max_in_flight,
-            lane_deferrals.c.defer_reason,
-            lane_deferrals.c.deferred_until,
+            lane_deferrals.c.defer_reason.label("lane_reason"),
+            lane_deferrals.c.deferred_until.label("lane_until"),
         )
         .join(campaigns, campaigns.c.id == queue_entries.c.campaign_key)
         .join(tenants, tenants.c.id == queue_entries.c.tenant_id)
@@ -298,7 +302,7 @@ def _queued(
     not_enqueued, pauses = _not_enqueued(row, unsent)
     tenant, *own = rules.levels(row.tenant_id, row.lane)
     is_held = message_deferral is not None and message_deferral.until == INDEFINITELY  # all sending is held
-    is_deferred = row.deferred_until is not None and not is_held
+    is_deferred = row.lane_until is not None and not is_held
     return QueuedCampaign(
         campaign_id=row.campaign_id,
         name=row.name,
@@ -307,7 +311,7 @@ def _queued(
         tenant=tenant,
         own=in_sender_zone(own[0]) if own else None,
         weight=row.weight,
-        deferral=_without_detail(Deferral(row.deferred_until, row.defer_reason) if is_deferred else message_deferral),
+        deferral=_without_detail(Deferral(row.lane_until, row.lane_reason) if is_deferred else message_deferral),
         pauses=pauses,
         max_in_flight=row.max_in_flight,
         has_begun=row.recipients > unsent - in_flight,

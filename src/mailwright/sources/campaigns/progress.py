@@ -117,7 +117,6 @@ class QueuePosition:
     recipients: int
     expected_at: Instant | None = None  # when the forecast expects its next message, if it is not being sent
     announced: str | None = None  # the last state that webhooks were notified of
-    stored_reason: str | None = None  # the reason for the deferral with its detail
     awaits_recipients: bool = False  # the rest is enqueued after the A/B test, or by another source
 
 
@@ -195,7 +194,6 @@ def _position(row: Any) -> QueuePosition:
         campaign_status=CampaignStatus(row.campaign_status),
         status=QueueStatus(row.status),
         defer_reason=split_defer_reason(row.defer_reason)[0],
-        stored_reason=row.defer_reason,
         deferred_until=row.deferred_until,
         expected_at=row.expected_at,
         is_enqueued=row.enqueue_ended_at is not None,

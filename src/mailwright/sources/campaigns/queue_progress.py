@@ -1,10 +1,14 @@
 """The progress of the queue: the campaign that is being sent, and the campaigns that wait."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailwright.domain.campaign import INDEFINITELY, QUEUED, QueueStatus
 from mailwright.domain.clock import Clock, Instant
+from mailwright.domain.permits import BulkLimit
 from mailwright.outbox.limits import DefaultLimits
+from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
+from mailwright.sources.campaigns.forecast import forecast
 from mailwright.sources.campaigns.progress import (
     CampaignMessageCounts,
     QueuePosition,
@@ -27,6 +31,7 @@ class QueueProgress:
     next_campaign_at: Instant | None
     reason: str | None
     next_run_at: Instant | None
+    limits: tuple[BulkLimit, ...] = ()
 
 
 async def queue_progress(
@@ -41,7 +46,7 @@ async def queue_progress(
         counts = await count_messages(tx, active) if active is not None else None
         rate = await send_rate(tx, active, now) if active is not None else 0.0
     others = [position for position in queue if position is not active]
-    starts = [max(at, now) for position in others if (at := expected_start(position)) is not None]
+    starts = await _expected_starts(database, clock, defaults, others)
     unsent = counts.waiting + counts.sending if counts is not None else 0
     is_moving = active is not None and active.status is QueueStatus.PROCESSING and rate > 0
     return QueueProgress(
@@ -50,15 +55,26 @@ async def queue_progress(
         rate=rate,
         eta=now + round(unsent / rate * 1000) if is_moving else None,
         queued=len(others),
-        next_campaign_at=min(starts, default=None),
+        next_campaign_at=max(min(starts), now) if starts else None,
         reason=active.defer_reason if active else None,
         next_run_at=end_of_deferral(active) if active else None,
+        limits=await load_bulk_limits(database, defaults, tenant_id, now),
     )
 
 
-def expected_start(position: QueuePosition) -> Instant | None:
-    """Return when the campaign is expected to send its next message, or None if only a user can decide that."""
-    return None if position.deferred_until == INDEFINITELY else position.expected_at or position.deferred_until
+async def _expected_starts(
+    database: Database, clock: Clock, defaults: DefaultLimits, waiting: Sequence[QueuePosition]
+) -> list[Instant]:
+    """Return when the campaigns are expected to send their next messages, without those that only a user can release.
+
+    If the stored forecast lacks one of them, because the queue has just changed, it is computed for this answer.
+    """
+    ends = [position for position in waiting if position.deferred_until != INDEFINITELY]
+    expected = {each.campaign_id: each.expected_at for each in ends if each.status is QueueStatus.PENDING}
+    if None in expected.values():
+        found = await forecast(database, clock, defaults, tenant_id=None)
+        expected = {each.campaign_id: each.starts_at for each in found.campaigns if each.campaign_id in expected}
+    return [at for at in expected.values() if at is not None]
 
 
 def _active(queue: list[QueuePosition]) -> QueuePosition | None:

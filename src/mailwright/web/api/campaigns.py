@@ -47,11 +47,13 @@ from mailwright.schemas.campaigns import (
     in_doubt_message_response,
     warning_responses,
 )
+from mailwright.schemas.explanations import bulk_limit_response
 from mailwright.schemas.messages import ResolveRequest
 from mailwright.schemas.paging import decode_cursor
 from mailwright.sources.api.senders import require_sender
 from mailwright.sources.api.validation import parse, parse_strict
 from mailwright.sources.campaigns import progress
+from mailwright.sources.campaigns.bulk_limits import load_bulk_limits
 from mailwright.sources.campaigns.checks import CampaignCheck, check_campaign, require_existing
 from mailwright.sources.campaigns.definition import CampaignLimits
 from mailwright.sources.campaigns.extension import preview_extension
@@ -174,7 +176,9 @@ async def start(
             reviewed=query.reviewed,
         )
     response = await _campaign_response(engine, campaign)
-    return json_response(extend_response(CampaignStartResponse, response, warnings=warning_responses(warnings)))
+    limits = await load_bulk_limits(engine.database, engine.defaults, campaign.tenant_id, engine.clock.now())
+    shown = {"warnings": warning_responses(warnings), "limits": [bulk_limit_response(each) for each in limits]}
+    return json_response(extend_response(CampaignStartResponse, response, **shown))
 
 
 @router.post("/{campaignId}/override-sender-rules", responses=_CAMPAIGN_RESPONSES)

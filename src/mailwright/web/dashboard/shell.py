@@ -414,6 +414,7 @@ _GLOBALS: Final[Mapping[str, Any]] = {
     "message_text": _message_text,
     "campaign_text": _campaign_text,
     "included_texts": explanation_text.included_texts,
+    "bulk_limit_text": explanation_text.bulk_limit_text,
     "mailout_wait_text": explanation_text.mailout_wait_text,
     "shown_status": shown_status,
     "action_links": action_links,

@@ -1,0 +1,15 @@
+"""The limits of campaigns, each with the part that is kept for transactional email."""
+
+from mailwright.domain.clock import Instant
+from mailwright.domain.permits import BulkLimit
+from mailwright.outbox.limits import DefaultLimits, load_tenant_limits
+from mailwright.policies.rates import bulk_limits
+from mailwright.storage.database import Database
+
+
+async def load_bulk_limits(
+    database: Database, defaults: DefaultLimits, tenant_id: int | None, now: Instant
+) -> tuple[BulkLimit, ...]:
+    """Load the limits of a tenant with their reserves; those of the installation if `tenant_id` is None."""
+    own = await load_tenant_limits(database, defaults.limits)
+    return bulk_limits(defaults.limits if tenant_id is None else own.get(tenant_id, defaults.limits), now)
