@@ -130,14 +130,13 @@ async def forecast(
         shares = await simulate_queue()
     order = {queued.campaign_id: place for place, queued in enumerate(queue)}
     found = sorted((each for share in shares for each in share.campaigns), key=lambda each: order[each.campaign_id])
-    cut_off = [share.looked_until for share in shares if share.is_cut_off]
     facts = {"has_worker": bool(workers), "is_held": is_held, "has_lost": bool(lost)}
     assumed = dict.fromkeys(each for share in shares for each in _assumptions(share, **facts))
     visible = [each for each in found if tenant_id in (None, each.tenant_id)]
     occurrences = _sent(visible, ForecastKind.OCCURRENCE)
     return Forecast(
         computed_at=now,
-        looked_until=min(cut_off, default=now + horizon),
+        looked_until=min((each.looked_until for each in shares if each.is_cut_off), default=now + horizon),
         rate=shares[0].rate,
         is_rate_measured=shares[0].source is None,
         workers=len(workers),
