@@ -12,6 +12,8 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -111,11 +113,15 @@ def commands() -> str:
     from mailwright.cli import COMMANDS, app  # noqa: PLC0415
 
     root: Any = typer.main.get_command(app)
-    rows = []
-    for _, name, _ in COMMANDS:
-        _, command, _ = root.resolve_command(Context(root), [name])
-        rows += _described(f"mailwright {name}", command)
-    return _table(("command", "what it does"), rows)
+    sections = []
+    for panel, names in groupby(COMMANDS, key=itemgetter(0)):
+        sections.append(f"## {panel}\n")
+        for _, name, line in names:
+            _, command, _ = root.resolve_command(Context(root), [name])
+            rows = list(_described(f"mailwright {name}", command))
+            summary = f"{line}\n\n" if len(rows) > 1 else ""
+            sections.append(f"### {name}\n\n{summary}{_table(('command', 'what it does'), rows)}")
+    return "\n".join(sections)
 
 
 def _described(path: str, command: Any) -> Iterator[tuple[str, str]]:
