@@ -52,6 +52,7 @@ from mailwright.web.api.derived import ROUTERS as DERIVED_ROUTERS
 from mailwright.web.api.dropin import ROUTERS as DROP_IN_ROUTERS
 from mailwright.web.api.dropin.unknown_routes import with_formats_of_services
 from mailwright.web.api.openapi import describe_app
+from mailwright.web.api.routes import require_permissions
 from mailwright.web.body_limits import LimitBodies
 from mailwright.web.cache import InvalidateOnWrite, ResultCache
 from mailwright.web.dashboard import pages as dashboard_pages
@@ -114,6 +115,9 @@ ROUTERS = (
     *PUBLIC_ROUTERS,
     *dashboard_pages.ROUTERS,
 )
+
+
+require_permissions(route for router in ROUTERS for route in router.routes)
 
 
 def create_app(engine: Engine) -> FastAPI:

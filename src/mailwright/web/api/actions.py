@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from mailwright.access.api_keys import Caller
+from mailwright.access.roles import Scope
 from mailwright.domain.actions import Action, ActionKind
 from mailwright.web.api.caller import scope_of
 
@@ -42,8 +43,11 @@ ROUTES: Mapping[ActionKind, ActionRoute] = {
 
 def action_requests(actions: Iterable[Action], caller: Caller) -> list[dict[str, Any]]:
     """Return the requests that the caller's scopes allow."""
-    requests = [_request(action) for action in actions]
-    return [each for each in requests if caller.allows(scope_of(each["method"], each["path"].partition("?")[0]))]
+    return [_request(action) for action in actions if caller.allows(_scope(ROUTES[action.kind]))]
+
+
+def _scope(route: ActionRoute) -> Scope:
+    return scope_of(route.method, route.path.partition("?")[0])
 
 
 def _request(action: Action) -> dict[str, Any]:

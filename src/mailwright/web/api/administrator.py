@@ -1,6 +1,6 @@
 """Authentication of administrators of the installation: scripts send `ADMIN_PASSWORD` as a bearer token, users sign in.
 
-A route takes `administrator: AdministratorDep`, declares `openapi_extra=ADMINISTRATORS_ONLY`, and writes
+A route takes `administrator: AdministratorDep`, declares `scope=Credential.ADMINISTRATOR`, and writes
 `administrator.actor` to the audit log.
 """
 

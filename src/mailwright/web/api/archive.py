@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.schemas.archive import ArchiveRequest, ArchiveResponse, archive_response
 from mailwright.sources.api.validation import parse
@@ -12,14 +13,16 @@ from mailwright.sources.campaigns.archive import Archive, ArchivedCampaign
 from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"])
+router = Routes(prefix="/v1/campaigns", tags=["campaigns"])
 
 
 @router.get(
     "/{campaignId}/archive",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: ArchiveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def show_archived(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -30,6 +33,7 @@ async def show_archived(campaignId: str, engine: EngineDep, caller: CallerDep) -
 
 @router.put(
     "/{campaignId}/archive",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(ArchiveRequest),
     responses=describe_responses(
         {HTTPStatus.OK: ArchiveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.domain.errors import NotFound
 from mailwright.outbox import tenants
 from mailwright.schemas.articles import (
@@ -38,8 +39,8 @@ from mailwright.sources.articles.assembly import Slice, SliceSet
 from mailwright.sources.articles.files import FilesRefused
 from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slice_input import SliceRefused
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
-from mailwright.web.api.caller import CallerDep, actor_of
+from mailwright.web.api.administrator import AdministratorDep
+from mailwright.web.api.caller import CallerDep, Credential, actor_of
 from mailwright.web.api.openapi import (
     BODY_PROBLEMS,
     describe_body,
@@ -47,10 +48,11 @@ from mailwright.web.api.openapi import (
     describe_files,
     describe_responses,
 )
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_bytes, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(tags=["articles"])
+router = Routes(tags=["articles"])
 
 _CSV_BODY = describe_file_body("text/csv")
 
@@ -59,8 +61,9 @@ ArticleKey = Annotated[str, Path(max_length=63, pattern=r"^[a-z0-9-]+$")]
 
 @router.post(
     "/v1/articles/send",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra={**describe_body(ArticleSendRequest), **ADMINISTRATORS_ONLY},
+    openapi_extra=describe_body(ArticleSendRequest),
     responses=describe_responses(
         {HTTPStatus.ACCEPTED: ArticleSendResponse, HTTPStatus.OK: ArticleSendResponse},
         HTTPStatus.CONFLICT,
@@ -82,7 +85,7 @@ async def send(request: Request, engine: EngineDep, administrator: Administrator
     return json_response(article_send_response(run, is_replay=is_replay), status)
 
 
-@router.get("/v1/articles", responses=describe_responses({HTTPStatus.OK: ArticleListResponse}))
+@router.get("/v1/articles", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ArticleListResponse}))
 async def list_articles(engine: EngineDep, caller: CallerDep) -> Response:
     """List the articles, by key."""
     articles = await engine.slices.list_articles(caller.tenant_id)
@@ -91,6 +94,7 @@ async def list_articles(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/v1/articles/{articleKey}",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: SliceListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_article(articleKey: ArticleKey, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -98,7 +102,11 @@ async def show_article(articleKey: ArticleKey, engine: EngineDep, caller: Caller
     return json_response(SliceListResponse(slices=await _slices(engine, caller, articleKey)))
 
 
-@router.get("/v1/articles/{articleKey}/slices.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/v1/articles/{articleKey}/slices.csv",
+    scope=Scope.READ,
+    responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND),
+)
 async def export(articleKey: ArticleKey, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Download the slices of an article as CSV. Importing the file unchanged changes nothing."""
     slices = await _slices(engine, caller, articleKey)
@@ -108,6 +116,7 @@ async def export(articleKey: ArticleKey, engine: EngineDep, caller: CallerDep) -
 
 @router.post(
     "/v1/articles/{articleKey}/preview",
+    scope=Scope.READ,
     openapi_extra=describe_body(ArticlePreviewRequest),
     responses=describe_responses({HTTPStatus.OK: ArticlePreviewResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -122,6 +131,7 @@ async def preview(request: Request, articleKey: ArticleKey, engine: EngineDep, c
 
 @router.post(
     "/v1/articles/{articleKey}/coverage",
+    scope=Scope.READ,
     openapi_extra=describe_body(ArticleCoverageRequest),
     responses=describe_responses({HTTPStatus.OK: ArticleCoverageResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -135,6 +145,7 @@ async def coverage(request: Request, articleKey: ArticleKey, engine: EngineDep, 
 
 @router.put(
     "/v1/slices",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SliceRequest),
     responses=describe_responses({HTTPStatus.OK: SliceResponse}, *BODY_PROBLEMS),
 )
@@ -148,6 +159,7 @@ async def put_slice(request: Request, engine: EngineDep, caller: CallerDep) -> R
 
 @router.post(
     "/v1/slices/import",
+    scope=Scope.MANAGE,
     openapi_extra=_CSV_BODY,
     responses=describe_responses({HTTPStatus.OK: SliceImportResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
@@ -166,7 +178,11 @@ async def import_slices(request: Request, engine: EngineDep, caller: CallerDep) 
     return json_response(SliceImportResponse.model_validate(changes))
 
 
-@router.get("/v1/slices/{sliceId}", responses=describe_responses({HTTPStatus.OK: SliceResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/v1/slices/{sliceId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: SliceResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show_slice(sliceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a slice."""
     return json_response(SliceResponse.model_validate(await engine.slices.find(caller.tenant_id, sliceId)))
@@ -174,6 +190,7 @@ async def show_slice(sliceId: str, engine: EngineDep, caller: CallerDep) -> Resp
 
 @router.put(
     "/v1/slices/{sliceId}",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SliceRequest),
     responses=describe_responses(
         {HTTPStatus.OK: SliceResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -189,6 +206,7 @@ async def change_slice(request: Request, sliceId: str, engine: EngineDep, caller
 
 @router.delete(
     "/v1/slices/{sliceId}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
@@ -198,7 +216,7 @@ async def remove_slice(sliceId: str, engine: EngineDep, caller: CallerDep) -> Re
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.get("/v1/article-runs", responses=describe_responses({HTTPStatus.OK: ArticleRunListResponse}))
+@router.get("/v1/article-runs", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ArticleRunListResponse}))
 async def list_runs(engine: EngineDep, caller: CallerDep, page: Annotated[ArticleRunPage, Query()]) -> Response:
     """List the runs, latest first."""
     runs = await engine.article_runs.list_runs(
@@ -212,6 +230,7 @@ async def list_runs(engine: EngineDep, caller: CallerDep, page: Annotated[Articl
 
 @router.get(
     "/v1/article-runs/{runId}",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: ArticleRunDetailResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_run(runId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803

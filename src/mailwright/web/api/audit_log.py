@@ -3,20 +3,22 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
+from mailwright.access.roles import Role, Scope
 from mailwright.outbox.audit_log import list_entries
 from mailwright.schemas.audit_log import AuditLogPage, AuditLogResponse
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/journal", tags=["journal"])
+router = Routes(prefix="/v1/journal", tags=["journal"])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: AuditLogResponse}))
+@router.get("", scope=Scope.READ, role=Role.ADMIN, responses=describe_responses({HTTPStatus.OK: AuditLogResponse}))
 async def show(engine: EngineDep, caller: CallerDep, page: Annotated[AuditLogPage, Query()]) -> Response:
     """List the audit log, latest first."""
     entries = await list_entries(

@@ -5,7 +5,9 @@ request.
 """
 
 import re
-from typing import Annotated
+from enum import StrEnum
+from functools import cache
+from typing import Annotated, NamedTuple
 
 from fastapi import Depends, Request
 
@@ -15,45 +17,67 @@ from mailwright.domain.errors import Unauthorized
 from mailwright.sources.api.messages import RequestContext
 from mailwright.sources.api.validation import require_idempotency_key
 from mailwright.web.request_ids import request_id_of
-from mailwright.web.session import SAFE_METHODS, SecondFactorRequired, SignInRequired, session_token, visitor_of
+from mailwright.web.session import SecondFactorRequired, SignInRequired, session_token, visitor_of
 from mailwright.web.state import engine_of
 
 # The key in the ASGI scope under which a request from within the process carries its caller.
 INTERNAL_CALLER = "mailwright.caller"
 KEY_NAME = "Idempotency-Key"
 
-_SEND_PATHS = frozenset({"/v1/email/send", "/v1/email/batch", "/v1/email/raw"})
-EVENTS_PATH = "/v1/events"
-# Objects that only administrators see and change in the dashboard need that role in the API too.
-_ADMIN_PATHS = re.compile(r"/v1/journal|/v1/(?:domains|retention)(?:/.*)?")
-_ADMIN_CHANGES = re.compile(r"/v1/(?:approvals|brand)")
-# POST requests that change nothing.
-_READ_ONLY = re.compile(
-    r"/v1/articles/[^/]+/(?:preview|coverage)|/v1/templates/[^/]+/preview"
-    r"|/v1/sequences/[^/]+/rehearse"
-)
-# Requests that only create or change drafts. If the caller lacks the scope `manage`, the routes enforce this.
-_PROPOSALS = {
-    "POST": re.compile(r"/v1/sequences|/v1/campaigns|/v1/campaigns/[^/]+/(?:duplicate|preflight|plan)"),
-    "PUT": re.compile(r"/v1/(?:campaigns|sequences|templates)/[^/]+"),
-}
+_PLACEHOLDER = re.compile(r"\{[^}]+\}")
+
+
+class Credential(StrEnum):
+    """What a route checks instead of an API key."""
+
+    ADMINISTRATOR = "administrator"  # the password in `ADMIN_PASSWORD`, or a signed-in administrator
+    SIGNATURE = "signature"  # the signature of the system that sends the request
+
+
+Needed = Scope | Credential
+
+
+class Permission(NamedTuple):
+    needed: Needed
+    role: Role  # for signed-in users
+
+
+# The permission of each route, by method and path. Each route declares its own.
+_permissions: dict[tuple[str, str], Permission] = {}
+
+
+def declare_permission(method: str, path: str, needed: Needed, role: Role) -> None:
+    _permissions[method, _template(path)] = Permission(needed, role)
+
+
+def permission_of(method: str, path: str) -> Permission | None:
+    """Return the permission of a route. The names of the placeholders in its path do not matter."""
+    return _permissions.get((method, _template(path)))
+
+
+def scope_of(method: str, path: str) -> Scope:
+    """Return the scope of a route that takes API keys."""
+    permission = permission_of(method, path)
+    if permission is None or isinstance(permission.needed, Credential):
+        raise TypeError(f"{method} {path} has no scope.")
+    return permission.needed
+
+
+@cache
+def _template(path: str) -> str:
+    return _PLACEHOLDER.sub("{}", path)
 
 
 async def caller_of(request: Request) -> Caller:
-    """Authenticate the caller of a hand-written route, whose method and path decide which permission it needs."""
-    path, is_change = request.scope["path"], request.method not in SAFE_METHODS
-    is_for_admins = _ADMIN_PATHS.fullmatch(path) or (is_change and _ADMIN_CHANGES.fullmatch(path))
-    return await caller_with(request, scope_of(request.method, path), Role.ADMIN if is_for_admins else Role.VIEWER)
-
-
-async def caller_with(request: Request, scope: Scope, role: Role) -> Caller:
-    """Authenticate the caller, who needs this scope. A signed-in user also needs this role."""
+    """Authenticate the caller of a route, who needs the scope and, if signed in, the role that the route states."""
+    path = request.scope["route"].path
+    scope = scope_of(request.method, path)
     authorization = request.headers.get("authorization")
     caller: Caller
     if INTERNAL_CALLER in request.scope:
         caller = request.scope[INTERNAL_CALLER]
     elif authorization is None and session_token(request) is not None:
-        caller = await _signed_in(request, role)
+        caller = await _signed_in(request, _permissions[request.method, _template(path)].role)
     else:
         caller = await engine_of(request).keys.authenticate(authorization)
     caller.require(scope)
@@ -68,17 +92,6 @@ async def _signed_in(request: Request, needed: Role) -> Caller:
     except (SignInRequired, SecondFactorRequired) as error:
         raise Unauthorized from error
     return Caller(visitor.tenant_id, visitor.tenant, visitor.scopes, visitor.actor)
-
-
-def scope_of(method: str, path: str) -> Scope:
-    """Return the scope that a request needs."""
-    if method in SAFE_METHODS or _READ_ONLY.fullmatch(path):
-        return Scope.READ
-    if method in _PROPOSALS and _PROPOSALS[method].fullmatch(path):
-        return Scope.PROPOSE
-    if path in _SEND_PATHS:
-        return Scope.SEND
-    return Scope.EVENTS if path == EVENTS_PATH else Scope.MANAGE
 
 
 async def request_context_of(request: Request) -> RequestContext:

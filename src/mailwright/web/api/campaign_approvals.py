@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
@@ -32,10 +32,11 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 LiftReason = Annotated[
     str, Query(description="Why a rejection is lifted. After a rejection, only an administrator can, with a reason.")
@@ -52,7 +53,7 @@ _SEND = describe_responses(
 )
 
 
-@router.get("/campaigns/{campaignId}/plan", responses=_PLAN)
+@router.get("/campaigns/{campaignId}/plan", scope=Scope.READ, responses=_PLAN)
 async def show_plan(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show what the campaign would send now, to whom and when, and whether a second person must approve it."""
     report = await engine.campaign_approvals.report(campaignId, tenant_id=caller.tenant_id)
@@ -61,6 +62,7 @@ async def show_plan(campaignId: str, engine: EngineDep, caller: CallerDep) -> Re
 
 @router.post(
     "/campaigns/{campaignId}/plan",
+    scope=Scope.PROPOSE,
     responses=describe_responses({HTTPStatus.OK: CampaignPlanResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def request_approval(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -78,6 +80,7 @@ async def request_approval(campaignId: str, engine: EngineDep, caller: CallerDep
 
 @router.delete(
     "/campaigns/{campaignId}/plan",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: ApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def withdraw_request(
@@ -98,7 +101,12 @@ async def withdraw_request(
     return json_response(approval_response(withdrawn))
 
 
-@router.post("/campaigns/{campaignId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_DECISION)
+@router.post(
+    "/campaigns/{campaignId}/approve",
+    scope=Scope.MANAGE,
+    openapi_extra=describe_body(ApprovalRequest),
+    responses=_DECISION,
+)
 async def approve(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Approve the plan with this digest, as a signed-in user who neither requested it nor last changed it."""
     wanted = parse_strict(ApprovalRequest, await read_json(request))
@@ -108,7 +116,12 @@ async def approve(request: Request, campaignId: str, engine: EngineDep, caller: 
     return json_response(approval_response(decided))
 
 
-@router.post("/campaigns/{campaignId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_DECISION)
+@router.post(
+    "/campaigns/{campaignId}/reject",
+    scope=Scope.MANAGE,
+    openapi_extra=describe_body(RejectionRequest),
+    responses=_DECISION,
+)
 async def reject(request: Request, campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Reject the plan with this digest, as a signed-in user.
 
@@ -121,7 +134,7 @@ async def reject(request: Request, campaignId: str, engine: EngineDep, caller: C
     return json_response(approval_response(decided))
 
 
-@router.get("/approvals", responses=describe_responses({HTTPStatus.OK: ApprovalsResponse}))
+@router.get("/approvals", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ApprovalsResponse}))
 async def list_approvals(engine: EngineDep, caller: CallerDep) -> Response:
     """Show which campaigns need an approval, and list those that wait for one."""
     return json_response(await _approvals(engine, caller))
@@ -129,6 +142,8 @@ async def list_approvals(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.put(
     "/approvals",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     openapi_extra=describe_body(ApprovalRuleRequest),
     responses=describe_responses({HTTPStatus.OK: ApprovalsResponse}, *BODY_PROBLEMS),
 )
@@ -144,6 +159,7 @@ async def change_rule(request: Request, engine: EngineDep, caller: CallerDep) ->
 
 @router.get(
     "/approvals/{approvalId}",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: SendApprovalResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_send(approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -155,6 +171,7 @@ async def show_send(approvalId: str, engine: EngineDep, caller: CallerDep) -> Re
 
 @router.delete(
     "/approvals/{approvalId}",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: SendApprovalResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def withdraw_send(
@@ -173,14 +190,18 @@ async def withdraw_send(
     return json_response(send_approval_response(withdrawn))
 
 
-@router.post("/approvals/{approvalId}/approve", openapi_extra=describe_body(ApprovalRequest), responses=_SEND)
+@router.post(
+    "/approvals/{approvalId}/approve", scope=Scope.MANAGE, openapi_extra=describe_body(ApprovalRequest), responses=_SEND
+)
 async def approve_send(request: Request, approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Approve the content with this digest, as a signed-in user who did not request it."""
     wanted = parse_strict(ApprovalRequest, await read_json(request))
     return await _decide(engine, caller, approvalId, wanted, approves=True)
 
 
-@router.post("/approvals/{approvalId}/reject", openapi_extra=describe_body(RejectionRequest), responses=_SEND)
+@router.post(
+    "/approvals/{approvalId}/reject", scope=Scope.MANAGE, openapi_extra=describe_body(RejectionRequest), responses=_SEND
+)
 async def reject_send(request: Request, approvalId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Reject the content with this digest, as a signed-in user. The comment says what has to change."""
     wanted = parse_strict(RejectionRequest, await read_json(request))

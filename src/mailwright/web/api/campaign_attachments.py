@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.schemas.campaigns import CampaignAttachmentListResponse, attachment_responses
 from mailwright.sources.api.requests import Attachment
 from mailwright.sources.api.validation import parse
@@ -12,15 +13,20 @@ from mailwright.sources.campaigns.records import Actor, Campaign
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(
+router = Routes(
     prefix="/v1/campaigns/{campaignId}/attachments", tags=["campaigns"], dependencies=[RequireCampaignSender]
 )
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND),
+)
 async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """List the files that are attached to every message of the campaign."""
     return _response(await engine.campaigns.find(campaignId, tenant_id=caller.tenant_id))
@@ -28,6 +34,7 @@ async def list_attachments(campaignId: str, engine: EngineDep, caller: CallerDep
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(Attachment),
     responses=describe_responses(
@@ -43,6 +50,7 @@ async def attach(request: Request, campaignId: str, engine: EngineDep, caller: C
 
 @router.delete(
     "/{attachmentId}",
+    scope=Scope.MANAGE,
     responses=describe_responses(
         {HTTPStatus.OK: CampaignAttachmentListResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
     ),

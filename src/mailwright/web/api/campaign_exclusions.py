@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.roles import Scope
 from mailwright.audience.exclusions import NamedAudience, excluded_contacts, list_excluded
 from mailwright.schemas.exclusions import (
     ExcludedContactListResponse,
@@ -18,14 +19,16 @@ from mailwright.sources.campaigns.checks import named_audience
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import describe_files, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 @router.get(
     "/{campaignId}/excluded",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: ExcludedContactListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def excluded(
@@ -47,7 +50,9 @@ async def excluded(
     )
 
 
-@router.get("/{campaignId}/excluded.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{campaignId}/excluded.csv", scope=Scope.READ, responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND)
+)
 async def download_excluded(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Download the excluded contacts with their reasons as CSV."""
     return excluded_file(engine, await _audience(engine, caller.tenant_id, campaignId), campaignId)

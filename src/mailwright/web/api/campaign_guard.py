@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.outbox.audit_log import API
 from mailwright.schemas.campaigns import OpenWaveQuery
 from mailwright.schemas.guard_rails import GuardReportResponse, guard_report_response
@@ -13,14 +14,16 @@ from mailwright.sources.campaigns.records import Actor
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 @router.get(
     "/{campaignId}/guard-rails",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_guard_rails(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -31,6 +34,7 @@ async def show_guard_rails(campaignId: str, engine: EngineDep, caller: CallerDep
 
 @router.post(
     "/{campaignId}/accept-incidents",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def accept_incidents(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -42,6 +46,7 @@ async def accept_incidents(campaignId: str, engine: EngineDep, caller: CallerDep
 
 @router.post(
     "/{campaignId}/open-wave",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: GuardReportResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def open_wave(

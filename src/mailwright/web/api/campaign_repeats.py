@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import make_campaign_repeats
 from mailwright.schemas.campaign_repeats import (
     CampaignRepeatRequest,
@@ -19,14 +20,16 @@ from mailwright.sources.campaigns.variants import CampaignNotStartable
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 @router.get(
     "/{campaignId}/repeat",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -37,6 +40,7 @@ async def show_repeat(campaignId: str, engine: EngineDep, caller: CallerDep) -> 
 
 @router.put(
     "/{campaignId}/repeat",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignRepeatRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignRepeatResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -68,6 +72,7 @@ async def set_repeat(
 
 @router.delete(
     "/{campaignId}/repeat",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )

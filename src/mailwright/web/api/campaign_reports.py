@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.roles import Scope
 from mailwright.actions.segments import SegmentResponse, segment_response
 from mailwright.app.wiring import Engine
 from mailwright.schemas.campaign_reports import (
@@ -37,15 +38,16 @@ from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 _CSV = "text/csv; charset=utf-8"
 
 
-@router.get("/reports", responses=describe_responses({HTTPStatus.OK: CampaignHistoryResponse}))
+@router.get("/reports", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: CampaignHistoryResponse}))
 async def list_reports(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """Show the results of your campaigns over time, latest first: totals and rates of each."""
     before: Any = decode_cursor("report", page.cursor, 2) if page.cursor is not None else None
@@ -60,7 +62,7 @@ async def list_reports(engine: EngineDep, caller: CallerDep, page: PageQuery) ->
     )
 
 
-@router.get("/reports/export.csv", responses=describe_files(("text/csv",)))
+@router.get("/reports/export.csv", scope=Scope.READ, responses=describe_files(("text/csv",)))
 async def download_reports(engine: EngineDep, caller: CallerDep) -> Response:
     """Download the results of your latest campaigns as CSV, at most 1,000."""
     return csv_file(history_csv(await load_latest(engine, caller.tenant_id)), "reports.csv")
@@ -68,6 +70,7 @@ async def download_reports(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/campaigns/{campaignId}/report",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: CampaignReportResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_report(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -75,13 +78,21 @@ async def show_report(campaignId: str, engine: EngineDep, caller: CallerDep) -> 
     return json_response(await load_report(engine, await _find(engine, caller.tenant_id, campaignId)))
 
 
-@router.get("/campaigns/{campaignId}/figures.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/campaigns/{campaignId}/figures.csv",
+    scope=Scope.READ,
+    responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND),
+)
 async def download_figures(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Download every figure of the report as CSV: section, item, figure and value."""
     return await figures_file(engine, await _find(engine, caller.tenant_id, campaignId))
 
 
-@router.get("/campaigns/{campaignId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/campaigns/{campaignId}/report.csv",
+    scope=Scope.READ,
+    responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND),
+)
 async def report_csv(
     campaignId: str,  # noqa: N803
     engine: EngineDep,
@@ -97,6 +108,7 @@ async def report_csv(
 
 @router.get(
     "/campaigns/{campaignId}/recipients",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: CampaignRecipientListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def recipients(
@@ -123,6 +135,7 @@ async def recipients(
 
 @router.post(
     "/campaigns/{campaignId}/segments",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignSegmentRequest),
     responses=describe_responses(
@@ -147,6 +160,7 @@ async def make_segment(request: Request, campaignId: str, engine: EngineDep, cal
 
 @router.post(
     "/campaigns/{campaignId}/resend",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignResendRequest),
     responses=describe_responses(

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
@@ -67,16 +67,17 @@ from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireCampaignSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
+router = Routes(prefix="/v1/campaigns", tags=["campaigns"], dependencies=[RequireCampaignSender])
 
 
 _CAMPAIGN_RESPONSES = describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: CampaignListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: CampaignListResponse}))
 async def list_campaigns(engine: EngineDep, caller: CallerDep, page: Annotated[CampaignListQuery, Query()]) -> Response:
     """List the campaigns, latest first."""
     campaigns = await engine.campaigns.list_page(
@@ -98,6 +99,7 @@ async def list_campaigns(engine: EngineDep, caller: CallerDep, page: Annotated[C
 
 @router.post(
     "",
+    scope=Scope.PROPOSE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignRequest),
     responses=describe_responses({HTTPStatus.CREATED: CampaignResponse}, *BODY_PROBLEMS),
@@ -111,7 +113,11 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
     return json_response(await _campaign_response(engine, made), HTTPStatus.CREATED)
 
 
-@router.get("/{campaignId}", responses=describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{campaignId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a campaign: definition, progress, and why it is deferred."""
     return json_response(await _campaign_response(engine, await _find(engine, caller, campaignId)))
@@ -119,6 +125,7 @@ async def show(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respons
 
 @router.put(
     "/{campaignId}",
+    scope=Scope.PROPOSE,
     openapi_extra=describe_body(CampaignRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -140,6 +147,7 @@ async def edit(request: Request, campaignId: str, engine: EngineDep, caller: Cal
 
 @router.post(
     "/{campaignId}/preflight",
+    scope=Scope.PROPOSE,
     responses=describe_responses({HTTPStatus.OK: CampaignCheckResponse}, HTTPStatus.NOT_FOUND),
 )
 async def preflight(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -152,6 +160,7 @@ async def preflight(campaignId: str, engine: EngineDep, caller: CallerDep) -> Re
 
 @router.post(
     "/{campaignId}/start",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: CampaignStartResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def start(
@@ -181,7 +190,7 @@ async def start(
     return json_response(extend_response(CampaignStartResponse, response, **shown))
 
 
-@router.post("/{campaignId}/override-sender-rules", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/override-sender-rules", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def override_sender_rules(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Send even if the rules of the large mailbox providers are not met. The audit log records it."""
     campaign = await engine.campaigns.override_rules(_actor(caller), campaignId)
@@ -190,6 +199,7 @@ async def override_sender_rules(campaignId: str, engine: EngineDep, caller: Call
 
 @router.put(
     "/{campaignId}/schedule",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignScheduleRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -210,6 +220,7 @@ async def reschedule(
 
 @router.post(
     "/{campaignId}/move",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignMoveRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignMoveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -223,13 +234,13 @@ async def move(request: Request, campaignId: str, engine: EngineDep, caller: Cal
     return json_response(extend_response(CampaignMoveResponse, response, position=position))
 
 
-@router.post("/{campaignId}/pause", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/pause", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def pause(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Pause the campaign after the current batch. It keeps its position in the queue."""
     return json_response(await _campaign_response(engine, await engine.campaigns.pause(_actor(caller), campaignId)))
 
 
-@router.post("/{campaignId}/resume", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/resume", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def resume(
     campaignId: str,  # noqa: N803
     engine: EngineDep,
@@ -241,20 +252,20 @@ async def resume(
     return json_response(await _campaign_response(engine, resumed))
 
 
-@router.post("/{campaignId}/cancel", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/cancel", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def cancel(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Cancel all messages that have not been sent yet. The report keeps the sent messages."""
     return json_response(await _campaign_response(engine, await engine.campaigns.cancel(_actor(caller), campaignId)))
 
 
-@router.post("/{campaignId}/withdraw", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/withdraw", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def withdraw(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Turn a campaign that has not begun to send back into a draft."""
     campaign = await engine.campaign_removal.withdraw(_actor(caller), campaignId)
     return json_response(await _campaign_response(engine, campaign))
 
 
-@router.post("/{campaignId}/archive", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/archive", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def archive(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Hide a draft or a finished campaign from the list of campaigns. Its messages and report stay."""
     campaign = await engine.campaign_removal.archive(_actor(caller), campaignId)
@@ -263,6 +274,7 @@ async def archive(campaignId: str, engine: EngineDep, caller: CallerDep) -> Resp
 
 @router.delete(
     "/{campaignId}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
@@ -272,7 +284,7 @@ async def delete(campaignId: str, engine: EngineDep, caller: CallerDep) -> Respo
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.post("/{campaignId}/restore", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/restore", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def restore(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Bring back an archived or deleted campaign."""
     campaign = await engine.campaign_removal.restore(_actor(caller), campaignId)
@@ -281,6 +293,7 @@ async def restore(campaignId: str, engine: EngineDep, caller: CallerDep) -> Resp
 
 @router.post(
     "/{campaignId}/retry-failed",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: CampaignRetryResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -300,6 +313,7 @@ async def retry_failed(campaignId: str, engine: EngineDep, caller: CallerDep) ->
 
 @router.get(
     "/{campaignId}/in-doubt",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: InDoubtListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def in_doubt(campaignId: str, engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803
@@ -319,6 +333,7 @@ async def in_doubt(campaignId: str, engine: EngineDep, caller: CallerDep, page: 
 
 @router.post(
     "/{campaignId}/in-doubt/resolve",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(ResolveRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignResolveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -332,7 +347,7 @@ async def resolve_in_doubt(request: Request, campaignId: str, engine: EngineDep,
     return json_response(extend_response(CampaignResolveResponse, response, resolved=count))
 
 
-@router.post("/{campaignId}/accept-failures", responses=_CAMPAIGN_RESPONSES)
+@router.post("/{campaignId}/accept-failures", scope=Scope.MANAGE, responses=_CAMPAIGN_RESPONSES)
 async def accept_failures(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Mark the campaign as sent even though some messages failed."""
     return json_response(
@@ -342,6 +357,7 @@ async def accept_failures(campaignId: str, engine: EngineDep, caller: CallerDep)
 
 @router.post(
     "/{campaignId}/duplicate",
+    scope=Scope.PROPOSE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(CampaignDuplicateRequest),
     responses=describe_responses({HTTPStatus.CREATED: CampaignResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
@@ -355,6 +371,7 @@ async def duplicate(request: Request, campaignId: str, engine: EngineDep, caller
 
 @router.post(
     "/{campaignId}/test",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(CampaignTestRequest),
     responses=describe_responses({HTTPStatus.ACCEPTED: CampaignTestResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
@@ -371,6 +388,7 @@ async def test(request: Request, campaignId: str, engine: EngineDep, caller: Cal
 
 @router.get(
     "/{campaignId}/extend",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: CampaignExtensionResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def show_extension(
@@ -388,6 +406,7 @@ async def show_extension(
 
 @router.post(
     "/{campaignId}/extend",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignExtendRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignExtendResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -411,6 +430,7 @@ async def extend(
 
 @router.post(
     "/{campaignId}/winner",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignWinnerRequest),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -431,6 +451,7 @@ async def choose_winner(
 
 @router.put(
     "/{campaignId}/limits",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(CampaignLimits),
     responses=describe_responses(
         {HTTPStatus.OK: CampaignResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
@@ -446,6 +467,7 @@ async def edit_limits(request: Request, campaignId: str, engine: EngineDep, call
 
 @router.get(
     "/{campaignId}/failures",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: FailedRecipientListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def failures(campaignId: str, engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:  # noqa: N803

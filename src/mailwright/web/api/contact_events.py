@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.audience.contact_events import EventStatus, list_latest
 from mailwright.audience.event_schema import load_schema
 from mailwright.schemas.contact_events import (
@@ -18,17 +19,19 @@ from mailwright.schemas.contact_events import (
     events_content,
 )
 from mailwright.sources.api.contact_events import EventsRequest
-from mailwright.web.api.caller import EVENTS_PATH, CallerDep, request_context_of
+from mailwright.web.api.caller import CallerDep, request_context_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import MAX_BATCH_BYTES, json_response, read_json
 from mailwright.web.plain_route import PlainRoute
 from mailwright.web.state import EngineDep, engine_of
 
-router = APIRouter(prefix=EVENTS_PATH, tags=["events"], route_class=PlainRoute)
+router = Routes(prefix="/v1/events", tags=["events"], route_class=PlainRoute)
 
 
 @router.post(
     "",
+    scope=Scope.EVENTS,
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(EventsRequest, is_idempotent=True),
     responses=describe_responses(
@@ -49,7 +52,7 @@ async def submit(request: Request) -> Response:
     return json_response(events_content(results), HTTPStatus.ACCEPTED)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: ContactEventListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ContactEventListResponse}))
 async def list_events(engine: EngineDep, caller: CallerDep, page: Annotated[EventPage, Query()]) -> Response:
     """List events, latest first."""
     found = await list_latest(
@@ -65,7 +68,7 @@ async def list_events(engine: EngineDep, caller: CallerDep, page: Annotated[Even
     return json_response(ContactEventListResponse(events=events, next_cursor=next_cursor))
 
 
-@router.get("/schema", responses=describe_responses({HTTPStatus.OK: EventSchemaResponse}))
+@router.get("/schema", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: EventSchemaResponse}))
 async def schema(engine: EngineDep, caller: CallerDep) -> Response:
     """Show the names of events with their properties, types, counts and times."""
     return json_response(event_schema_response(await load_schema(engine.database, caller.tenant_id)))

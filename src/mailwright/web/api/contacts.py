@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.roles import Scope
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
 from mailwright.audience.export import ExportSelection
@@ -26,10 +27,11 @@ from mailwright.schemas.sequences import SequenceRunListResponse, run_list_respo
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/contacts", tags=["contacts"])
+router = Routes(prefix="/v1/contacts", tags=["contacts"])
 
 _EXPORTS = {
     "csv": (exporting.export_csv, "text/csv; charset=utf-8"),
@@ -37,7 +39,7 @@ _EXPORTS = {
 }
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: ContactListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ContactListResponse}))
 async def list_contacts(engine: EngineDep, caller: CallerDep, page: Annotated[ContactPage, Query()]) -> Response:
     """List the contacts, latest first."""
     found = await contacts.list_page(
@@ -47,7 +49,9 @@ async def list_contacts(engine: EngineDep, caller: CallerDep, page: Annotated[Co
     return json_response(ContactListResponse(contacts=found, next_cursor=next_cursor))
 
 
-@router.get("/export", responses=describe_files(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/export", scope=Scope.READ, responses=describe_files(("text/csv", "application/jsonl"), HTTPStatus.NOT_FOUND)
+)
 async def export(engine: EngineDep, caller: CallerDep, wanted: Annotated[ExportQuery, Query()]) -> Response:
     """Export contacts with lists, tags and attributes, by address. The CSV can be imported unchanged."""
     if wanted.list_key is not None:
@@ -64,6 +68,7 @@ async def export(engine: EngineDep, caller: CallerDep, wanted: Annotated[ExportQ
 # An address can contain a slash before its @, so these routes match a whole path.
 @router.get(
     "/{email:path}/data",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
 async def data(email: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -73,6 +78,7 @@ async def data(email: str, engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/{email:path}/history",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: None}, HTTPStatus.NOT_FOUND),
 )
 async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -83,6 +89,7 @@ async def history(email: str, engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/{email:path}/sequences",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: SequenceRunListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def sequences(
@@ -105,6 +112,7 @@ async def sequences(
 
 @router.post(
     "/{email:path}/activate",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND),
 )
 async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response:
@@ -119,6 +127,7 @@ async def activate(email: str, engine: EngineDep, caller: CallerDep) -> Response
 
 @router.post(
     "/{email:path}/snooze",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SnoozeRequest),
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -134,6 +143,7 @@ async def snooze(request: Request, email: str, engine: EngineDep, caller: Caller
 
 @router.put(
     "/{email:path}",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(ContactRequest),
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -149,6 +159,7 @@ async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep
 
 @router.delete(
     "/{email:path}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
@@ -171,6 +182,7 @@ async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/{email:path}",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: ContactResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show(email: str, engine: EngineDep, caller: CallerDep) -> Response:

@@ -2,22 +2,23 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.outbox import message_records
 from mailwright.schemas.dead_letters import DeadLetterListResponse, dead_letter_response
 from mailwright.schemas.paging import NEWEST, decode_cursor, encode_cursor
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
 from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+router = Routes(prefix="/v1/dead-letters", tags=["dead letters"])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: DeadLetterListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: DeadLetterListResponse}))
 async def list_dead_letters(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """List the dead letters, latest first. `POST /v1/email/{outboxId}/retry` retries one."""
     created_at, message_key = (

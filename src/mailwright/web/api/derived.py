@@ -5,31 +5,33 @@ from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from mailwright.access.api_keys import Caller
 from mailwright.actions import load_nouns
 from mailwright.actions.declaration import DeclaredAction, Noun, camel_case
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.caller import caller_with
-from mailwright.web.api.openapi import BODY_PROBLEMS, SCOPE, describe_body, describe_responses
+from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.context import context_of
 
 
 def make_router(noun: Noun) -> APIRouter:
-    router = APIRouter(tags=[noun.path.removeprefix("/v1/")])
+    router = Routes(tags=[noun.path.removeprefix("/v1/")])
     for action in noun.actions:
         body = describe_body(action.input) if action.input is not None and action.has_body else {}
-        router.add_api_route(
+        router.declare(
+            action.method,
             action.path,
-            _endpoint(action),
-            methods=[action.method],
+            action.scope,
+            role=action.role,
             status_code=action.status,
-            openapi_extra={SCOPE: action.scope.value, **body},
+            openapi_extra=body,
             responses=describe_responses({action.status: action.result}, *_problems(action)),
-        )
+        )(_endpoint(action))
     return router
 
 
@@ -37,9 +39,6 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
     """Return the function of a route. FastAPI reads the names of its parameters from its signature."""
     placeholders = {name: camel_case(name) for name in action.parameters}
     query = action.input if action.input is not None and not action.has_body else None
-
-    async def permitted(request: Request) -> Caller:
-        return await caller_with(request, action.scope, action.role)
 
     async def endpoint(request: Request, caller: Caller, **given: Any) -> Response:
         values = [given[placeholders[name]] for name in action.parameters]
@@ -50,7 +49,7 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
 
     types: dict[str, Any] = {
         "request": Request,
-        "caller": Annotated[Caller, Depends(permitted)],
+        "caller": CallerDep,
         **dict.fromkeys(placeholders.values(), str),
     }
     if query is not None:

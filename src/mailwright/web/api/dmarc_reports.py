@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.dmarc import require_reported_domain
 from mailwright.domain.clock import DAY
 from mailwright.events.dmarc.unpack import MAX_FILE_BYTES
@@ -22,10 +23,11 @@ from mailwright.schemas.dmarc import (
 )
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_bytes
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/dmarc-reports", tags=["dmarc reports"])
+router = Routes(prefix="/v1/dmarc-reports", tags=["dmarc reports"])
 
 _MEDIA_TYPES = ("application/xml", "application/gzip", "application/zip", "message/rfc822", "application/octet-stream")
 _FILE: dict[str, Any] = {
@@ -36,7 +38,7 @@ _FILE: dict[str, Any] = {
 }
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: DmarcDomainListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: DmarcDomainListResponse}))
 async def list_domains(engine: EngineDep, caller: CallerDep, query: Annotated[DmarcQuery, Query()]) -> Response:
     """List the domains that receivers have reported about, with their numbers."""
     since = engine.clock.now() - query.days * DAY
@@ -46,6 +48,7 @@ async def list_domains(engine: EngineDep, caller: CallerDep, query: Annotated[Dm
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
     openapi_extra=_FILE,
     responses=describe_responses({HTTPStatus.OK: DmarcImportResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
 )
@@ -59,7 +62,11 @@ async def import_file(
     )
 
 
-@router.get("/{domainName}", responses=describe_responses({HTTPStatus.OK: DmarcReportResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{domainName}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: DmarcReportResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show(
     domainName: str,  # noqa: N803
     engine: EngineDep,

@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Role, Scope
 from mailwright.app.wiring import Engine
 from mailwright.outbox.sender_domains import SenderDomain
 from mailwright.schemas.domains import (
@@ -18,13 +19,14 @@ from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireEverySender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/domains", tags=["domains"], dependencies=[RequireEverySender])
+router = Routes(prefix="/v1/domains", tags=["domains"], dependencies=[RequireEverySender])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: DomainListResponse}))
+@router.get("", scope=Scope.READ, role=Role.ADMIN, responses=describe_responses({HTTPStatus.OK: DomainListResponse}))
 async def list_domains(engine: EngineDep, caller: CallerDep) -> Response:
     """List the sender domains by name, with their DNS records and DKIM keys."""
     found = await engine.sender_domains.list_all(caller.tenant_id)
@@ -39,6 +41,8 @@ async def list_domains(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(DomainRequest),
     responses=describe_responses({HTTPStatus.CREATED: DomainResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
@@ -50,7 +54,12 @@ async def add(request: Request, engine: EngineDep, caller: CallerDep) -> Respons
     return json_response(await _described(engine, made), HTTPStatus.CREATED)
 
 
-@router.get("/{domainName}", responses=describe_responses({HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{domainName}",
+    scope=Scope.READ,
+    role=Role.ADMIN,
+    responses=describe_responses({HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a domain with its DNS records, the result of the last check, and its DKIM keys."""
     return json_response(await _described(engine, await engine.sender_domains.find(caller.tenant_id, domainName)))
@@ -58,6 +67,8 @@ async def show(domainName: str, engine: EngineDep, caller: CallerDep) -> Respons
 
 @router.delete(
     "/{domainName}",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
@@ -72,6 +83,8 @@ async def delete(domainName: str, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.post(
     "/{domainName}/check",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     responses=describe_responses({HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def check(domainName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -82,6 +95,8 @@ async def check(domainName: str, engine: EngineDep, caller: CallerDep) -> Respon
 
 @router.post(
     "/{domainName}/rotate",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     openapi_extra=describe_body(DomainRotationRequest),
     responses=describe_responses(
         {HTTPStatus.OK: DomainResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.content.raw import InvalidEmail, with_crlf
 from mailwright.domain.states import Status
@@ -38,17 +39,19 @@ from mailwright.sources.message_limits import explain_message
 from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep, request_context_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_file_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import MAX_BATCH_BYTES, RAW_MEDIA_TYPE, json_response, read_json, read_message
 from mailwright.web.plain_route import PlainRoute
 from mailwright.web.state import EngineDep, engine_of
 
-router = APIRouter(prefix="/v1/email", tags=["email"], route_class=PlainRoute)
+router = Routes(prefix="/v1/email", tags=["email"], route_class=PlainRoute)
 
 _ACTION_PROBLEMS = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
 @router.post(
     "/send",
+    scope=Scope.SEND,
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(SendRequest, is_idempotent=True),
     responses=describe_responses(
@@ -73,6 +76,7 @@ async def send(request: Request) -> Response:
 
 @router.post(
     "/batch",
+    scope=Scope.SEND,
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_body(BatchRequest, is_idempotent=True),
     responses=describe_responses({HTTPStatus.ACCEPTED: BatchResponse}, *BODY_PROBLEMS),
@@ -89,6 +93,7 @@ async def send_batch(request: Request) -> Response:
 
 @router.post(
     "/raw",
+    scope=Scope.SEND,
     status_code=HTTPStatus.ACCEPTED,
     openapi_extra=describe_file_body(RAW_MEDIA_TYPE, is_idempotent=True),
     responses=describe_responses(
@@ -116,7 +121,7 @@ async def send_raw(request: Request, query: Annotated[RawQuery, Query()]) -> Res
     return json_response(response, HTTPStatus.ACCEPTED)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: MessageListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: MessageListResponse}))
 async def search(engine: EngineDep, caller: CallerDep, query: Annotated[MessageSearchQuery, Query()]) -> Response:
     """Search messages, latest first. If the response has a `nextCursor`, there may be more, even after a short page."""
     found = await find_page(engine.database, caller.tenant_id, query.search(), limit=query.limit)
@@ -125,7 +130,11 @@ async def search(engine: EngineDep, caller: CallerDep, query: Annotated[MessageS
     return json_response(MessageListResponse(messages=messages, next_cursor=next_cursor))
 
 
-@router.get("/{outboxId}", responses=describe_responses({HTTPStatus.OK: MessageResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{outboxId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: MessageResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a message with all its events."""
     record = await message_records.find(engine.database, outboxId, tenant_id=caller.tenant_id)
@@ -134,6 +143,7 @@ async def show(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/{outboxId}/explain",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: MessageExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
 async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -144,6 +154,7 @@ async def why(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response: 
 
 @router.post(
     "/{outboxId}/cancel",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS),
 )
 async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -153,7 +164,9 @@ async def cancel(outboxId: str, engine: EngineDep, caller: CallerDep) -> Respons
 
 
 @router.post(
-    "/{outboxId}/retry", responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS)
+    "/{outboxId}/retry",
+    scope=Scope.MANAGE,
+    responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS),
 )
 async def retry(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Retry a failed message and count its attempts from zero."""
@@ -163,6 +176,7 @@ async def retry(outboxId: str, engine: EngineDep, caller: CallerDep) -> Response
 
 @router.post(
     "/{outboxId}/resolve",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(ResolveRequest),
     responses=describe_responses({HTTPStatus.OK: MessageStatusResponse}, *_ACTION_PROBLEMS, *BODY_PROBLEMS),
 )

@@ -3,10 +3,11 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.content.presend_checks import PresendContext
 from mailwright.domain.clock import DAY
 from mailwright.schemas.explanations import (
@@ -20,10 +21,11 @@ from mailwright.sources.campaigns.forecast import forecast
 from mailwright.web.api.actions import action_requests
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1", tags=["campaigns"])
+router = Routes(prefix="/v1", tags=["campaigns"])
 
 
 class ForecastQuery(BaseModel):
@@ -32,7 +34,7 @@ class ForecastQuery(BaseModel):
     days: Annotated[int, Field(ge=1, le=365, description="Number of days to forecast.")] = 365
 
 
-@router.get("/forecast", responses=describe_responses({HTTPStatus.OK: ForecastResponse}))
+@router.get("/forecast", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ForecastResponse}))
 async def show(engine: EngineDep, caller: CallerDep, query: Annotated[ForecastQuery, Query()]) -> Response:
     """Forecast your queued campaigns from the current limits and counters."""
     horizon = query.days * DAY
@@ -42,6 +44,7 @@ async def show(engine: EngineDep, caller: CallerDep, query: Annotated[ForecastQu
 
 @router.get(
     "/campaigns/{campaignId}/explain",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: CampaignExplanationResponse}, HTTPStatus.NOT_FOUND),
 )
 async def why(campaignId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803 - the name in the URL

@@ -2,9 +2,10 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.wiring import Engine
 from mailwright.audience.form_snippet import form_snippet, form_url
 from mailwright.audience.forms import FormCounts, SignUpForm
@@ -13,13 +14,14 @@ from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireDefaultSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/forms", tags=["forms"], dependencies=[RequireDefaultSender])
+router = Routes(prefix="/v1/forms", tags=["forms"], dependencies=[RequireDefaultSender])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: FormListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: FormListResponse}))
 async def list_forms(engine: EngineDep, caller: CallerDep) -> Response:
     """List the sign-up forms by name, with how many people submitted and confirmed them."""
     found = await engine.forms.list_all(caller.tenant_id)
@@ -28,6 +30,7 @@ async def list_forms(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(FormRequest),
     responses=describe_responses({HTTPStatus.CREATED: FormResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
@@ -45,7 +48,9 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
     return json_response(_described(engine, made), HTTPStatus.CREATED)
 
 
-@router.get("/{formId}", responses=describe_responses({HTTPStatus.OK: FormResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{formId}", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: FormResponse}, HTTPStatus.NOT_FOUND)
+)
 async def show(formId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a form with the HTML that embeds it."""
     found = await engine.forms.find(caller.tenant_id, formId)
@@ -54,6 +59,7 @@ async def show(formId: str, engine: EngineDep, caller: CallerDep) -> Response:  
 
 @router.put(
     "/{formId}",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(FormRequest),
     responses=describe_responses({HTTPStatus.OK: FormResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -73,6 +79,7 @@ async def edit(request: Request, formId: str, engine: EngineDep, caller: CallerD
 
 @router.delete(
     "/{formId}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.app.images import delete_image
 from mailwright.content.image_processing import MAX_UPLOAD_BYTES, MEDIA_TYPES
 from mailwright.domain.errors import NotFound
@@ -20,11 +21,12 @@ from mailwright.schemas.images import (
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 from mailwright.web.uploads import read_upload
 
-router = APIRouter(tags=["images"])
+router = Routes(tags=["images"])
 
 # The name is derived from the content, so browsers can cache the image forever. The other headers make sure that
 # browsers treat the content only as an image.
@@ -50,6 +52,7 @@ _UPLOAD = {
 
 @router.post(
     "/v1/images",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=_UPLOAD,
     responses=describe_responses({HTTPStatus.CREATED: ImageResponse}, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
@@ -63,7 +66,7 @@ async def upload(
     return json_response(image_response(image, engine.images, engine.public_url), HTTPStatus.CREATED)
 
 
-@router.get("/v1/images", responses=describe_responses({HTTPStatus.OK: ImageListResponse}))
+@router.get("/v1/images", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ImageListResponse}))
 async def list_images(engine: EngineDep, caller: CallerDep, query: Annotated[ImageListQuery, Query()]) -> Response:
     """List the images, latest first."""
     found = await engine.images.list_page(
@@ -79,6 +82,7 @@ async def list_images(engine: EngineDep, caller: CallerDep, query: Annotated[Ima
 
 @router.patch(
     "/v1/images/{imageName}",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(ImageChangeRequest),
     responses=describe_responses({HTTPStatus.OK: ImageResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -91,6 +95,7 @@ async def change(request: Request, imageName: str, engine: EngineDep, caller: Ca
 
 @router.delete(
     "/v1/images/{imageName}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
@@ -102,6 +107,7 @@ async def delete(imageName: str, engine: EngineDep, caller: CallerDep) -> Respon
 
 @router.post(
     "/v1/images/{imageName}/restore",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: ImageResponse}, HTTPStatus.NOT_FOUND),
 )
 async def restore(imageName: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803

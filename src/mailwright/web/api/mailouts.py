@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.roles import Scope
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.schemas.mailouts import MailoutListResponse, MailoutRequest, MailoutResponse, mailout_response
 from mailwright.schemas.recipient_report import report_csv
@@ -16,15 +17,16 @@ from mailwright.sources.mailouts.progress import progress_of
 from mailwright.sources.mailouts.refusals import ALREADY_SENT
 from mailwright.sources.mailouts.runs import MailoutRun, MailoutRunStatus, RunError
 from mailwright.sources.mailouts.wait_reasons import find_waits
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, MailoutSenderDep
-from mailwright.web.api.caller import CallerDep
+from mailwright.web.api.administrator import MailoutSenderDep
+from mailwright.web.api.caller import CallerDep, Credential
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_files, describe_responses
 from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.errors import problem
 from mailwright.web.state import EngineDep
 
-router = APIRouter(tags=["mailouts"])
+router = Routes(tags=["mailouts"])
 
 
 class MailoutsNotConfigured(NotPossibleNow):
@@ -35,8 +37,9 @@ class MailoutsNotConfigured(NotPossibleNow):
 
 @router.post(
     "/send-mailout",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.ACCEPTED,
-    openapi_extra={**describe_body(MailoutRequest), **ADMINISTRATORS_ONLY},
+    openapi_extra=describe_body(MailoutRequest),
     responses=describe_responses({HTTPStatus.ACCEPTED: MailoutResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
 async def send(request: Request, engine: EngineDep, sender: MailoutSenderDep) -> Response:
@@ -56,7 +59,7 @@ async def send(request: Request, engine: EngineDep, sender: MailoutSenderDep) ->
     return json_response(mailout_response(run, None, waits.get(run.key)), HTTPStatus.ACCEPTED)
 
 
-@router.get("/v1/mailouts", responses=describe_responses({HTTPStatus.OK: MailoutListResponse}))
+@router.get("/v1/mailouts", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: MailoutListResponse}))
 async def list_mailouts(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """List the mailouts, latest first."""
     runs = await engine.mailout_runs.list_runs(
@@ -73,7 +76,9 @@ async def list_mailouts(engine: EngineDep, caller: CallerDep, page: PageQuery) -
 
 
 @router.get(
-    "/v1/mailouts/{mailoutId}", responses=describe_responses({HTTPStatus.OK: MailoutResponse}, HTTPStatus.NOT_FOUND)
+    "/v1/mailouts/{mailoutId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: MailoutResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show the progress of a mailout, or why it was refused."""
@@ -83,7 +88,11 @@ async def show(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response
     return json_response(mailout_response(run, tallies.get(run.key), waits.get(run.key)))
 
 
-@router.get("/v1/mailouts/{mailoutId}/report.csv", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get(
+    "/v1/mailouts/{mailoutId}/report.csv",
+    scope=Scope.READ,
+    responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND),
+)
 async def report_of(mailoutId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Download the result of every recipient as CSV: email, status, error_message, message_id, sent_at and others."""
     run = await engine.mailout_runs.find(mailoutId, tenant_id=caller.tenant_id)

@@ -3,17 +3,19 @@
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import FileResponse, Response
 
+from mailwright.access.roles import Scope
 from mailwright.audience.switching.uploads import UploadedExport
 from mailwright.schemas.moves import MoveFileQuery, MoveQuery, MoveResponse, move_response
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import describe_files, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, stream_body
 from mailwright.web.state import switch_uploads_of
 
-router = APIRouter(prefix="/v1/contacts/moves", tags=["contacts"])
+router = Routes(prefix="/v1/contacts/moves", tags=["contacts"])
 
 _FILE_BODY: dict[str, Any] = {
     "requestBody": {
@@ -25,6 +27,7 @@ _FILE_BODY: dict[str, Any] = {
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=_FILE_BODY,
     responses=describe_responses({HTTPStatus.CREATED: MoveResponse}),
@@ -38,6 +41,7 @@ async def create(request: Request, caller: CallerDep, query: Annotated[MoveQuery
 
 @router.post(
     "/{moveId}/files",
+    scope=Scope.MANAGE,
     openapi_extra=_FILE_BODY,
     responses=describe_responses({HTTPStatus.OK: MoveResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
@@ -53,7 +57,9 @@ async def add_file(
     return json_response(await _response(request, caller.tenant_id, moveId))
 
 
-@router.get("/{moveId}", responses=describe_responses({HTTPStatus.OK: MoveResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{moveId}", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: MoveResponse}, HTTPStatus.NOT_FOUND)
+)
 async def show(moveId: str, request: Request, caller: CallerDep) -> Response:  # noqa: N803
     """Show the numbers before the start, the state of a running move, or the result."""
     return json_response(await _response(request, caller.tenant_id, moveId))
@@ -61,6 +67,7 @@ async def show(moveId: str, request: Request, caller: CallerDep) -> Response:  #
 
 @router.post(
     "/{moveId}/start",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.ACCEPTED,
     responses=describe_responses({HTTPStatus.ACCEPTED: MoveResponse}, HTTPStatus.NOT_FOUND),
 )
@@ -70,7 +77,7 @@ async def start(moveId: str, request: Request, caller: CallerDep) -> Response:  
     return json_response(await _response(request, caller.tenant_id, moveId), HTTPStatus.ACCEPTED)
 
 
-@router.get("/{moveId}/report", responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
+@router.get("/{moveId}/report", scope=Scope.READ, responses=describe_files(("text/csv",), HTTPStatus.NOT_FOUND))
 async def report(moveId: str, request: Request, caller: CallerDep) -> Response:  # noqa: N803
     """Download the result of each row as CSV: file, line, email, result, remark."""
     path = await switch_uploads_of(request).report(caller.tenant_id, moveId)

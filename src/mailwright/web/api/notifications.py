@@ -5,9 +5,10 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.domain.errors import ConfigurationInvalid, NotFound, NotPossibleNow
 from mailwright.schemas.notifications import (
     NotificationEventRequest,
@@ -23,15 +24,18 @@ from mailwright.sources.api.validation import parse
 from mailwright.sources.notifications.service import NEWEST, NotificationService
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/notifications", tags=["notifications"])
+router = Routes(prefix="/v1/notifications", tags=["notifications"])
 
 NotificationId = Annotated[int, Path(ge=1, le=2**53)]
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: NotificationListResponse}, HTTPStatus.CONFLICT))
+@router.get(
+    "", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: NotificationListResponse}, HTTPStatus.CONFLICT)
+)
 async def list_notifications(
     engine: EngineDep, caller: CallerDep, page: Annotated[NotificationPage, Query()]
 ) -> Response:
@@ -49,6 +53,7 @@ async def list_notifications(
 
 @router.post(
     "/events",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(NotificationEventRequest),
     responses=describe_responses(
@@ -73,6 +78,7 @@ async def emit(request: Request, engine: EngineDep, caller: CallerDep) -> Respon
 
 @router.get(
     "/{notificationId}",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def show(notificationId: NotificationId, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -85,6 +91,7 @@ async def show(notificationId: NotificationId, engine: EngineDep, caller: Caller
 
 @router.post(
     "/{notificationId}/requeue",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: NotificationResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def requeue(notificationId: NotificationId, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803

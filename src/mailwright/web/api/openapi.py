@@ -1,6 +1,5 @@
 """The OpenAPI description: bodies, responses and problems of each route."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from operator import is_
@@ -18,7 +17,6 @@ from mailwright.web import request_ids
 from mailwright.web.api import administrator, caller
 from mailwright.web.errors import MEDIA_TYPE, Problem
 
-_PLACEHOLDER = re.compile(r"\{\w+\}")
 _COMPONENTS = "#/components/schemas/"
 
 # Problems of every route that reads a JSON body.
@@ -38,9 +36,6 @@ _IDEMPOTENCY_KEY = {
     "description": "A request with the same key and body is accepted once; repeated requests get the first response.",
     "schema": {"type": "string", "pattern": IDEMPOTENCY_KEY_PATTERN},
 }
-
-# The field of each operation of `/v1` that names the scope it needs.
-SCOPE = "x-scope"
 
 # Models of routes that handle JSON without the framework, collected when the routes are defined.
 _models: dict[str, type[BaseModel]] = {}
@@ -120,7 +115,6 @@ def _describe_routes(app: FastAPI) -> dict[str, Any]:
     for path, operations in schema["paths"].items():
         if path.startswith("/v1/"):
             _add_caller(operations.values())
-            _add_scopes(path, operations)
         _add_sign_in_limit(operations.values())
     _described.append((routes, schema))
     return schema
@@ -131,15 +125,6 @@ def _add_caller(operations: Iterable[dict[str, Any]]) -> None:
     for operation in operations:
         operation.setdefault("security", [{"apiKey": []}])
         operation.setdefault("parameters", []).append(_REQUEST_ID)
-
-
-def _add_scopes(path: str, operations: Mapping[str, dict[str, Any]]) -> None:
-    """Add the scopes of hand-written routes. Actions declare theirs."""
-    for method, operation in operations.items():
-        if operation["security"] == administrator.ADMINISTRATORS_ONLY["security"]:
-            operation[SCOPE] = administrator.SECURITY_SCHEME
-        else:
-            operation.setdefault(SCOPE, caller.scope_of(method.upper(), _PLACEHOLDER.sub("x", path)).value)
 
 
 def _add_sign_in_limit(operations: Iterable[dict[str, Any]]) -> None:

@@ -2,18 +2,20 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from mailwright.access.roles import Scope
 from mailwright.domain.errors import Unauthorized
 from mailwright.schemas.campaigns import ProgressResponse, progress_response
 from mailwright.sources.campaigns.queue_progress import queue_progress
 from mailwright.web.api.caller import CallerDep, caller_of
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep, live_updates_of
 
-router = APIRouter(tags=["campaigns"])
+router = Routes(tags=["campaigns"])
 
 # Proxies must forward each event immediately instead of buffering it.
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -21,6 +23,7 @@ _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 @router.get(
     "/mail/progress/poll/",
+    scope=Scope.READ,
     openapi_extra={"security": [{"apiKey": []}]},
     responses=describe_responses({HTTPStatus.OK: ProgressResponse}),
 )
@@ -31,7 +34,7 @@ async def poll_progress(engine: EngineDep, caller: CallerDep) -> Response:
 
 
 # Left out of the API description, which cannot describe an endless response.
-@router.get("/v1/progress/stream", include_in_schema=False)
+@router.get("/v1/progress/stream", scope=Scope.READ, include_in_schema=False)
 async def stream(request: Request, engine: EngineDep, caller: CallerDep) -> Response:
     """Send the progress as server-sent events whenever it changes. Each event is complete, so `Last-Event-ID` is not
     needed."""

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from mailwright.app.named_providers import named_provider
@@ -26,15 +26,17 @@ from mailwright.schemas.providers import (
     provider_route_response,
 )
 from mailwright.sources.api.validation import parse
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.administrator import AdministratorDep
+from mailwright.web.api.caller import Credential
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/providers", tags=["providers"])
+router = Routes(prefix="/v1/providers", tags=["providers"])
 
 
-@router.get("", openapi_extra=ADMINISTRATORS_ONLY, responses=describe_responses({HTTPStatus.OK: ProviderListResponse}))
+@router.get("", scope=Credential.ADMINISTRATOR, responses=describe_responses({HTTPStatus.OK: ProviderListResponse}))
 async def list_providers(engine: EngineDep, _administrator: AdministratorDep) -> Response:
     """List the providers with their availability and quota: those of the installation, then the named ones."""
     workers = await presence_by_provider(
@@ -50,8 +52,9 @@ async def list_providers(engine: EngineDep, _administrator: AdministratorDep) ->
 
 @router.post(
     "",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.CREATED,
-    openapi_extra={**describe_body(ProviderRequest), **ADMINISTRATORS_ONLY},
+    openapi_extra=describe_body(ProviderRequest),
     responses=describe_responses({HTTPStatus.CREATED: NamedProviderResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
 async def create_provider(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
@@ -64,7 +67,7 @@ async def create_provider(request: Request, engine: EngineDep, administrator: Ad
 
 @router.get(
     "/routes",
-    openapi_extra=ADMINISTRATORS_ONLY,
+    scope=Credential.ADMINISTRATOR,
     responses=describe_responses({HTTPStatus.OK: ProviderRouteListResponse}),
 )
 async def list_provider_routes(engine: EngineDep, _administrator: AdministratorDep) -> Response:
@@ -75,8 +78,9 @@ async def list_provider_routes(engine: EngineDep, _administrator: AdministratorD
 
 @router.put(
     "/routes",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.NO_CONTENT,
-    openapi_extra={**describe_body(ProviderRouteRequest), **ADMINISTRATORS_ONLY},
+    openapi_extra=describe_body(ProviderRouteRequest),
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def set_provider_route(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
@@ -92,8 +96,8 @@ async def set_provider_route(request: Request, engine: EngineDep, administrator:
 
 @router.delete(
     "/routes",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.NO_CONTENT,
-    openapi_extra=ADMINISTRATORS_ONLY,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def delete_provider_route(
@@ -108,7 +112,7 @@ async def delete_provider_route(
 
 @router.get(
     "/{providerName}",
-    openapi_extra=ADMINISTRATORS_ONLY,
+    scope=Credential.ADMINISTRATOR,
     responses=describe_responses({HTTPStatus.OK: NamedProviderResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show_provider(providerName: str, engine: EngineDep, _administrator: AdministratorDep) -> Response:  # noqa: N803
@@ -118,7 +122,8 @@ async def show_provider(providerName: str, engine: EngineDep, _administrator: Ad
 
 @router.patch(
     "/{providerName}",
-    openapi_extra={**describe_body(ProviderChangeRequest), **ADMINISTRATORS_ONLY},
+    scope=Credential.ADMINISTRATOR,
+    openapi_extra=describe_body(ProviderChangeRequest),
     responses=describe_responses(
         {HTTPStatus.OK: NamedProviderResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS
     ),
@@ -138,8 +143,8 @@ async def edit_provider(
 
 @router.delete(
     "/{providerName}",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.NO_CONTENT,
-    openapi_extra=ADMINISTRATORS_ONLY,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def delete_provider(providerName: str, engine: EngineDep, administrator: AdministratorDep) -> Response:  # noqa: N803
@@ -151,7 +156,7 @@ async def delete_provider(providerName: str, engine: EngineDep, administrator: A
 
 @router.post(
     "/{providerName}/test",
-    openapi_extra=ADMINISTRATORS_ONLY,
+    scope=Credential.ADMINISTRATOR,
     responses=describe_responses({HTTPStatus.OK: ProviderCheckResponse}, HTTPStatus.NOT_FOUND),
 )
 async def check_provider(providerName: str, engine: EngineDep, _administrator: AdministratorDep) -> Response:  # noqa: N803

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from mailwright.events.parsed_events import MAX_BODY_BYTES
@@ -20,14 +20,16 @@ from mailwright.schemas.report_sources import (
 )
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.storage.foreign_json import load_json
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.administrator import AdministratorDep
+from mailwright.web.api.caller import Credential
 from mailwright.web.api.inbound import refuse_event
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_bytes, read_json
 from mailwright.web.errors import InvalidJson
 from mailwright.web.state import EngineDep
 
-router = APIRouter(tags=["events"])
+router = Routes(tags=["events"])
 
 _PROBLEMS = (HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 _DESCRIBED = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *_PROBLEMS, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -35,6 +37,7 @@ _DESCRIBED = describe_responses({HTTPStatus.OK: InboundEventsResponse}, *_PROBLE
 
 @router.post(
     "/v1/reports/{sourceName}",
+    scope=Credential.SIGNATURE,
     openapi_extra=describe_body(ReportsRequest),
     responses={status: response for status, response in _DESCRIBED.items() if status != HTTPStatus.UNAUTHORIZED},
 )
@@ -60,7 +63,7 @@ async def receive_reports(sourceName: str, request: Request, engine: EngineDep) 
 
 @router.get(
     "/v1/report-sources",
-    openapi_extra=ADMINISTRATORS_ONLY,
+    scope=Credential.ADMINISTRATOR,
     responses=describe_responses({HTTPStatus.OK: ReportSourceListResponse}),
 )
 async def list_report_sources(engine: EngineDep, _administrator: AdministratorDep) -> Response:
@@ -72,8 +75,9 @@ async def list_report_sources(engine: EngineDep, _administrator: AdministratorDe
 
 @router.post(
     "/v1/report-sources",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.CREATED,
-    openapi_extra={**describe_body(ReportSourceRequest), **ADMINISTRATORS_ONLY},
+    openapi_extra=describe_body(ReportSourceRequest),
     responses=describe_responses({HTTPStatus.CREATED: ReportSourceSecretResponse}, HTTPStatus.CONFLICT, *BODY_PROBLEMS),
 )
 async def create_report_source(request: Request, engine: EngineDep, administrator: AdministratorDep) -> Response:
@@ -92,8 +96,8 @@ async def create_report_source(request: Request, engine: EngineDep, administrato
 
 @router.delete(
     "/v1/report-sources/{sourceName}",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.NO_CONTENT,
-    openapi_extra=ADMINISTRATORS_ONLY,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def delete_report_source(sourceName: str, engine: EngineDep, administrator: AdministratorDep) -> Response:  # noqa: N803

@@ -2,21 +2,22 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from mailwright.schemas.domains import RestrictedTenantListResponse, RestrictedTenantResponse
-from mailwright.web.api.administrator import ADMINISTRATORS_ONLY, AdministratorDep
+from mailwright.web.api.administrator import AdministratorDep
+from mailwright.web.api.caller import Credential
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/restricted-tenants", tags=["domains"])
+router = Routes(prefix="/v1/restricted-tenants", tags=["domains"])
 
 
 @router.get(
     "",
-    openapi_extra=ADMINISTRATORS_ONLY,
+    scope=Credential.ADMINISTRATOR,
     responses=describe_responses({HTTPStatus.OK: RestrictedTenantListResponse}),
 )
 async def list_restricted_tenants(engine: EngineDep, _administrator: AdministratorDep) -> Response:
@@ -30,8 +31,8 @@ async def list_restricted_tenants(engine: EngineDep, _administrator: Administrat
 
 @router.delete(
     "/{tenantName}",
+    scope=Credential.ADMINISTRATOR,
     status_code=HTTPStatus.NO_CONTENT,
-    openapi_extra=ADMINISTRATORS_ONLY,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
 async def unrestrict(tenantName: str, engine: EngineDep, administrator: AdministratorDep) -> Response:  # noqa: N803

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Role, Scope
 from mailwright.app.retention import make_retention
 from mailwright.domain.errors import NotFound
 from mailwright.domain.retention import RetentionKind
@@ -22,13 +23,16 @@ from mailwright.schemas.retention import (
 from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/retention", tags=["retention"])
+router = Routes(prefix="/v1/retention", tags=["retention"])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: RetentionRuleListResponse}))
+@router.get(
+    "", scope=Scope.READ, role=Role.ADMIN, responses=describe_responses({HTTPStatus.OK: RetentionRuleListResponse})
+)
 async def list_retention(engine: EngineDep, caller: CallerDep) -> Response:
     """List all kinds of data with their retention rules."""
     rules = {rule.kind: rule for rule in await list_rules(engine.database, caller.tenant_id)}
@@ -39,6 +43,8 @@ async def list_retention(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.get(
     "/{kind}/preview",
+    scope=Scope.READ,
+    role=Role.ADMIN,
     responses=describe_responses({HTTPStatus.OK: RetentionPreviewResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
 async def preview(
@@ -53,6 +59,8 @@ async def preview(
 
 @router.put(
     "/{kind}",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
     openapi_extra=describe_body(RetentionRuleRequest),
     responses=describe_responses({HTTPStatus.OK: RetentionRuleResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -72,7 +80,13 @@ async def save(request: Request, kind: str, engine: EngineDep, caller: CallerDep
     return json_response(retention_rule_response(rule.kind, rule))
 
 
-@router.delete("/{kind}", status_code=HTTPStatus.NO_CONTENT, responses=describe_responses({}, HTTPStatus.NOT_FOUND))
+@router.delete(
+    "/{kind}",
+    scope=Scope.MANAGE,
+    role=Role.ADMIN,
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=describe_responses({}, HTTPStatus.NOT_FOUND),
+)
 async def remove(kind: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Switch a rule off."""
     await remove_rule(engine.database, engine.clock, caller.tenant_id, _kind(kind), actor=actor_of(caller))

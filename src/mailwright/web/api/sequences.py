@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
@@ -40,15 +40,16 @@ from mailwright.sources.sequences.ready import ReadySequences
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.campaign_sender import RequireDefaultSender
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/sequences", tags=["sequences"], dependencies=[RequireDefaultSender])
+router = Routes(prefix="/v1/sequences", tags=["sequences"], dependencies=[RequireDefaultSender])
 
 _CHANGE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, *BODY_PROBLEMS)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: SequenceListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: SequenceListResponse}))
 async def list_sequences(engine: EngineDep, caller: CallerDep) -> Response:
     """List the sequences, newest first."""
     found = await engine.sequences.list_all(caller.tenant_id)
@@ -57,6 +58,7 @@ async def list_sequences(engine: EngineDep, caller: CallerDep) -> Response:
 
 @router.post(
     "",
+    scope=Scope.PROPOSE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(SequenceRequest),
     responses=describe_responses({HTTPStatus.CREATED: SequenceResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
@@ -79,14 +81,16 @@ async def create(request: Request, engine: EngineDep, caller: CallerDep) -> Resp
     return json_response(sequence_response(created), HTTPStatus.CREATED)
 
 
-@router.get("/ready", responses=describe_responses({HTTPStatus.OK: ReadySequenceListResponse}))
+@router.get("/ready", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ReadySequenceListResponse}))
 async def list_ready_made(caller: CallerDep) -> Response:
     """List the ready-made sequences, with their documents, templates and segments."""
     return json_response(ready_list_response())
 
 
 @router.get(
-    "/{sequenceId}", responses=describe_responses({HTTPStatus.OK: SequenceDetailResponse}, HTTPStatus.NOT_FOUND)
+    "/{sequenceId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: SequenceDetailResponse}, HTTPStatus.NOT_FOUND),
 )
 async def show(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Show a sequence with its draft and the number of people at each step."""
@@ -96,6 +100,7 @@ async def show(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respons
 
 @router.put(
     "/{sequenceId}",
+    scope=Scope.PROPOSE,
     openapi_extra=describe_body(SequenceUpdateRequest),
     responses=describe_responses({HTTPStatus.OK: SequenceResponse}, *_CHANGE),
 )
@@ -119,6 +124,7 @@ async def edit(request: Request, sequenceId: str, engine: EngineDep, caller: Cal
 
 @router.delete(
     "/{sequenceId}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )
@@ -130,6 +136,7 @@ async def remove(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respo
 
 @router.post(
     "/{sequenceId}/publish",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SequencePublishRequest),
     responses=describe_responses({HTTPStatus.OK: SequencePublishResponse}, *_CHANGE),
 )
@@ -152,6 +159,7 @@ async def publish(request: Request, sequenceId: str, engine: EngineDep, caller: 
 
 @router.post(
     "/{sequenceId}/pause",
+    scope=Scope.MANAGE,
     responses=describe_responses({HTTPStatus.OK: SequenceResponse}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
 )
 async def pause(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -163,6 +171,7 @@ async def pause(sequenceId: str, engine: EngineDep, caller: CallerDep) -> Respon
 
 @router.post(
     "/{sequenceId}/resume",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SequenceResumeRequest),
     responses=describe_responses({HTTPStatus.OK: SequenceResumeResponse}, *_CHANGE),
 )
@@ -181,6 +190,7 @@ async def resume(request: Request, sequenceId: str, engine: EngineDep, caller: C
 
 @router.post(
     "/{sequenceId}/enrol",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SequenceEnrolRequest),
     responses=describe_responses({HTTPStatus.OK: SequenceEnrolResponse}, *_CHANGE),
 )
@@ -195,6 +205,7 @@ async def enrol(request: Request, sequenceId: str, engine: EngineDep, caller: Ca
 
 @router.get(
     "/{sequenceId}/enrolments",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: EnrolmentListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def enrolments(
@@ -214,6 +225,7 @@ async def enrolments(
 
 @router.post(
     "/{sequenceId}/retry",
+    scope=Scope.MANAGE,
     openapi_extra=describe_body(SequenceRetryRequest),
     responses=describe_responses({HTTPStatus.OK: SequenceRetryResponse}, *_CHANGE),
 )
@@ -228,6 +240,7 @@ async def retry(request: Request, sequenceId: str, engine: EngineDep, caller: Ca
 
 @router.post(
     "/{sequenceId}/remove",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     openapi_extra=describe_body(SequenceRemoveRequest),
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, *_CHANGE),
@@ -241,6 +254,7 @@ async def remove_person(request: Request, sequenceId: str, engine: EngineDep, ca
 
 @router.post(
     "/{sequenceId}/rehearse",
+    scope=Scope.READ,
     openapi_extra=describe_body(SequenceRehearseRequest),
     responses=describe_responses({HTTPStatus.OK: SequenceRehearsalResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )

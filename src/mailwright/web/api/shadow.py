@@ -3,20 +3,22 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.outbox.shadow import load_report
 from mailwright.schemas.shadow import ShadowReportQuery, ShadowReportResponse, shadow_report_response
 from mailwright.web.api.caller import CallerDep
 from mailwright.web.api.openapi import describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/shadow", tags=["shadow"])
+router = Routes(prefix="/v1/shadow", tags=["shadow"])
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: ShadowReportResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: ShadowReportResponse}))
 async def report(engine: EngineDep, caller: CallerDep, query: Annotated[ShadowReportQuery, Query()]) -> Response:
     """Report the emails that shadow mode passed on, and what Mailwright would have done with them."""
     found = await load_report(engine.database, caller.tenant_id, engine.clock.now(), query.days)

@@ -3,9 +3,10 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
+from mailwright.access.roles import Scope
 from mailwright.audience import suppressions
 from mailwright.schemas.suppressions import (
     SuppressionListResponse,
@@ -17,14 +18,16 @@ from mailwright.sources.api.validation import parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
 from mailwright.web.api.paging import PageQuery
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/suppressions", tags=["suppressions"])
+router = Routes(prefix="/v1/suppressions", tags=["suppressions"])
 
 
 @router.post(
     "",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(SuppressionRequest),
     responses=describe_responses(
@@ -52,7 +55,7 @@ async def add(request: Request, engine: EngineDep, caller: CallerDep) -> Respons
     return json_response(SuppressionResponse.model_validate(entry), HTTPStatus.CREATED if is_new else HTTPStatus.OK)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: SuppressionListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: SuppressionListResponse}))
 async def list_suppressions(engine: EngineDep, caller: CallerDep, page: PageQuery) -> Response:
     """List the suppressions, latest first."""
     found = await suppressions.list_page(
@@ -65,6 +68,7 @@ async def list_suppressions(engine: EngineDep, caller: CallerDep, page: PageQuer
 # An address can contain a slash before its @.
 @router.delete(
     "/{email:path}",
+    scope=Scope.MANAGE,
     status_code=HTTPStatus.NO_CONTENT,
     responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND),
 )

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
@@ -37,10 +37,11 @@ from mailwright.schemas.templates import (
 from mailwright.sources.api.validation import FieldError, RequestInvalid, parse
 from mailwright.web.api.caller import CallerDep, actor_of
 from mailwright.web.api.openapi import BODY_PROBLEMS, describe_body, describe_responses
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import json_response, read_json
 from mailwright.web.state import EngineDep
 
-router = APIRouter(prefix="/v1/templates", tags=["templates"])
+router = Routes(prefix="/v1/templates", tags=["templates"])
 
 VersionQuery = Annotated[TemplateVersionQuery, Query()]
 DiffQuery = Annotated[TemplateDiffQuery, Query()]
@@ -49,7 +50,7 @@ CheckQuery = Annotated[TemplateCheckQuery, Query()]
 _REMOVAL_RESPONSES = describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 
-@router.get("", responses=describe_responses({HTTPStatus.OK: TemplateListResponse}))
+@router.get("", scope=Scope.READ, responses=describe_responses({HTTPStatus.OK: TemplateListResponse}))
 async def list_templates(
     engine: EngineDep, caller: CallerDep, query: Annotated[TemplateListQuery, Query()]
 ) -> Response:
@@ -62,6 +63,7 @@ async def list_templates(
 
 @router.put(
     "/{templateId}",
+    scope=Scope.PROPOSE,
     status_code=HTTPStatus.CREATED,
     openapi_extra=describe_body(TemplateRequest),
     responses=describe_responses({HTTPStatus.CREATED: TemplateResponse}, *BODY_PROBLEMS),
@@ -86,7 +88,11 @@ async def write(request: Request, templateId: str, engine: EngineDep, caller: Ca
     return json_response(template_response(stored), HTTPStatus.CREATED)
 
 
-@router.get("/{templateId}", responses=describe_responses({HTTPStatus.OK: TemplateResponse}, HTTPStatus.NOT_FOUND))
+@router.get(
+    "/{templateId}",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: TemplateResponse}, HTTPStatus.NOT_FOUND),
+)
 async def show(templateId: str, engine: EngineDep, caller: CallerDep, query: VersionQuery) -> Response:  # noqa: N803
     """Show the latest default version, or the requested one."""
     return json_response(template_response(await _find(engine, caller.tenant_id, templateId, query)))
@@ -94,6 +100,7 @@ async def show(templateId: str, engine: EngineDep, caller: CallerDep, query: Ver
 
 @router.get(
     "/{templateId}/versions",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: TemplateVersionListResponse}, HTTPStatus.NOT_FOUND),
 )
 async def versions(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
@@ -103,7 +110,9 @@ async def versions(templateId: str, engine: EngineDep, caller: CallerDep) -> Res
 
 
 @router.get(
-    "/{templateId}/diff", responses=describe_responses({HTTPStatus.OK: TemplateDiffResponse}, HTTPStatus.NOT_FOUND)
+    "/{templateId}/diff",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: TemplateDiffResponse}, HTTPStatus.NOT_FOUND),
 )
 async def diff(templateId: str, engine: EngineDep, caller: CallerDep, query: DiffQuery) -> Response:  # noqa: N803
     """Compare the source of two versions."""
@@ -113,6 +122,7 @@ async def diff(templateId: str, engine: EngineDep, caller: CallerDep, query: Dif
 
 @router.post(
     "/{templateId}/preview",
+    scope=Scope.READ,
     openapi_extra=describe_body(TemplatePreviewRequest),
     responses=describe_responses({HTTPStatus.OK: TemplatePreviewResponse}, HTTPStatus.NOT_FOUND, *BODY_PROBLEMS),
 )
@@ -127,6 +137,7 @@ async def preview(request: Request, templateId: str, engine: EngineDep, caller: 
 
 @router.get(
     "/{templateId}/preflight",
+    scope=Scope.READ,
     responses=describe_responses({HTTPStatus.OK: TemplateCheckResponse}, HTTPStatus.NOT_FOUND),
 )
 async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: CheckQuery) -> Response:  # noqa: N803
@@ -136,7 +147,7 @@ async def check(templateId: str, engine: EngineDep, caller: CallerDep, query: Ch
     return json_response(template_check_response(issues))
 
 
-@router.delete("/{templateId}", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+@router.delete("/{templateId}", scope=Scope.MANAGE, status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
 async def delete(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Delete a template. Messages that were accepted with it still use it. `restore` brings it back.
 
@@ -146,14 +157,18 @@ async def delete(templateId: str, engine: EngineDep, caller: CallerDep) -> Respo
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.post("/{templateId}/archive", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+@router.post(
+    "/{templateId}/archive", scope=Scope.MANAGE, status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES
+)
 async def archive(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Hide a template from the list of templates. Messages can still name its id. A new version brings it back."""
     await engine.template_removal.archive(caller.tenant_id, templateId, actor=actor_of(caller))
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.post("/{templateId}/restore", status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES)
+@router.post(
+    "/{templateId}/restore", scope=Scope.MANAGE, status_code=HTTPStatus.NO_CONTENT, responses=_REMOVAL_RESPONSES
+)
 async def restore(templateId: str, engine: EngineDep, caller: CallerDep) -> Response:  # noqa: N803
     """Bring back an archived or deleted template."""
     await engine.template_removal.restore(caller.tenant_id, templateId, actor=actor_of(caller))

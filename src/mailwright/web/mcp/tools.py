@@ -23,19 +23,18 @@ class RouteTool:
     method: str
     path: str
     description: str
-    declared_scope: Scope | None = None  # None: the route is written by hand, and its path decides
 
     @property
     def scope(self) -> Scope:
         """The scope that a caller needs."""
-        return self.declared_scope or scope_of(self.method, _PLACEHOLDER.sub("x", self.path))
+        return scope_of(self.method, self.path)
 
 
 def _declared_tools() -> Iterable[RouteTool]:
     for noun in load_nouns():
         for action in noun.actions:
             if action.agent is not None:
-                yield RouteTool(action.agent.name, action.method, action.path, action.agent.description, action.scope)
+                yield RouteTool(action.agent.name, action.method, action.path, action.agent.description)
 
 
 TOOLS: Final = (

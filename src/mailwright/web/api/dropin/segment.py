@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from mailwright.access.roles import Scope
@@ -24,13 +24,14 @@ from mailwright.domain.schedule import has_zone, parse_time
 from mailwright.sources.api.messages import RequestContext
 from mailwright.storage.foreign_json import load_json
 from mailwright.web.api.dropin.requests import answer_errors, basic_credentials, bearer_key
+from mailwright.web.api.routes import Routes
 from mailwright.web.bodies import MAX_BODY_BYTES, json_response, read_bytes, too_large
 from mailwright.web.errors import ErrorResponse, InvalidJson
 from mailwright.web.plain_route import PlainRoute
 from mailwright.web.request_ids import request_id_of
 from mailwright.web.state import engine_of
 
-router = APIRouter(prefix="/v1", route_class=PlainRoute, include_in_schema=False)
+router = Routes(prefix="/v1", route_class=PlainRoute, include_in_schema=False)
 
 MAX_CALLS: Final = 2_500
 MAX_ID_LENGTH: Final = 200
@@ -70,19 +71,19 @@ def _respond(error: ErrorResponse) -> Response:
     return json_response({"success": False, "code": error.code, "message": error.detail}, status)
 
 
-@router.post("/track")
+@router.post("/track", scope=Scope.EVENTS)
 @answer_errors(_respond)
 async def track(request: Request) -> Response:
     return await _one(request, "track")
 
 
-@router.post("/identify")
+@router.post("/identify", scope=Scope.EVENTS)
 @answer_errors(_respond)
 async def identify(request: Request) -> Response:
     return await _one(request, "identify")
 
 
-@router.post("/batch")
+@router.post("/batch", scope=Scope.EVENTS)
 @answer_errors(_respond)
 async def batch(request: Request) -> Response:
     """Store the valid calls. The response is an error only if all calls were refused."""
