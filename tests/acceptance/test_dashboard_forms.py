@@ -556,7 +556,7 @@ async def test_list_is_edited_and_errors_appear_beside_fields(ada: Visit, web_en
     await ada.press("Save list", 422, name="N" * 201, description="Twice a month")
     assert 'id="name-error"' in ada.text
     assert 'value="Twice a month"' in ada.text
-    await ada.press("Save list", name="Shop news", optIn="confirmed", isPublic=None)
+    await ada.press("Save list", name="Shop news", requiresConfirmation="yes", isPublic="no")
     assert (ada.path, ada.flash) == ("/lists/news", "List saved.")
     assert "Double opt-in" in ada.text
     assert "Private: shown to its subscribers only" in ada.text

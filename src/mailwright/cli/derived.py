@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, get_origin
 
 import typer
 from annotated_types import Ge, Le
@@ -32,6 +32,7 @@ from mailwright.actions.declaration import (
     Table,
     TwoLines,
 )
+from mailwright.actions.inputs import find_annotation, help_of, plain_type
 from mailwright.cli import remote
 from mailwright.cli.json_input import parse_json
 from mailwright.cli.opening import Installation, find_tenant, run
@@ -170,15 +171,15 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
     """Return the argument or option of an input field."""
     default = action.command_defaults.get(name, field.get_default())
     kind, is_many = _terminal_type(field.annotation)
-    help_ = _help(field)
-    if metavar := _find(field, Argument):
+    help_ = help_of(field)
+    if metavar := find_annotation(field, Argument):
         shown = typer.Argument(metavar=metavar.metavar, help=help_, show_default=False)
         return _parameter(name, Annotated[kind, shown], inspect.Parameter.empty if field.is_required() else default)
     bounds = {each.__class__: each for each in field.metadata}
     limits = {"min": bounds[Ge].ge, "max": bounds[Le].le} if Ge in bounds and Le in bounds else {}
     if name == "limit" and _is_paged(action):
         limits["max"] = _MAX_ROWS
-    shown_default = (_find(field, Option) or Option()).default or default not in (None, "", ())
+    shown_default = (find_annotation(field, Option) or Option()).default or default not in (None, "", ())
     shown = typer.Option(_spelling(name, field), help=help_, show_default=shown_default, case_sensitive=False, **limits)
     if is_many:
         kind, default = list[kind] | None, None  # type: ignore[valid-type]
@@ -189,9 +190,9 @@ def _field_parameter(action: DeclaredAction, name: str, field: FieldInfo) -> ins
 
 def _spelling(name: str, field: FieldInfo) -> str:
     """Return the argument or option of a field, as users write it."""
-    if argument := _find(field, Argument):
+    if argument := find_annotation(field, Argument):
         return str(argument.metavar)
-    return (_find(field, Option) or Option()).name or f"--{name.replace('_', '-')}"
+    return (find_annotation(field, Option) or Option()).name or f"--{name.replace('_', '-')}"
 
 
 def _is_paged(action: DeclaredAction) -> bool:
@@ -199,36 +200,15 @@ def _is_paged(action: DeclaredAction) -> bool:
     return action.input is not None and issubclass(action.input, Page)
 
 
-def _find(field: FieldInfo, kind: type) -> Any:
-    return next((each for each in _annotations(field) if isinstance(each, kind)), None)
-
-
-def _help(field: FieldInfo) -> str:
-    inner = (getattr(each, "description", None) for each in _annotations(field))
-    return field.description or next(filter(None, inner), "")
-
-
-def _annotations(field: FieldInfo) -> list[Any]:
-    """Return the annotations of a field, also those of the type inside of an optional field."""
-    inner = [each for annotation in get_args(field.annotation) for each in get_args(annotation)[1:]]
-    return [*field.metadata, *inner]
-
-
 def _terminal_type(annotation: Any) -> tuple[Any, bool]:
     """Return the type that the terminal accepts for a field, and whether it can be repeated.
 
     Texts are checked by the input model, so that commands and API report the same errors. JSON is entered as text.
     """
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        return _terminal_type(next(each for each in inner if each is not NoneType))
-    if origin is Annotated:
-        return _terminal_type(inner[0])
-    if origin in (tuple, list):
-        return _terminal_type(inner[0])[0], True
-    if origin is Literal or (isinstance(annotation, type) and issubclass(annotation, bool | int | Enum)):
-        return annotation, False
-    return str, False
+    kind, is_many = plain_type(annotation)
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, bool | int | Enum)):
+        return kind, is_many
+    return str, is_many
 
 
 def _values(action: DeclaredAction, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """List pages: settings and subscribers."""
 
 from collections.abc import Callable
-from http import HTTPStatus
+from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -11,12 +11,12 @@ from mailwright.actions import lists as actions
 from mailwright.actions.lists import ListRequest, ListUpdateRequest, SubscribeRequest, UnsubscribeRequest
 from mailwright.app.wiring import Engine
 from mailwright.audience import lists
-from mailwright.audience.list_removal import ListInUse, ListUser
+from mailwright.audience.list_removal import ListInUse
 from mailwright.audience.lists import List, ListExists
 from mailwright.audience.search import ContactQuery, count_subscribers, search_contacts
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.domain import keys
-from mailwright.domain.errors import MailwrightError, NotFound
+from mailwright.domain.errors import NotFound
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.tracking import TrackingMode
 from mailwright.domain.translation import gettext
@@ -24,7 +24,8 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import parse
 from mailwright.sources.campaigns.tracking_plan import find_off_level
 from mailwright.web.context import visitor_context
-from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields
+from mailwright.web.dashboard.forms import read_fields
+from mailwright.web.dashboard.input_forms import InputForm, stored_values
 from mailwright.web.dashboard.shell import PageRoute, fragment, page, redirect
 from mailwright.web.dashboard.sorting import sort_rows
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
@@ -59,25 +60,25 @@ async def list_lists(
 
 @router.get("/~new")
 async def show_new(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    return await _new_page(request, engine, visitor, Fields({"isPublic": "yes"}), Errors())
+    form = InputForm(ListRequest, requires_confirmation=True, tracking=TrackingMode.INDIVIDUAL)
+    return await _form_page(request, engine, visitor, form)
 
 
 @router.post("")
 async def create(request: Request, engine: EngineDep, visitor: EditorDep) -> Response:
-    form = await read_fields(request)
-    try:
-        # The page fills in a key that it derives from the name, so only a different key was entered by the user.
-        is_derived = form["listKey"] in ("", keys.derive_key(form["name"], "list"))
-        key = await unused_list_key(engine, visitor, form["name"]) if is_derived else form["listKey"]
-        made = await actions.create(visitor_context(request, visitor), _wanted(form, key))
-    except MailwrightError as error:
-        return await _new_page(request, engine, visitor, form, field_errors(error))
+    form = await InputForm(ListRequest).read(request)
+    # The page fills in a key that it derives from the name, so only a different key was entered by the user.
+    is_derived = form["listKey"] in ("", keys.derive_key(form["name"], "list"))
+    key = await unused_list_key(engine, visitor, form["name"]) if is_derived else form["listKey"]
+    made = await form.submit(partial(actions.create, visitor_context(request, visitor)), list_key=key)
+    if made is None:
+        return await _form_page(request, engine, visitor, form)
     return redirect(request, f"/lists/{made.list_key}", gettext("List created."))
 
 
 @router.get("/{list_key}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, list_key: str, cursor: str = "") -> Response:
-    return await _show(request, engine, visitor, await _found(engine, visitor, list_key), Fields(), Errors(), cursor)
+    return await _show(request, engine, visitor, await _found(engine, visitor, list_key), cursor=cursor)
 
 
 @router.get("/{list_key}/count")
@@ -91,19 +92,16 @@ async def count(request: Request, engine: EngineDep, visitor: ViewerDep, list_ke
 @router.get("/{list_key}/edit")
 async def show_form(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     found = await _found(engine, visitor, list_key)
-    form = Fields(name=found.name, description=found.description or "", isPublic="yes" if found.is_public else "")
-    form["optIn"] = "confirmed" if found.requires_confirmation else "single"
-    form["tracking"] = found.tracking or TrackingMode.INDIVIDUAL
-    return await _form_page(request, engine, visitor, found, form, Errors())
+    form = InputForm(ListUpdateRequest, **{"tracking": TrackingMode.INDIVIDUAL, **stored_values(found)})
+    return await _form_page(request, engine, visitor, form, found)
 
 
 @router.post("/{list_key}/edit")
 async def edit(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
-    found, form = await _found(engine, visitor, list_key), await read_fields(request)
-    try:
-        await actions.change(visitor_context(request, visitor), list_key, _changes(form, list_key))
-    except MailwrightError as error:
-        return await _form_page(request, engine, visitor, found, form, field_errors(error))
+    found, form = await _found(engine, visitor, list_key), await InputForm(ListUpdateRequest).read(request)
+    change = partial(actions.change, visitor_context(request, visitor), list_key)
+    if await form.submit(change, name=form["name"] or list_key) is None:
+        return await _form_page(request, engine, visitor, form, found)
     return redirect(request, f"/lists/{list_key}", gettext("List saved."))
 
 
@@ -113,7 +111,7 @@ async def delete(request: Request, engine: EngineDep, visitor: EditorDep, list_k
     try:
         await actions.delete(visitor_context(request, visitor), list_key)
     except ListInUse as error:
-        return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
+        return await _show(request, engine, visitor, found, error=error)
     return redirect(request, "/lists", gettext("Deleted {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
@@ -123,7 +121,7 @@ async def archive(request: Request, engine: EngineDep, visitor: EditorDep, list_
     try:
         await actions.archive(visitor_context(request, visitor), list_key)
     except ListInUse as error:
-        return await _show(request, engine, visitor, found, Fields(), Errors({"form": error.text}), uses=error.uses)
+        return await _show(request, engine, visitor, found, error=error)
     return redirect(request, "/lists", gettext("Archived {name}.", name=found.name), undo=f"/lists/{list_key}/restore")
 
 
@@ -140,13 +138,10 @@ async def restore(request: Request, engine: EngineDep, visitor: EditorDep, list_
 @router.post("/{list_key}/add")
 async def add(request: Request, engine: EngineDep, visitor: EditorDep, list_key: str) -> Response:
     """Add a subscriber. With double opt-in they confirm first, unless they have already agreed."""
-    found, form = await _found(engine, visitor, list_key), await read_fields(request)
-    try:
-        wanted = parse(SubscribeRequest, {"email": form["email"], "confirmed": bool(form["confirmed"])})
-        await actions.subscribe(visitor_context(request, visitor), list_key, wanted)
-    except MailwrightError as error:
-        return await _show(request, engine, visitor, found, form, field_errors(error))
-    is_asked = found.requires_confirmation and not form["confirmed"]
+    found, form = await _found(engine, visitor, list_key), await InputForm(SubscribeRequest).read(request)
+    if await form.submit(partial(actions.subscribe, visitor_context(request, visitor), list_key)) is None:
+        return await _show(request, engine, visitor, found, form)
+    is_asked = found.requires_confirmation and form["confirmed"] != "yes"
     words = gettext("Confirmation email sent.") if is_asked else gettext("Subscriber added.")
     return redirect(request, f"/lists/{list_key}", words)
 
@@ -175,43 +170,15 @@ async def _found(engine: Engine, visitor: Visitor, list_key: str) -> List:
     return found
 
 
-def _wanted(form: Fields, list_key: str) -> ListRequest:
-    return parse(ListRequest, {"listKey": list_key, "name": form["name"] or None, **_settings(form)})
-
-
-def _changes(form: Fields, list_key: str) -> ListUpdateRequest:
-    """Return all fields of the form. An empty name becomes the key, and an empty description removes it."""
-    return parse(ListUpdateRequest, {"name": form["name"] or list_key, **_settings(form)})
-
-
-def _settings(form: Fields) -> dict[str, Any]:
-    return {
-        "description": form["description"],
-        "isPublic": bool(form["isPublic"]),
-        "requiresConfirmation": form["optIn"] == "confirmed",
-        "tracking": form["tracking"] or None,
-    }
-
-
 async def _form_page(
-    request: Request, engine: Engine, visitor: Visitor, found: List, form: Fields, errors: Errors
+    request: Request, engine: Engine, visitor: Visitor, form: InputForm[Any], found: List | None = None
 ) -> Response:
-    values: dict[str, Any] = {"list": found, **await _form_values(engine, visitor, form, errors)}
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/list_edit.html", status=status, **values)
-
-
-async def _new_page(request: Request, engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> Response:
-    values = await _form_values(engine, visitor, form, errors)
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/list_new.html", status=status, **values)
-
-
-async def _form_values(engine: Engine, visitor: Visitor, form: Fields, errors: Errors) -> dict[str, Any]:
-    """Return the fields, and the level above the list that turned tracking off."""
+    """Show the form of a new list or of an existing one, and the level above the list that turned tracking off."""
     async with engine.database.read() as tx:
         off_by = await find_off_level(tx, visitor.tenant_id, engine.settings.tracking)
-    return {"form": form, "errors": errors, "tracking_off_by": off_by, "transliteration": keys.TRANSLITERATION}
+    values: dict[str, Any] = {"list": found, "tracking_off_by": off_by, "transliteration": keys.TRANSLITERATION}
+    template = "audience/list_new.html" if found is None else "audience/list_edit.html"
+    return await page(request, visitor, template, status=form.status, form=form, **values)
 
 
 async def _show(
@@ -219,11 +186,14 @@ async def _show(
     engine: Engine,
     visitor: Visitor,
     found: List,
-    form: Fields,
-    errors: Errors,
+    form: InputForm[SubscribeRequest] | None = None,
+    *,
     cursor: str = "",
-    uses: tuple[ListUser, ...] = (),
+    error: ListInUse | None = None,
 ) -> Response:
+    form = form or InputForm(SubscribeRequest)
+    if error is not None:
+        form.fail(error)
     after = decode_cursor("member", cursor)[0] if cursor else None
     members = await search_contacts(
         engine.database, visitor.tenant_id, ContactQuery(list_key=found.list_key), limit=PAGE, after=after
@@ -237,8 +207,6 @@ async def _show(
         "suppressed": suppressed,
         "following": encode_cursor("member", members.next_key) if members.next_key is not None else None,
         "form": form,
-        "errors": errors,
-        "uses": uses,
+        "uses": () if error is None else error.uses,
     }
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if errors else HTTPStatus.OK
-    return await page(request, visitor, "audience/list.html", status=status, **values)
+    return await page(request, visitor, "audience/list.html", status=form.status, **values)

@@ -1,6 +1,7 @@
 """Webhook settings: endpoints, their status and their deliveries."""
 
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
@@ -11,15 +12,13 @@ from mailwright.access.roles import Role
 from mailwright.actions import webhooks as actions
 from mailwright.actions.webhooks import WebhookRequest
 from mailwright.app.wiring import Engine
-from mailwright.domain.errors import MailwrightError
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lazy_gettext
 from mailwright.events.outbound.deliveries import NEWEST, WebhookDeliveries
 from mailwright.events.outbound.endpoints import WEBHOOK_EVENT_TYPES, WebhookEndpoint
 from mailwright.schemas.paging import decode_cursor, encode_cursor
-from mailwright.sources.api.validation import parse
 from mailwright.web.context import visitor_context
-from mailwright.web.dashboard.forms import Errors, Fields, field_errors, read_fields, read_values
+from mailwright.web.dashboard.input_forms import InputForm, stored_values
 from mailwright.web.dashboard.settings import TABS
 from mailwright.web.dashboard.shell import PageRoute, page, redirect, render_part
 from mailwright.web.dashboard.stream import stream
@@ -92,27 +91,26 @@ GROUPS: Final = (
     ),
 )
 _PAGE: Final = 30
-_OFF: Final = "no"
+# The event types that most receivers need.
+_USUAL_TYPES: Final = (EventType.FAILED, EventType.BOUNCED, EventType.COMPLAINED, EventType.UNSUBSCRIBED)
 
 Which = Annotated[Literal["PENDING", "DELIVERED", "FAILED", ""], Query()]
 
 
 @router.get("")
 async def show_all(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
-    return await _list_page(request, engine, visitor, Fields(active="yes"), _default_types())
+    return await _list_page(request, engine, visitor, InputForm(WebhookRequest, types=_USUAL_TYPES))
 
 
 @router.post("")
 async def create(request: Request, engine: EngineDep, visitor: AdminDep) -> Response:
     """Create a webhook and show its secret once, in the response itself."""
-    form, types = await read_fields(request), await read_values(request, "types")
-    try:
-        made, secret = await engine.webhook_endpoints.create(
-            visitor.tenant_id, _wanted(form, types).endpoint(), actor=visitor.actor
-        )
-    except MailwrightError as error:
-        return await _list_page(request, engine, visitor, form, types, error)
-    return await _one_page(request, engine, visitor, made, secret=secret, is_new=True)
+    form = await InputForm(WebhookRequest).read(request)
+    made = await form.submit(partial(actions.create, visitor_context(request, visitor)))
+    if made is None:
+        return await _list_page(request, engine, visitor, form)
+    found = await _found(engine, visitor, made.webhook_id)
+    return await _one_page(request, engine, visitor, found, secret=made.secret, is_new=True)
 
 
 @router.get("/{webhook_id}")
@@ -146,18 +144,15 @@ async def watch(request: Request, engine: EngineDep, visitor: AdminDep, webhook_
 @router.get("/{webhook_id}/edit")
 async def show_form(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     found = await _found(engine, visitor, webhook_id)
-    form = Fields(url=found.url, description=found.description, active="yes" if found.is_active else _OFF)
-    return await _form_page(request, visitor, found, form, list(found.types))
+    form = InputForm(WebhookRequest, **stored_values(found))
+    return await _page(request, visitor, "edit", webhook=found, form=form)
 
 
 @router.post("/{webhook_id}/edit")
 async def edit(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
-    found = await _found(engine, visitor, webhook_id)
-    form, types = await read_fields(request), await read_values(request, "types")
-    try:
-        await actions.edit(visitor_context(request, visitor), webhook_id, _wanted(form, types))
-    except MailwrightError as error:
-        return await _form_page(request, visitor, found, form, types, error)
+    found, form = await _found(engine, visitor, webhook_id), await InputForm(WebhookRequest).read(request)
+    if await form.submit(partial(actions.edit, visitor_context(request, visitor), webhook_id)) is None:
+        return await _page(request, visitor, "edit", form.status, webhook=found, form=form)
     return redirect(request, f"{HOME}/{webhook_id}", gettext("Webhook saved."))
 
 
@@ -171,8 +166,9 @@ async def resume(request: Request, engine: EngineDep, visitor: AdminDep, webhook
 @router.post("/{webhook_id}/secret")
 async def rotate_secret(request: Request, engine: EngineDep, visitor: AdminDep, webhook_id: str) -> Response:
     """Rotate the secret and show it once, in the response itself."""
-    found, secret = await engine.webhook_endpoints.rotate(webhook_id, tenant_id=visitor.tenant_id, actor=visitor.actor)
-    return await _one_page(request, engine, visitor, found, secret=secret)
+    made = await actions.rotate_secret(visitor_context(request, visitor), webhook_id)
+    found = await _found(engine, visitor, webhook_id)
+    return await _one_page(request, engine, visitor, found, secret=made.secret)
 
 
 @router.post("/{webhook_id}/test")
@@ -193,27 +189,9 @@ async def redeliver(request: Request, engine: EngineDep, visitor: AdminDep, deli
     return redirect(request, f"{HOME}/{again.webhook_id}", gettext("Redelivery started under the same id."))
 
 
-async def _list_page(
-    request: Request,
-    engine: Engine,
-    visitor: Visitor,
-    form: Fields,
-    types: list[str],
-    error: MailwrightError | None = None,
-) -> Response:
+async def _list_page(request: Request, engine: Engine, visitor: Visitor, form: InputForm[WebhookRequest]) -> Response:
     found = await engine.webhook_endpoints.list_all(visitor.tenant_id)
-    return await _page(request, visitor, "list", error, webhooks=found, form=form, chosen=types)
-
-
-async def _form_page(
-    request: Request,
-    visitor: Visitor,
-    found: WebhookEndpoint,
-    form: Fields,
-    types: list[str],
-    error: MailwrightError | None = None,
-) -> Response:
-    return await _page(request, visitor, "edit", error, webhook=found, form=form, chosen=types)
+    return await _page(request, visitor, "list", form.status, webhooks=found, form=form, errors=form.errors)
 
 
 async def _one_page(
@@ -232,7 +210,6 @@ async def _one_page(
         request,
         visitor,
         "show",
-        None,
         webhook=found,
         secret=secret,
         is_new=is_new,
@@ -254,24 +231,11 @@ async def _delivery_values(
 
 
 async def _page(
-    request: Request, visitor: Visitor, name: str, error: MailwrightError | None, **values: Any
+    request: Request, visitor: Visitor, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any
 ) -> Response:
-    status = HTTPStatus.UNPROCESSABLE_ENTITY if error is not None else HTTPStatus.OK
-    errors = field_errors(error) if error is not None else Errors()
-    shared: dict[str, Any] = {"tabs": TABS, "errors": errors, "groups": GROUPS, "all_types": len(WEBHOOK_EVENT_TYPES)}
+    shared: dict[str, Any] = {"tabs": TABS, "groups": GROUPS, "all_types": len(WEBHOOK_EVENT_TYPES)}
     return await page(request, visitor, f"webhooks/{name}.html", status=status, **shared, **values)
 
 
 async def _found(engine: Engine, visitor: Visitor, webhook_id: str) -> WebhookEndpoint:
     return await engine.webhook_endpoints.find(webhook_id, tenant_id=visitor.tenant_id)
-
-
-def _wanted(form: Fields, types: list[str]) -> WebhookRequest:
-    """Validate the form with the schema of the API."""
-    given = {"url": form["url"], "types": types, "description": form["description"], "isActive": form["active"] != _OFF}
-    return parse(WebhookRequest, given)
-
-
-def _default_types() -> list[str]:
-    """Return the event types that most receivers need: failures, bounces, complaints and unsubscribes."""
-    return [EventType.FAILED, EventType.BOUNCED, EventType.COMPLAINED, EventType.UNSUBSCRIBED]
