@@ -20,7 +20,8 @@ Cell = str | Callable[[Any], Any]
 READ: Final = Scope.READ
 MANAGE: Final = Scope.MANAGE
 
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+# `{email:path}` takes a value with slashes.
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::path)?\}")
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -110,6 +111,7 @@ class DeclaredAction:
     scope: Scope
     role: Role
     status: HTTPStatus
+    repeated: HTTPStatus | None  # the status if the result says that nothing new was made (`is_new`)
     audit: str | None  # the verb in the audit log, if the action changes something
     command: str | None  # the words after the noun; None: no command
     question: str | None  # asked by commands before they run the action
@@ -131,6 +133,9 @@ class DeclaredAction:
     @property
     def has_body(self) -> bool:
         return self.input is not None and self.method not in ("GET", "DELETE")
+
+    def status_of(self, result: Any) -> HTTPStatus:
+        return self.status if self.repeated is None or result.is_new else self.repeated
 
     @property
     def finds_by_id(self) -> bool:
@@ -184,6 +189,7 @@ class Noun:
         scope: Scope,
         audit: str | None,
         role: Role | None = None,
+        repeated: HTTPStatus | None = None,
         command: str | None = None,
         question: str | None = None,
         shown: Shown = "",
@@ -209,6 +215,7 @@ class Noun:
                 scope=scope,
                 role=role or self.role,
                 status=status if result is not None else HTTPStatus.NO_CONTENT,
+                repeated=repeated,
                 audit=audit,
                 command=command,
                 question=question,

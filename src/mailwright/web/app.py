@@ -44,7 +44,6 @@ from mailwright.web.api import (
     retention,
     sequences,
     shadow,
-    suppressions,
     template_starters,
     templates,
 )
@@ -77,7 +76,6 @@ API = (
     dmarc_reports,
     domains,
     shadow,
-    suppressions,
     templates,
     template_starters,
     images,

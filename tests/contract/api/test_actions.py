@@ -28,6 +28,7 @@ BODIES: dict[str, Any] = {
     "segment create": {"segmentKey": "fresh", "filter": FILTER},
     "segment count": {"filter": FILTER},
     "segment change": {"name": "Renamed"},
+    "suppression add": {"email": "grace@example.com"},
     "webhook create": {"url": "https://example.com/fresh"},
     "webhook edit": {"url": "https://example.com/changed"},
 }
@@ -48,13 +49,15 @@ async def places(api: Api) -> dict[str, str]:
     """Return a value of the tenant `default` for each placeholder."""
     await api.client.post("/v1/lists", json={"listKey": "news"})
     await api.client.post("/v1/segments", json={"segmentKey": "vip", "filter": FILTER})
+    await api.client.post("/v1/suppressions", json={"email": "bob@example.com"})
     webhook = (await api.client.post("/v1/webhooks", json={"url": "https://example.com/hook"})).json()["webhookId"]
     delivery = (await api.client.post(f"/v1/webhooks/{webhook}/test")).json()["deliveryId"]
-    return {"listKey": "news", "segmentKey": "vip", "webhookId": webhook, "deliveryId": delivery}
+    named = {"listKey": "news", "segmentKey": "vip", "email:path": "bob@example.com"}
+    return {**named, "webhookId": webhook, "deliveryId": delivery}
 
 
 def request_of(action: DeclaredAction, places: dict[str, str]) -> dict[str, Any]:
-    url = re.sub(r"\{(\w+)\}", lambda found: places[found[1]], action.path)
+    url = re.sub(r"\{([\w:]+)\}", lambda found: places[found[1]], action.path)
     return {"method": action.method, "url": url, "json": BODIES.get(named(action)) if action.has_body else None}
 
 
@@ -83,8 +86,10 @@ async def test_no_action_reaches_an_object_of_another_tenant(api: Api, places: d
         if action.parameters:
             answer = await api.stranger.request(**request_of(action, places))
             assert (named(action), answer.status_code) == (named(action), 404)
-    before = [(await api.client.get(f"/v1/{noun}")).json() for noun in ("lists", "segments", "webhooks")]
-    assert [len(next(iter(each.values()))) for each in before] == [1, 1, 1]
+    before = [
+        (await api.client.get(f"/v1/{noun}")).json() for noun in ("lists", "segments", "suppressions", "webhooks")
+    ]
+    assert [len(next(iter(each.values()))) for each in before] == [1, 1, 1, 1]
 
 
 async def test_each_action_works_with_its_scope_and_is_audited(api: Api, places: dict[str, str]) -> None:

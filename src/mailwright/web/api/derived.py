@@ -23,6 +23,7 @@ def make_router(noun: Noun) -> APIRouter:
     router = Routes(tags=[noun.path.removeprefix("/v1/")])
     for action in noun.actions:
         body = describe_body(action.input) if action.input is not None and action.has_body else {}
+        statuses = [action.status] if action.repeated is None else [action.status, action.repeated]
         router.declare(
             action.method,
             action.path,
@@ -30,7 +31,7 @@ def make_router(noun: Noun) -> APIRouter:
             role=action.role,
             status_code=action.status,
             openapi_extra=body,
-            responses=describe_responses({action.status: action.result}, *_problems(action)),
+            responses=describe_responses(dict.fromkeys(statuses, action.result), *_problems(action)),
         )(_endpoint(action))
     return router
 
@@ -45,7 +46,9 @@ def _endpoint(action: DeclaredAction) -> Callable[..., Coroutine[Any, Any, Respo
         if action.input is not None:
             values.append(given["query"] if query else parse(action.input, await read_json(request)))
         result = await action.run(context_of(request, caller, "api"), *values)
-        return Response(status_code=action.status) if result is None else json_response(result, action.status)
+        return (
+            Response(status_code=action.status) if result is None else json_response(result, action.status_of(result))
+        )
 
     types: dict[str, Any] = {
         "request": Request,
