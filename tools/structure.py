@@ -30,8 +30,8 @@ SHARED = {
     },
     # Erasures, and runs through sequences that an unsubscribe or an event ends or starts.
     "audience": {
-        *("mailout_errors", "mailout_recipients", "queue_entries", "reports", "sequence_enrolments"),
-        *("subscriber_reports", "webhook_deliveries"),
+        *("mailout_errors", "mailout_recipients", "profile_recipients", "queue_entries", "reports"),
+        *("sequence_enrolments", "subscriber_reports", "webhook_deliveries"),
     },
     "storage": {"installation"},  # The fingerprint of the secret key.
     "sources/mailouts": {"subscriber_reports"},  # Deleted after they were compared.

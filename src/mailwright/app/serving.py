@@ -25,6 +25,7 @@ from mailwright.app.listening import address_of
 from mailwright.app.mailouts import drain_mailouts, run_mailouts
 from mailwright.app.outbound_webhooks import dispatch_due_webhooks, run_webhook_dispatcher
 from mailwright.app.outbox_table import run_outbox_table
+from mailwright.app.profiles import drain_profiles, run_profiles
 from mailwright.app.quotas import run_quota_syncs
 from mailwright.app.restore_checks import check_for_restore, make_guard, run_guard
 from mailwright.app.retention import run_retention
@@ -200,8 +201,10 @@ async def _drain(engine: Engine, worker: WorkerGroup, shutdown: Shutdown) -> Non
     async with asyncio.TaskGroup() as tasks:
         await read_due_feeds(engine.database, engine.clock)
         await drain_mailouts(engine.mailouts)  # Enqueue due messages first.
+        await drain_profiles(engine.profiles, engine.database, engine.clock)
         await _work(worker, shutdown, drain=True)
         await drain_mailouts(engine.mailouts)  # Write the results back afterwards.
+        await drain_profiles(engine.profiles, engine.database, engine.clock)
         _run_until_stopped(tasks, dispatch_due_webhooks(engine.settings, engine.database, engine.clock), shutdown)
 
 
@@ -237,6 +240,7 @@ async def _run_background_duties(engine: Engine) -> None:
             run_webhook_dispatcher(settings, database, clock),
             run_feed_reader(database, clock),
             run_mailouts(engine.mailouts, database, clock),
+            run_profiles(engine.profiles, database, clock),
             run_retention(settings, database, clock),
             run_image_purge(engine.images, database, clock),
             run_size_recorder(database, clock),

@@ -34,6 +34,7 @@ from mailwright.app.limits import defaults_of, domain_limits, guard_rails, lifet
 from mailwright.app.mailouts import MailoutService
 from mailwright.app.named_providers import NO_PROVIDERS, NamedProvider, NamedProviders, ProviderService
 from mailwright.app.oidc import OidcClient
+from mailwright.app.profiles import make_profiles, verify_profiles
 from mailwright.app.providers import make_route, providers_of, reports_events, verify_providers
 from mailwright.app.restore_checks import mark_new_database, require_known_file
 from mailwright.app.s3_images import s3_settings
@@ -110,6 +111,7 @@ from mailwright.sources.api.messages import ApiMessages, FindRefusal, RequestCon
 from mailwright.sources.api.raw import RawMessages, changed_by_provider
 from mailwright.sources.articles.enqueue import ArticleScheduler
 from mailwright.sources.articles.preview import ArticlePreviews
+from mailwright.sources.articles.profiles.table import ProfileSource
 from mailwright.sources.articles.runs import ArticleRuns
 from mailwright.sources.articles.slices import SliceStore
 from mailwright.sources.campaigns.approval_notices import ApprovalNotices
@@ -128,6 +130,7 @@ from mailwright.sources.message_approvals import MessageApprovals
 from mailwright.sources.notifications.service import NotificationService
 from mailwright.sources.notifications.settle import NotificationSettling
 from mailwright.sources.send_approvals import SendApprovals
+from mailwright.sources.sender_rules import SenderRules
 from mailwright.sources.sequences.duties import SequenceDuties
 from mailwright.sources.sequences.sequences import Sequences
 from mailwright.storage.database import Database, is_missing, parse_url
@@ -245,6 +248,7 @@ class Engine(EngineSettings):
     campaigns: Campaigns
     campaign_guard: CampaignGuardActions
     slices: SliceStore
+    profiles: ProfileSource | None
     article_previews: ArticlePreviews
     article_runs: ArticleRuns
     mailouts: MailoutService
@@ -355,6 +359,8 @@ class Engine(EngineSettings):
         for each in self.named_webhooks.values():
             await each.webhooks.close()
         await self.mailouts.close()
+        if self.profiles is not None:
+            await self.profiles.table.close()
         await self.reports.close()
         await self.images.close()
         if self.oidc is not None:
@@ -412,9 +418,6 @@ def engine_with(
 
 
 def build_engine(settings: Settings, clock: Clock, database: Database, named: NamedProviders = NO_PROVIDERS) -> Engine:
-    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415 - it imports this module
-    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415
-
     wake = Wake(valkey := valkey_client(settings.redis_url))
     database_ledger = DatabaseLedger(database, clock)
     acceptor = Acceptor(database, clock, wake.announce)
@@ -424,7 +427,8 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
     images = make_images(settings, database, clock)
     templates = TemplateStore(database, clock, images, settings.public_url, settings.sender_postal_address)
     failed_sign_ins = FailedSignIns(database, clock)
-    rules = make_sender_rules(settings, database, directory)
+    rules = _sender_rules(settings, database, directory)
+    profiles = make_profiles(settings, database)
     return Engine(
         settings=settings,
         clock=clock,
@@ -459,11 +463,12 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         campaigns=Campaigns(database, clock, templates, rules, guard_rails(settings)),
         campaign_guard=CampaignGuardActions(database, clock, guard_rails(settings)),
         slices=SliceStore(database, clock, templates),
-        article_previews=ArticlePreviews(database, clock, templates),
-        article_runs=ArticleRuns(database, clock, templates, rules),
+        profiles=profiles,
+        article_previews=ArticlePreviews(database, clock, templates, profiles),
+        article_runs=ArticleRuns(database, clock, templates, rules, profiles),
         mailouts=MailoutService(settings, database, clock, templates, rules),
         mailout_runs=MailoutRuns(database, clock),
-        open_notifications=notification_service_opener(settings, database, clock),
+        open_notifications=_notifications_opener(settings, database, clock),
         failed_sign_ins=failed_sign_ins,
         keys=ApiKeys(database, clock),
         users=_make_users(settings, database, clock, failed_sign_ins),
@@ -471,6 +476,20 @@ def build_engine(settings: Settings, clock: Clock, database: Database, named: Na
         oidc=_make_oidc(settings, clock),
         named=named,
     )
+
+
+def _sender_rules(settings: Settings, database: Database, directory: SenderDirectory) -> SenderRules:
+    from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - it imports this module
+
+    return make_sender_rules(settings, database, directory)
+
+
+def _notifications_opener(
+    settings: Settings, database: Database, clock: Clock
+) -> Callable[[], AbstractAsyncContextManager[NotificationService]] | None:
+    from mailwright.app.notifications import notification_service_opener  # noqa: PLC0415 - it imports this module
+
+    return notification_service_opener(settings, database, clock)
 
 
 def _api_emails(
@@ -557,6 +576,7 @@ def verify(settings: Settings) -> None:
         _frequency_cap,
         verify_inbound,
         verify_mailouts,
+        verify_profiles,
         s3_settings,
     )
     for check in checks:

@@ -42,6 +42,7 @@ from mailwright.outbox.erased_messages import (
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
+    campaign_runs,
     contact_tags,
     contacts,
     deleted_subscriptions,
@@ -51,6 +52,7 @@ from mailwright.storage.tables import (
     mailout_recipients,
     mailouts,
     messages,
+    profile_recipients,
     queue_entries,
     reports,
     subscriber_reports,
@@ -120,6 +122,7 @@ async def _erase(
         await _erase_step_requests(tx, found.step_requests)
         await remove_from_copies(tx, found.copies, address)
         await _erase_from_mailouts(tx, tenant_id, address)
+        await _erase_from_article_runs(tx, tenant_id, address)
         await _move_cursors(tx, tenant_id, address)
         await _erase_contact(tx, tenant_id, contact, placeholder, now)
         await _suppress(tx, tenant_id, address, now)
@@ -213,6 +216,13 @@ async def _contact(tx: Transaction, tenant_id: int, email: str, *, for_update: b
     if not rows:
         raise NotFound("There is no such contact.")
     return contact_from_row(rows[0])
+
+
+async def _erase_from_article_runs(tx: Transaction, tenant_id: int, address: str) -> None:
+    """Remove the address from the recipients that were read from another program's table and have no message yet."""
+    runs = select(campaign_runs.c.id).where(campaign_runs.c.tenant_id == tenant_id)
+    listed = (profile_recipients.c.run_key.in_(runs), profile_recipients.c.email == address)
+    await tx.execute(delete(profile_recipients).where(*listed))
 
 
 async def _erase_from_mailouts(tx: Transaction, tenant_id: int, address: str) -> None:

@@ -17,6 +17,7 @@ from mailwright.checks.health import check_health
 from mailwright.checks.images import check_images
 from mailwright.checks.mailouts import check_mailout_list, check_mailouts
 from mailwright.checks.oidc import check_oidc
+from mailwright.checks.profiles import check_profiles
 from mailwright.checks.providers import check_connections
 from mailwright.checks.valkey import find_valkey_error
 from mailwright.domain.clock import DAY, Clock, SystemClock, utc_text
@@ -119,6 +120,8 @@ async def _storage(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
                 if not is_reported and finding.name != "redis":  # `check` itself reports these, without a database too.
                     yield finding
             async for finding in check_mailout_list(settings, database):
+                yield finding
+            async for finding in check_profiles(settings, database):
                 yield finding
             async for finding in _sender_domains(database):
                 yield finding

@@ -1,11 +1,13 @@
 """`mailwright article`: slices, previews, coverage and sending."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+from mailwright.app.profiles import open_profiles
 from mailwright.app.templates import make_templates
 from mailwright.cli.opening import Installation, find_tenant, run, warn_if_held
 from mailwright.cli.options import Json, Limit, Tenant, group
@@ -28,6 +30,7 @@ from mailwright.sources.api.validation import parse_strict
 from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Slice, SliceSet
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, ArticlePreviews
+from mailwright.sources.articles.profiles.reads import ProfileRead
 from mailwright.sources.articles.runs import ArticleRun, ArticleRuns, RunVariant
 from mailwright.sources.articles.slices import ArticleSummary, SliceChanges, SliceStore
 
@@ -51,7 +54,7 @@ Divisions = Annotated[
     typer.Option("--ocd-id", metavar="ID", help="Preview as a recipient in this division; can be repeated."),
 ]
 
-Part = TypeVar("Part", SliceStore, ArticleRuns, ArticlePreviews)
+Part = TypeVar("Part", SliceStore, ArticleRuns)
 
 
 @app.command("list")
@@ -161,7 +164,8 @@ def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFA
 
     async def work(at: Installation) -> ArticleCoverage:
         owner = await find_tenant(at, tenant)
-        return await _service(ArticlePreviews, at).coverage(owner.id, key, _conditions(filters))
+        async with _previews(at) as previews:
+            return await previews.coverage(owner.id, key, _conditions(filters))
 
     found = run(work)
     if as_json:
@@ -173,6 +177,8 @@ def coverage(key: Key, *, filters: Filters = None, tenant: Tenant = tenants.DEFA
     )
     print_rows(("Recipients#", "Headline", "Slices for"), rows, nothing="Nobody would receive it.")
     out.print(f"Recipients on the list {found.list_key}: {found.recipients}. Variants: {len(found.variants)}.")
+    if found.source is not None:
+        out.print(f"Recipients come from {found.source}.", markup=False)
     if found.skipped:
         out.print(f"{found.skipped} subscribers match no slice.")
     for each in found.unread:
@@ -205,7 +211,8 @@ def send(
     async def work(at: Installation) -> tuple[ArticleRun, bool]:
         owner = await find_tenant(at, tenant)
         await warn_if_held(at)
-        return await _runs(at).start(CONSOLE, owner.id, order, overrides_rules=override_sender_rules)
+        async with _runs(at) as runs:
+            return await runs.start(CONSOLE, owner.id, order, overrides_rules=override_sender_rules)
 
     begun, is_replay = run(work)
     if as_json:
@@ -264,14 +271,24 @@ def _one_run(run_id: str, tenant: str, *, as_json: bool) -> None:
     out.print(f"{found.article_key} as {found.campaign_tag}, by {found.actor}: {_state(found)}.", markup=False)
     print_rows(("Status!", "Messages#"), counts.items(), nothing="No messages yet.")
     out.print(f"Recipients: {found.recipients}. Variants: {len(shares)}. Without a slice: {found.skipped}.")
+    if found.read is not None:
+        _print_read(found.read)
+
+
+def _print_read(read: ProfileRead) -> None:
+    counts = f"{read.rows_read} rows read, {read.matched} addresses matched, {read.refused} rows refused, "
+    left_out = f"{read.excluded} unsubscribed or bounced there, {read.suppressed} suppressed here"
+    out.print(f"Recipients come from {read.source}: {counts}{left_out}.", markup=False)
+    for each in read.refusals:
+        out.print(f"Refused: {each.email or 'no address'}: {each.reason}", markup=False)
 
 
 def _load_preview(key: str, email: str | None, ocd_ids: Sequence[str] | None, tenant: str) -> ArticlePreview:
     async def work(at: Installation) -> ArticlePreview:
         owner = await find_tenant(at, tenant)
-        previews = _service(ArticlePreviews, at)
-        person = await previews.find_recipient(owner.id, email, ocd_ids or ())
-        return await previews.preview(owner.id, key, person)
+        async with _previews(at) as previews:
+            person = await previews.find_recipient(owner.id, email, ocd_ids or ())
+            return await previews.preview(owner.id, key, person)
 
     return run(work)
 
@@ -280,13 +297,22 @@ def _service(part: type[Part], at: Installation) -> Part:
     return part(at.database, at.clock, make_templates(at.settings, at.database, at.clock))
 
 
-def _runs(at: Installation) -> ArticleRuns:
+@asynccontextmanager
+async def _previews(at: Installation) -> AsyncIterator[ArticlePreviews]:
+    async with open_profiles(at.settings, at.database) as profiles:
+        templates = make_templates(at.settings, at.database, at.clock)
+        yield ArticlePreviews(at.database, at.clock, templates, profiles)
+
+
+@asynccontextmanager
+async def _runs(at: Installation) -> AsyncIterator[ArticleRuns]:
     from mailwright.app.sender_directory import make_directory  # noqa: PLC0415 - as below
     from mailwright.app.sender_rules import make_sender_rules  # noqa: PLC0415 - loads the DNS checks
 
     templates = make_templates(at.settings, at.database, at.clock)
     rules = make_sender_rules(at.settings, at.database, make_directory(at.settings, at.database, at.clock))
-    return ArticleRuns(at.database, at.clock, templates, rules)
+    async with open_profiles(at.settings, at.database) as profiles:
+        yield ArticleRuns(at.database, at.clock, templates, rules, profiles)
 
 
 def _conditions(given: Sequence[str] | None) -> dict[str, str]:
@@ -309,4 +335,6 @@ def _state(each: ArticleRun) -> str:
         return f"failed: {each.failure}"
     if each.hold_reason is not None:
         return f"on hold because the sender rules are not met: {each.hold_reason}"
+    if each.read is not None and each.read.ended_at is None and each.enqueue_ended_at is None:
+        return f"waiting for recipients: {each.read.problem}" if each.read.problem else "reading recipients"
     return "all messages queued" if each.enqueue_ended_at is not None else "in progress"

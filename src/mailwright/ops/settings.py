@@ -1135,6 +1135,42 @@ class Settings(BaseSettings):
         ),
     ] = None
 
+    profiles_url: Annotated[
+        str | None,
+        Field(
+            alias="MAILWRIGHT_PROFILES_URL",
+            json_schema_extra=HAS_PASSWORD,
+            description="Recipients of articles in a table of another program: the address of a Supabase project, or a "
+            "URL that begins with postgresql://. Defaults to Mailwright's own contacts.",
+        ),
+    ] = None
+    profiles_key: Annotated[
+        SecretStr | None,
+        Field(
+            alias="MAILWRIGHT_PROFILES_KEY",
+            description="`service_role` or secret key, if `MAILWRIGHT_PROFILES_URL` is a Supabase project.",
+        ),
+    ] = None
+    profiles_table: Annotated[
+        str,
+        Field(
+            alias="MAILWRIGHT_PROFILES_TABLE",
+            description="Table with the recipients of articles, optionally with its schema: `public.profiles`.",
+        ),
+    ] = "profiles"
+    profiles_columns: Annotated[
+        dict[str, str],
+        NoDecode,
+        Field(
+            alias="MAILWRIGHT_PROFILES_COLUMNS",
+            description="Names of its columns, if they are not `email`, `ocd_ids`, `state`, `lists` and `mail_status`: "
+            "`email=address, name=full_name, status=-`.",
+        ),
+    ] = {}
+    profiles_tenant: Annotated[
+        str, Field(alias="MAILWRIGHT_PROFILES_TENANT", description="Tenant whose articles go to this table.")
+    ] = "default"
+
     outbox_database_url: Annotated[
         str | None,
         Field(
@@ -1279,7 +1315,9 @@ class Settings(BaseSettings):
     def _split_commas(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
-    @field_validator("notion_mailout_properties", "notion_error_properties", "notion_statuses", mode="before")
+    @field_validator(
+        "notion_mailout_properties", "notion_error_properties", "notion_statuses", "profiles_columns", mode="before"
+    )
     @classmethod
     def _parse_pairs(cls, value: Any) -> Any:
         if not isinstance(value, str):

@@ -12,6 +12,7 @@ from mailwright.sources.api.validation import FieldError, RequestInvalid
 from mailwright.sources.articles import slice_input
 from mailwright.sources.articles.assembly import Inclusion, PublishStatus, Slice
 from mailwright.sources.articles.preview import ArticleCoverage, ArticlePreview, SliceInclusion
+from mailwright.sources.articles.profiles.reads import ProfileRead
 from mailwright.sources.articles.runs import ArticleRun, RunRequest, RunVariant
 from mailwright.sources.articles.slice_input import SliceRefused
 
@@ -152,8 +153,37 @@ class ArticleListResponse(SnakeResponseModel):
     articles: list[ArticleSummaryResponse]
 
 
+class RefusedProfileResponse(SnakeResponseModel):
+    """A row of the table that cannot be used. The address is masked."""
+
+    email: str
+    reason: str
+
+
+class ProfileReadResponse(SnakeResponseModel):
+    """The recipients that a run reads from a table of another program.
+
+    `matched`: different addresses that match the filter. `refused`: rows that cannot be used. `excluded`: rows with
+    the status unsubscribed or bounced. `suppressed`: matching addresses that get no bulk email. `problem`: why the
+    table cannot be read now.
+    """
+
+    source: str
+    is_complete: bool
+    rows_read: int
+    matched: int
+    refused: int
+    excluded: int
+    suppressed: int
+    refusals: list[RefusedProfileResponse]
+    problem: str | None
+
+
 class ArticleRunResponse(SnakeResponseModel):
-    """`recipients`: contacts who get a message. `skipped`: contacts of the audience whom no slice matches."""
+    """`recipients`: contacts who get a message. `skipped`: contacts of the audience whom no slice matches.
+
+    `recipients_from`: the table of another program with the recipients; null if they are contacts.
+    """
 
     run_id: str
     campaign_tag: str
@@ -168,6 +198,7 @@ class ArticleRunResponse(SnakeResponseModel):
     skipped: int
     failure: str | None
     hold_reason: str | None
+    recipients_from: ProfileReadResponse | None
 
 
 class ArticleSendResponse(ArticleRunResponse):
@@ -228,10 +259,15 @@ class VariantCoverageResponse(SnakeResponseModel):
 
 
 class ArticleCoverageResponse(SnakeResponseModel):
-    """`unread`: published slices that no recipient gets."""
+    """`unread`: published slices that no recipient gets.
+
+    `recipients_from`: the table of another program with the recipients; null if they are contacts. There, an address
+    in several rows counts once for each spelling.
+    """
 
     article_key: str
     list_key: str
+    recipients_from: str | None
     recipients: int
     skipped: int
     variants: list[VariantCoverageResponse]
@@ -253,6 +289,21 @@ def article_run_response(run: ArticleRun) -> ArticleRunResponse:
         skipped=run.skipped,
         failure=run.failure,
         hold_reason=run.hold_reason,
+        recipients_from=None if run.read is None else profile_read_response(run.read),
+    )
+
+
+def profile_read_response(read: ProfileRead) -> ProfileReadResponse:
+    return ProfileReadResponse(
+        source=read.source,
+        is_complete=read.ended_at is not None,
+        rows_read=read.rows_read,
+        matched=read.matched,
+        refused=read.refused,
+        excluded=read.excluded,
+        suppressed=read.suppressed,
+        refusals=read.refusals,
+        problem=read.problem,
     )
 
 
@@ -297,6 +348,7 @@ def article_coverage_response(article_key: str, coverage: ArticleCoverage) -> Ar
     return ArticleCoverageResponse(
         article_key=article_key,
         list_key=coverage.list_key,
+        recipients_from=coverage.source,
         recipients=coverage.recipients,
         skipped=coverage.skipped,
         variants=coverage.variants,

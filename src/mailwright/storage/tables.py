@@ -1524,6 +1524,44 @@ run_variants = Table(
     Column("recipients", Integer, nullable=False),
 )
 
+# Runs whose recipients come from a table of another program. Nothing is enqueued before the whole table was read.
+profile_reads = Table(
+    "profile_reads",
+    metadata,
+    Column("run_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", Text, nullable=False),  # The table and its server.
+    Column("read_to", Text),  # The last address that was read; None before the first and after the last one.
+    Column("ended_at", Timestamp),
+    Column("rows_read", Integer, nullable=False),
+    Column("matched", Integer, nullable=False),  # Different addresses that match the filter.
+    Column("refused", Integer, nullable=False),  # Rows that cannot be used, for example without a valid address.
+    Column("excluded", Integer, nullable=False),  # Rows with the status unsubscribed or bounced.
+    Column("suppressed", Integer, nullable=False),  # Matching addresses that get no bulk email from Mailwright.
+    Column("refusals", Text, nullable=False),  # The first refused rows with their reasons, as JSON.
+    Column("problem", Text),  # Why the table could not be read at the last attempt.
+)
+
+# Recipients that were read for a run and have no message yet. A row is deleted when its message is accepted.
+profile_recipients = Table(
+    "profile_recipients",
+    metadata,
+    Column("run_key", BigInteger, primary_key=True, autoincrement=False),
+    Column("email", Text, primary_key=True),
+    Column("name", Text),
+    Column("attributes", Text, nullable=False),  # As JSON.
+    Column("is_excluded", Boolean, nullable=False),  # A row of this address has the status unsubscribed or bounced.
+)
+
+# Statuses that were written to the table of another program.
+profile_status_updates = Table(
+    "profile_status_updates",
+    metadata,
+    Column("contact_key", Key, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("status_at", Timestamp),
+    Column("reported_at", Timestamp, nullable=False),
+)
+
 _UNDONE = text("due_at IS NOT NULL")
 
 # Runs of mailouts (Notion pages that are sent to subscribers), and the results that are not yet reported to Notion.

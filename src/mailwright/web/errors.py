@@ -31,6 +31,7 @@ from mailwright.domain.translation import gettext
 from mailwright.ops.logs import logger
 from mailwright.sources.api.senders import SenderNotAllowed
 from mailwright.sources.api.validation import FieldError, RequestInvalid, field_errors
+from mailwright.sources.articles.profiles.errors import ProfilesRefused, ProfilesUnavailable
 from mailwright.storage.secret_box import SecretKeyInvalid
 
 MEDIA_TYPE = "application/problem+json"
@@ -69,10 +70,12 @@ STATUSES: Mapping[type[MailwrightError], HTTPStatus] = {
     NotJson: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     InvalidInput: HTTPStatus.UNPROCESSABLE_ENTITY,
     InvalidTemplate: HTTPStatus.UNPROCESSABLE_ENTITY,
+    ProfilesRefused: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyFailedSignIns: HTTPStatus.TOO_MANY_REQUESTS,
     NotDurable: HTTPStatus.SERVICE_UNAVAILABLE,
     SecretKeyInvalid: HTTPStatus.SERVICE_UNAVAILABLE,
     ImagesUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    ProfilesUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 # Titles by HTTP status; all others use the standard reason phrase.
 TITLES: Mapping[HTTPStatus, str] = {

@@ -80,6 +80,7 @@ async def test_same_batch_returns_the_same_run(api: Api, admin: httpx.AsyncClien
         "skipped": 0,
         "failure": None,
         "hold_reason": None,
+        "recipients_from": None,
         "is_replay": False,
     }
     again = await admin.post(SEND, json=a_body(audience_filter={"country": "us"}, send_batch_id=BATCH.upper()))

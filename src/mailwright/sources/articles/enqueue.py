@@ -27,8 +27,9 @@ from mailwright.outbox.accept import RunMessage, accept_run
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import SliceSelection, SliceSet
 from mailwright.sources.articles.compose import ArticleVariant, compose, store_variant
-from mailwright.sources.articles.recipients import ArticleRecipient
-from mailwright.sources.articles.runs import ArticleRun, content_of, open_runs
+from mailwright.sources.articles.profiles.reads import next_recipients, remove_accepted
+from mailwright.sources.articles.recipients import ArticleRecipient, divisions_of
+from mailwright.sources.articles.runs import ArticleRun, content_of, end_run, open_runs
 from mailwright.sources.sender_rules import NO_SENDER_RULES, SenderRules, SenderRulesDecision
 from mailwright.storage.database import Database
 from mailwright.storage.hot import Runner
@@ -77,7 +78,7 @@ class ArticleScheduler:
     async def tick(self) -> bool:
         """Enqueue one batch of each run. Return true if there may be more to do."""
         async with self._database.read() as tx:
-            runs = await open_runs(tx)
+            runs = [run for run in await open_runs(tx) if run.is_read]
         self._caches = {run.id: cache for run in runs if (cache := self._caches.get(run.id)) is not None}
         has_worked = False
         for run in reversed(runs):  # Oldest first.
@@ -97,11 +98,9 @@ class ArticleScheduler:
         async with self._database.read() as tx:
             cache = self._caches.get(run.id) or _RunCache(await content_of(tx, run))
             self._caches[run.id] = cache
-            audience = run.audience
-            candidates = await recipients.page(
-                tx, run.tenant_id, audience, now, after=run.enqueued_to, limit=BATCH_SIZE
-            )
-        matching = [recipient for recipient in candidates if audience.includes(recipient)]
+        page = await self._next_page(run, now)
+        audience = run.audience
+        matching = [recipient for recipient in page.candidates if audience.includes(recipient)]
         select = cache.slices.select
         selected = [(recipient, chosen) for recipient in matching if (chosen := select(recipient.divisions))]
         if await self._is_held(run, len(selected), now):
@@ -111,7 +110,7 @@ class ArticleScheduler:
             await self._fail(run, TOO_MANY.format(run.max_recipients))
             return False
         await self._compose(run, cache, selected)
-        is_last = len(candidates) < BATCH_SIZE
+        is_last = page.last is None
         batch = _Batch(
             messages=[
                 _message(run, recipient, cache.variants[chosen], outbox_id)
@@ -122,9 +121,10 @@ class ArticleScheduler:
                 "run_key": run.id,
                 "skipped": len(matching) - len(selected),
                 # A finished run needs no cursor, and must not keep the address of its last recipient.
-                "enqueued_to": "" if is_last else candidates[-1].email,
+                "enqueued_to": page.last or "",
                 "enqueue_ended_at": now if is_last else None,
             },
+            suppressed=page.suppressed,
         )
         stored = await self._database.transact(lambda tx: _store(tx, run, cache, batch, now))
         metrics.ACCEPTED.labels(Source.ARTICLE).inc(stored)
@@ -160,10 +160,36 @@ class ArticleScheduler:
                 composed = await compose(self._templates, run.tenant_id, cache.slices.assemble(chosen))
                 cache.variants[chosen] = await store_variant(self._database, self._templates, run.tenant_id, composed)
 
-    async def _fail(self, run: ArticleRun, failure: str) -> None:
-        ended = {"failure": failure[:1_000], "enqueued_to": "", "enqueue_ended_at": self._clock.now()}
+    async def _next_page(self, run: ArticleRun, now: Instant) -> "_Page":
+        """Return the next recipients: contacts, or those that were read from a table of another program."""
+        if run.read is None:
+            async with self._database.read() as tx:
+                found = await recipients.page(
+                    tx, run.tenant_id, run.audience, now, after=run.enqueued_to, limit=BATCH_SIZE
+                )
+            return _Page(found, found[-1].email if len(found) == BATCH_SIZE else None)
         async with self._database.write() as tx:
-            await tx.execute(update(campaign_runs).where(campaign_runs.c.id == run.id).values(**ended))
+            batch = await next_recipients(
+                tx, run.id, run.tenant_id, run.list_key, after=run.enqueued_to, limit=BATCH_SIZE, now=now
+            )
+        people = [
+            ArticleRecipient(each.contact_key, each.email, each.name, each.attributes, divisions_of(each.attributes))
+            for each in batch.recipients
+        ]
+        return _Page(people, batch.last if batch.read == BATCH_SIZE else None, batch.suppressed)
+
+    async def _fail(self, run: ArticleRun, failure: str) -> None:
+        async with self._database.write() as tx:
+            await end_run(tx, run, failure, self._clock.now())
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Recipients in the order of addresses. `last` is None after the last page."""
+
+    candidates: list[ArticleRecipient]
+    last: str | None
+    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +197,7 @@ class _Batch:
     messages: list[RunMessage]
     selections: list[SliceSelection]  # one for each message
     progress: dict[str, Any]
+    suppressed: int  # recipients from another program's table who get no bulk email
 
 
 async def _store(tx: Runner, run: ArticleRun, cache: _RunCache, batch: _Batch, now: Instant) -> int:
@@ -182,6 +209,9 @@ async def _store(tx: Runner, run: ArticleRun, cache: _RunCache, batch: _Batch, n
     if selections:
         await tx.count(ADD_TO_VARIANTS, variants=variant_rows(run, cache, selections))
     await tx.count(MOVE_RUN, recipients=len(selections), **batch.progress)
+    if run.read is not None:
+        last, is_last = batch.progress["enqueued_to"], batch.progress["enqueue_ended_at"] is not None
+        await remove_accepted(tx, run.id, email=last, is_last=is_last, suppressed=batch.suppressed)
     return len(selections)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from mailwright.audience import contacts
 from mailwright.content.template import RenderedEmail, Template
 from mailwright.content.template_store import TemplateStore
-from mailwright.domain.clock import Clock
+from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import InvalidInput, NotFound
 from mailwright.sources.articles import divisions, recipients
 from mailwright.sources.articles.assembly import (
@@ -24,6 +24,9 @@ from mailwright.sources.articles.assembly import (
     published,
 )
 from mailwright.sources.articles.compose import compose
+from mailwright.sources.articles.profiles.audience import check_list, find_profile, sendable_pages
+from mailwright.sources.articles.profiles.table import ProfileSource, table_of
+from mailwright.sources.articles.recipients import ArticleAudience
 from mailwright.sources.articles.runs import UnknownArticle
 from mailwright.sources.articles.slices import list_slices
 from mailwright.storage.database import Database
@@ -77,6 +80,7 @@ class VariantCoverage:
 @dataclass(frozen=True, slots=True)
 class ArticleCoverage:
     list_key: str
+    source: str | None  # the table of another program with the recipients; None for contacts
     recipients: int
     skipped: int  # recipients in the audience for whom no slice matches
     variants: tuple[VariantCoverage, ...]  # largest first
@@ -84,16 +88,22 @@ class ArticleCoverage:
 
 
 class ArticlePreviews:
-    def __init__(self, database: Database, clock: Clock, templates: TemplateStore) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, templates: TemplateStore, profiles: ProfileSource | None = None
+    ) -> None:
         self._database = database
         self._clock = clock
         self._templates = templates
+        self._profiles = profiles
 
     async def find_recipient(self, tenant_id: int, email: str | None, ocd_ids: Collection[str]) -> PreviewRecipient:
-        """Find the contact, if an address is given. The given divisions replace the contact's own."""
+        """Find the contact or profile, if an address is given. The given divisions replace its own."""
         named = tuple(divisions.parse(each, field="ocd_ids") for each in ocd_ids)
         if email is None:
             return PreviewRecipient(named)
+        if (table := await table_of(self._profiles, tenant_id)) is not None:
+            profile = await find_profile(table, email)
+            return PreviewRecipient(named or profile.divisions, profile.name, profile.email, profile.attributes)
         try:
             contact = await contacts.find_by_email(self._database, tenant_id, email)
         except NotFound as error:
@@ -121,28 +131,42 @@ class ArticlePreviews:
         """Count the recipients of each variant, in batches of contacts, so that only the counts stay in memory."""
         now = self._clock.now()
         slices = SliceSet(published(await self._slices(tenant_id, article_key), now))
-        counts: Counter[SliceSelection] = Counter()
-        after = ""
         async with self._database.read() as tx:
             audience = await recipients.resolve_audience(tx, tenant_id, article_key, given)
-            while True:
-                groups, after = await recipients.recipient_groups(
-                    tx, tenant_id, audience, now, after=after, limit=PAGE_SIZE
-                )
-                if not groups:
-                    break
-                for group in groups:
-                    if audience.includes(group):
-                        counts[slices.select(group.divisions)] += group.number
+        table = await table_of(self._profiles, tenant_id)
+        if table is None:
+            counts = await self._count_contacts(tenant_id, audience, slices, now)
+        else:
+            check_list(table, audience)
+            counts = Counter[SliceSelection]()
+            async for page in sendable_pages(self._database, table, tenant_id, audience):
+                counts.update(slices.select(recipient.divisions) for recipient in page)
         skipped = counts.pop((), 0)
         covered = {position for selection in counts for position in selection}
         return ArticleCoverage(
             audience.list_key,
+            None if table is None else table.description,
             counts.total(),
             skipped,
             tuple(_covered(slices, selection, number) for selection, number in _largest_first(counts)),
             tuple(each for position, each in enumerate(slices.slices) if position not in covered),
         )
+
+    async def _count_contacts(
+        self, tenant_id: int, audience: ArticleAudience, slices: SliceSet, now: Instant
+    ) -> Counter[SliceSelection]:
+        counts: Counter[SliceSelection] = Counter()
+        after = ""
+        async with self._database.read() as tx:
+            while True:
+                groups, after = await recipients.recipient_groups(
+                    tx, tenant_id, audience, now, after=after, limit=PAGE_SIZE
+                )
+                if not groups:
+                    return counts
+                for group in groups:
+                    if audience.includes(group):
+                        counts[slices.select(group.divisions)] += group.number
 
     async def _slices(self, tenant_id: int, article_key: str) -> tuple[Slice, ...]:
         async with self._database.read() as tx:

@@ -25,6 +25,9 @@ from mailwright.outbox.search import newest_message_key
 from mailwright.sources.articles import recipients
 from mailwright.sources.articles.assembly import Slice, SliceSet, assemble, published
 from mailwright.sources.articles.compose import ComposedArticle, compose
+from mailwright.sources.articles.profiles.audience import check_list, sendable_pages
+from mailwright.sources.articles.profiles.reads import ProfileRead, discard_recipients, insert_read, load_reads
+from mailwright.sources.articles.profiles.table import ProfileSource, ProfileTable, table_of
 from mailwright.sources.articles.recipients import ArticleAudience
 from mailwright.sources.articles.slices import list_slices, slices_from_json, slices_to_json
 from mailwright.sources.send_approvals import PlannedSend, SendKind, find_limit, require_approval
@@ -114,6 +117,12 @@ class ArticleRun:
     hold_reason: str | None
     messages_after_key: int
     max_recipients: int | None
+    read: ProfileRead | None = None  # for recipients from a table of another program
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all recipients are known here, so that messages can be created."""
+        return self.read is None or self.read.ended_at is not None
 
     @property
     def audience(self) -> ArticleAudience:
@@ -134,12 +143,19 @@ class RunVariant:
 
 class ArticleRuns:
     def __init__(
-        self, database: Database, clock: Clock, templates: TemplateStore, rules: SenderRules = NO_SENDER_RULES
+        self,
+        database: Database,
+        clock: Clock,
+        templates: TemplateStore,
+        rules: SenderRules = NO_SENDER_RULES,
+        profiles: ProfileSource | None = None,
     ) -> None:
+        """Create the service. With `profiles`, the recipients of its tenant come from that table."""
         self._database = database
         self._clock = clock
         self._templates = templates
         self._rules = rules
+        self._profiles = profiles
 
     async def start(
         self, actor: str, tenant_id: int, request: RunRequest, *, overrides_rules: bool = False
@@ -154,6 +170,7 @@ class ArticleRuns:
                 existing = await self._override_rules(actor, existing)
             return existing, True
         now = self._clock.now()
+        table = await table_of(self._profiles, tenant_id)
         async with self._database.read() as tx:
             published_slices = await _published_slices(tx, tenant_id, request.article_key, now)
             audience = await recipients.resolve_audience(tx, tenant_id, request.article_key, request.audience_filter)
@@ -161,14 +178,17 @@ class ArticleRuns:
             over = await find_limit(tx, tenant_id)
             most = most if over is None else MAX_COUNTED
             slices = SliceSet(published_slices)
-            number = await _count_recipients(tx, tenant_id, audience, slices, now, most=most)
-            if not number:
-                raise EmptyAudience(field="audience_filter")
+            number = 0 if table else await _count_recipients(tx, tenant_id, audience, slices, now, most=most)
+        if table is not None:
+            number = await _count_profiles(self._database, table, tenant_id, audience, slices, most=most)
+        if not number:
+            raise EmptyAudience(field="audience_filter")
         composed = await self._check_content(tenant_id, published_slices)
         if (refusal := await self._rules.refusal(tenant_id)) is not None:
             raise SenderRefused(refusal)
         decision = await self._decide(tenant_id, number, overrides_rules=overrides_rules)
-        new = _NewRun(actor, tenant_id, request, audience.list_key, published_slices, decision)
+        source = None if table is None else table.description
+        new = _NewRun(actor, tenant_id, request, audience.list_key, published_slices, source, decision)
         await require_approval(self._database, self._clock, new.planned(composed, number), actor=actor)
         if over is not None:
             new = replace(new, max_recipients=max(over, max_recipients(number)))
@@ -282,6 +302,9 @@ class ArticleRuns:
         }
         rows = await tx.execute(insert(campaign_runs).values(**values).returning(*_columns()))
         run = run_from_row(rows[0])
+        if new.source is not None:
+            await insert_read(tx, run.id, new.source)
+            run = replace(run, read=(await load_reads(tx, [run.id]))[run.id])
         await audit_log.record(
             tx,
             now,
@@ -289,7 +312,11 @@ class ArticleRuns:
             action="article.send",
             subject=run.run_id,
             tenant_id=new.tenant_id,
-            detail={"article_key": run.article_key, "campaign_tag": run.campaign_tag},
+            detail={
+                "article_key": run.article_key,
+                "campaign_tag": run.campaign_tag,
+                **({} if new.source is None else {"recipients_from": new.source}),
+            },
         )
         if new.sender_rules is SenderRulesDecision.OVERRIDDEN:
             await _record_override(tx, now, new.actor, run)
@@ -305,6 +332,7 @@ class _NewRun:
     request: RunRequest
     list_key: str
     published_slices: list[Slice]
+    source: str | None  # the table of the recipients; None for contacts
     sender_rules: SenderRulesDecision | None = None
     max_recipients: int | None = None
 
@@ -317,6 +345,7 @@ class _NewRun:
             "batch": request.send_batch_id,
             "list": self.list_key,
             "filter": dict(request.audience_filter),
+            **({} if self.source is None else {"source": self.source}),
             "subject": composed.subject,
             "text": from_html(composed.html),
             "html": composed.html,
@@ -356,7 +385,22 @@ async def stop_open_runs(database: Database, clock: Clock) -> None:
     failure = "The database was restored while this run was adding recipients. Start another run for the rest."
     async with database.write() as tx:
         is_open = campaign_runs.c.enqueue_ended_at.is_(None)
-        await tx.execute(update(campaign_runs).where(is_open).values(enqueue_ended_at=clock.now(), failure=failure))
+        stopped = await tx.execute(
+            update(campaign_runs)
+            .where(is_open)
+            .values(enqueue_ended_at=clock.now(), failure=failure)
+            .returning(campaign_runs.c.id)
+        )
+        await discard_recipients(tx, [row.id for row in stopped])
+
+
+async def end_run(tx: Transaction, run: ArticleRun, failure: str, now: Instant) -> None:
+    """End a run before all recipients have a message."""
+    ended = {"failure": failure[:1_000], "enqueued_to": "", "enqueue_ended_at": now}
+    still_open = (campaign_runs.c.id == run.id, campaign_runs.c.enqueue_ended_at.is_(None))
+    await tx.execute(update(campaign_runs).where(*still_open).values(**ended))
+    if run.read is not None:
+        await discard_recipients(tx, [run.id])
 
 
 async def _published_slices(tx: Transaction, tenant_id: int, article_key: str, now: Instant) -> list[Slice]:
@@ -400,10 +444,31 @@ async def _count_recipients(
     return number
 
 
+async def _count_profiles(
+    database: Database,
+    table: ProfileTable,
+    tenant_id: int,
+    audience: ArticleAudience,
+    slices: SliceSet,
+    *,
+    most: int,
+) -> int:
+    """Count the recipients in a table of another program, as `_count_recipients` does."""
+    check_list(table, audience)
+    number = 0
+    async for page in sendable_pages(database, table, tenant_id, audience):
+        number += sum(bool(slices.select(recipient.divisions)) for recipient in page)
+        if number >= most:
+            return number
+    return number
+
+
 async def _select(tx: Transaction, condition: ColumnElement[bool], limit: int) -> list[ArticleRun]:
     query = select(*_columns()).where(condition).order_by(campaign_runs.c.id.desc()).limit(limit)
-    return [run_from_row(row) for row in await tx.execute(query)]
+    runs = [run_from_row(row) for row in await tx.execute(query)]
+    reads = await load_reads(tx, [run.id for run in runs])
+    return [replace(run, read=reads[run.id]) if run.id in reads else run for run in runs]
 
 
 def _columns() -> list[ColumnElement[Any]]:
-    return [campaign_runs.c[name] for name in ArticleRun.__slots__]
+    return [campaign_runs.c[name] for name in ArticleRun.__slots__ if name != "read"]

@@ -1212,6 +1212,38 @@ CREATE TABLE run_variants (
   CONSTRAINT pk_run_variants PRIMARY KEY (run_key, slices)
 );
 
+CREATE TABLE profile_reads (
+  run_key BIGINT NOT NULL,
+  source TEXT NOT NULL,
+  read_to TEXT,
+  ended_at BIGINT,
+  rows_read INTEGER NOT NULL,
+  matched INTEGER NOT NULL,
+  refused INTEGER NOT NULL,
+  excluded INTEGER NOT NULL,
+  suppressed INTEGER NOT NULL,
+  refusals TEXT NOT NULL,
+  problem TEXT,
+  CONSTRAINT pk_profile_reads PRIMARY KEY (run_key)
+);
+
+CREATE TABLE profile_recipients (
+  run_key BIGINT NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  name TEXT,
+  attributes TEXT NOT NULL,
+  is_excluded BOOLEAN NOT NULL,
+  CONSTRAINT pk_profile_recipients PRIMARY KEY (run_key, email)
+);
+
+CREATE TABLE profile_status_updates (
+  contact_key $key NOT NULL,
+  status TEXT NOT NULL,
+  status_at BIGINT,
+  reported_at BIGINT NOT NULL,
+  CONSTRAINT pk_profile_status_updates PRIMARY KEY (contact_key)
+);
+
 CREATE TABLE mailouts (
   id $identity NOT NULL,
   mailout_id TEXT NOT NULL,

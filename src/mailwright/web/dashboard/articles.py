@@ -20,8 +20,9 @@ from mailwright.sources.articles import files
 from mailwright.sources.articles.assembly import Inclusion, Slice, SliceSet, decide_inclusion
 from mailwright.sources.articles.files import FileProblem, FilesRefused
 from mailwright.sources.articles.preview import ArticlePreview
+from mailwright.sources.articles.profiles.errors import ProfilesError
 from mailwright.web.dashboard import previews
-from mailwright.web.dashboard.forms import Errors, field_errors
+from mailwright.web.dashboard.forms import FORM, Errors, field_errors
 from mailwright.web.dashboard.shell import PageRoute, email_frame, fragment, page, redirect
 from mailwright.web.session import EditorDep, ViewerDep, Visitor
 from mailwright.web.state import EngineDep, result_cache_of
@@ -134,8 +135,8 @@ async def preview(
     seen, errors = None, Errors()
     try:
         seen = await _preview_for(engine, visitor, article_key, email, divisions)
-    except InvalidInput as error:
-        errors = field_errors(error, {"email": "as", "ocd_ids": "in"})
+    except (InvalidInput, ProfilesError) as error:
+        errors = field_errors(error, {"email": "as", "ocd_ids": "in", FORM: "as"})
     suggested = await contacts.list_page(engine.database, visitor.tenant_id, limit=_SUGGESTED_CONTACTS, status="active")
     html = seen.rendered.html if seen is not None and seen.rendered is not None else None
     return await page(
@@ -234,6 +235,8 @@ async def coverage_values(
         return {"coverage": coverage, "errors": Errors()}
     except InvalidInput as error:
         return {"coverage": None, "errors": filter_errors(error)}
+    except ProfilesError as error:
+        return {"coverage": None, "errors": field_errors(error)}
 
 
 def filter_of(text: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ from mailwright.schemas.paging import decode_cursor, encode_cursor
 from mailwright.sources.api.validation import RequestInvalid, parse_strict
 from mailwright.sources.articles import history
 from mailwright.sources.articles.assembly import narrowest_scope
+from mailwright.sources.articles.profiles.errors import ProfilesError
 from mailwright.sources.articles.runs import NEWEST, ArticleRun, RunVariant
 from mailwright.web.dashboard.articles import ArticleKey, article_values, filter_errors, filter_of, slices_of
 from mailwright.web.dashboard.forms import FORM, Errors, Fields, field_errors, read_fields
@@ -64,7 +65,7 @@ async def send(request: Request, engine: EngineDep, visitor: EditorDep, article_
         run, is_replay = await engine.article_runs.start(
             visitor.actor, visitor.tenant_id, order, overrides_rules=overrides
         )
-    except (InvalidInput, IdempotencyConflict, RequestInvalid) as error:
+    except (InvalidInput, IdempotencyConflict, RequestInvalid, ProfilesError) as error:
         return await _form_page(request, engine, visitor, article_key, form, error)
     words = gettext("This batch was already sent.") if is_replay else gettext("Run started.")
     return redirect(request, f"/articles/~runs/{run.run_id}", words)
