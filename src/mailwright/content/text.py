@@ -33,14 +33,25 @@ _WHOLE_TAG = re.compile(r"""[^>=]*+(?:=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+
 # Maximum number of `<` in the attributes of a tag. Browsers have no limit, but show nothing of such an email either.
 _MAX_JOINED = 20
 _STYLE = re.compile(r"display\s*:\s*(none|block)(?![\w-])|white-space\s*:\s*(pre)", re.IGNORECASE)
+# Styles other than `display:none` that hide an element, as preview texts use them.
+_INVISIBLE = re.compile(
+    r"(?<![\w-])(?:visibility\s*:\s*hidden|(?:opacity|max-height)\s*:\s*0+(?:\.0*)?(?:px|em|%)?\s*(?:;|!|$))",
+    re.IGNORECASE,
+)
+_HIDDEN_ATTRIBUTE = re.compile(r"\shidden(?=[\s=/]|$)", re.IGNORECASE)
+_FILE_NAME = re.compile(r"(?:https?://\S+|\S+\.(?:png|jpe?g|gif|svg|webp))", re.IGNORECASE)
 _LINK = re.compile(f"{LINK_START}([^{LINK_TEXT}]*){LINK_TEXT}([^{LINK_START}{LINK_END}]*)(?:{LINK_END})?")
 _BREAKS = re.compile(f"{BREAK}.")
+_FIRST_BREAKS = re.compile(rf"(?:\s|{BREAK}.)*+")
+_SCHEME = re.compile(r"^(?:https?://)?(?:www\.)?", re.IGNORECASE)
 # The beginning of nearly every link; the value is cut at the next quote.
 _HREF = 'a href="'
 _PLAIN_ADDRESSES = ("https://", "http://")
+_MAILTO = "mailto:"
 
 _RAW = frozenset(["style", "title", "script", "iframe", "template"])
 _VOID = frozenset(["area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"])
+_SPANS = text_lines.SPANS
 _START, _END = text_lines.START_MARKS, text_lines.END_MARKS
 
 
@@ -123,8 +134,8 @@ class _Reader:
                 return ""
             address = address.replace("&amp;", "&")
         text = _text(text)
-        shown = text.strip()
-        if not shown or shown == address:
+        shown = text.strip() if text.isascii() else text_lines.words_of(text)
+        if not shown or shown in address:
             return ""
         chunks[-left] = _NOTHING + chunks[-left][2:]  # The end tag is processed.
         return f"{text} ({address})"
@@ -141,9 +152,9 @@ class _Reader:
         name = found[0].lower()
         if name in _RAW:
             return _text(_skip_until_end(name, chunks))
-        style = _style(tag) if "isplay" in tag or "white-space" in tag else None
-        if style and (style[1] or "").lower() == "none" and name not in _VOID:
-            return _text(_skip_until_end(name, chunks))
+        style = _STYLE.search(_attribute(tag, "style")) if "isplay" in tag or "white-space" in tag else None
+        if (style and (style[1] or "").lower() == "none") or _is_invisible(tag):
+            return _text(text if name in _VOID else _skip_until_end(name, chunks))
         mark = self._end(name[1:]) if name[0] == "/" else self._start(name, tag, style)
         if is_whole and name not in ("a", "img") and name.lstrip("/") not in self._ends and len(tag) <= _LONGEST_KNOWN:
             if len(self._known) >= _MAX_KNOWN:
@@ -160,8 +171,10 @@ class _Reader:
             is_repeated = self._writes_addresses and f' rel="{REPEATED}"' in tag
             address = "" if is_repeated else _address(_attribute(tag, "href"))
             mark = f"{LINK_START}{address}{LINK_TEXT}" if address else LINK_END
+        elif name in ("td", "th") and "colspan" in tag:
+            mark = f"{BREAK}{span}" if (span := _attribute(tag, "colspan")) in _SPANS else mark
         elif name == "img":
-            mark = _text(_attribute(tag, "alt").strip())
+            mark = _image_text(tag)
             return f"{BREAK}b{mark}{BREAK}b" if style else mark
         if style is None:
             if name in self._ends:
@@ -183,7 +196,32 @@ def _write_link(link: re.Match[str]) -> str:
     """Write a link as its text followed by the address. A link without text, such as an icon, is omitted."""
     address, text = link.groups()
     shown = _shown(text)
-    return f"{text} ({address})" if shown and address != shown else text
+    if not shown or address == shown:
+        return text
+    if shown in address and _without_scheme(shown) == _without_scheme(address):
+        return text.replace(shown, address)
+    if address.startswith("tel:"):
+        address = address.removeprefix("tel:")
+        if (number := _digits(shown)) and _digits(address).endswith(number.removeprefix("0")):
+            return text
+    end = _end_of_words(text) if BREAK in text else len(text)
+    # The address continues a single line, and follows several.
+    start = _FIRST_BREAKS.match(text)
+    is_line = start is not None and BREAK not in text[start.end() : end]
+    return f"{text[:end]} ({address}){text[end:]}" if is_line else f"{text} ({address})"
+
+
+def _end_of_words(text: str) -> int:
+    """Return where the spaces and marks begin that end a text."""
+    end = len(text)
+    while end:
+        if text[end - 1].isspace():
+            end -= 1
+        elif text[end - 2 : end - 1] == BREAK:
+            end -= 2
+        else:
+            break
+    return end
 
 
 def _write_any_link(link: re.Match[str]) -> str:
@@ -208,7 +246,7 @@ def _without_repeated_links(text: str) -> str:
 
 
 def _shown(text: str) -> str:
-    return " ".join((_BREAKS.sub(" ", text) if BREAK in text else text).split())
+    return text_lines.words_of(_BREAKS.sub(" ", text) if BREAK in text else text)
 
 
 def _text(text: str) -> str:
@@ -258,8 +296,28 @@ def _skip_until_end(name: str, chunks: Iterator[str]) -> str:
     return ""
 
 
-def _style(tag: str) -> re.Match[str] | None:
-    return _STYLE.search(_attribute(tag, "style"))
+def _is_invisible(tag: str) -> bool:
+    """Return whether an element is hidden by another style than `display`, or by its attribute."""
+    if ("pacity" in tag or "isibility" in tag or "ax-height" in tag) and _INVISIBLE.search(_attribute(tag, "style")):
+        return True
+    return " hidden" in tag and _HIDDEN_ATTRIBUTE.search(_QUOTED.sub("", tag)) is not None
+
+
+def _image_text(tag: str) -> str:
+    """Return the alternative text of an image, without that of pixels and without file names and signs."""
+    shown = _text(_attribute(tag, "alt").strip())
+    is_sign = shown.isascii() and not any(map(str.isalnum, shown))
+    if not shown or is_sign or _FILE_NAME.fullmatch(shown):
+        return ""
+    return "" if _attribute(tag, "width") == _attribute(tag, "height") == "1" else shown
+
+
+def _without_scheme(address: str) -> str:
+    return _SCHEME.sub("", address).rstrip("/").lower()
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdigit, text))
 
 
 def _attribute(tag: str, name: str) -> str:
@@ -272,7 +330,9 @@ def _attribute(tag: str, name: str) -> str:
 
 def _address(href: str) -> str:
     address = unescape_attribute(href).strip()
-    return "" if address.lower().startswith(_NOWHERE) else address.removeprefix("mailto:")
+    if address.lower().startswith(_NOWHERE):
+        return ""
+    return address[len(_MAILTO) :].partition("?")[0] if address[: len(_MAILTO)].lower() == _MAILTO else address
 
 
 def _readable(text: str) -> str:

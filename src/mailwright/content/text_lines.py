@@ -37,8 +37,12 @@ END_MARKS = {
     "li": f"{BREAK}b",
     "table": f"{BREAK}T",
 }
+# The marks of a cell over several columns are its number of columns.
+SPANS = frozenset("23456789")
 _TABLE, _ROW, _CELL = f"{BREAK}t", f"{BREAK}r", f"{BREAK}c"
 _FLAT_TABLE = re.compile(rf"{_TABLE}\s*+{_ROW}\s*+((?:{_CELL}[^{BREAK}]*+|{_ROW}\s*+)*+){BREAK}T")
+# Characters without a width, which fill preview texts and spacers. Inside a word they can change its meaning.
+_FILLERS = "\u00ad\u034f\u061c\u115f\u1160\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2800\u3164\ufeff"
 _SPACES = ("\n", "  ", "\t", "\r", "\xa0")
 _BULLETS = ("* ", "+ ", "o ", "- ")
 _INDENT, _QUOTE = "    ", "> "
@@ -55,9 +59,17 @@ def write(marked: str) -> str:
     return _Lines().write(marked)
 
 
+def words_of(text: str) -> str:
+    """Return the words with one space between them, without words that consist of characters without a width."""
+    words = " ".join(text.split())
+    return words if words.isascii() else " ".join([word for word in words.split(" ") if word.strip(_FILLERS)])
+
+
 def _write_flat_table(table: re.Match[str]) -> str:
     """Write a table whose cells contain only text. `_Lines` would give the same result in several times the time."""
     body = table[1].rstrip().replace(f"\n{BREAK}", BREAK)
+    if not body.isascii() and any(filler in body for filler in _FILLERS):
+        return table[0]
     rows = body.split(_ROW)
     lines: Iterable[str]
     if any(space in body for space in _SPACES):
@@ -131,11 +143,14 @@ class _Lines:
                 self._tables[-1].has_block = True
             if sign in begin:
                 begin[sign]()
+            elif sign in SPANS:
+                self._begin_cell(int(sign))
+                sign = "c"
             elif sign not in "bl":
                 self._change_level(sign)
             if sign == "l" or self._kept:
                 self._add_lines(segment[1:].split("\n"))
-            elif words := " ".join(segment[1:].split()):
+            elif words := words_of(segment[1:]):
                 self._add(words)
                 before = ""
                 continue
@@ -245,7 +260,7 @@ class _Lines:
                 if not table.start_behind(start):
                     return
 
-    def _begin_cell(self) -> None:
+    def _begin_cell(self, columns: int = 1) -> None:
         if not self._tables:
             return
         self._end_cell()
@@ -253,6 +268,7 @@ class _Lines:
         if table.row_start is None:
             self._begin_row()
         table.cell_start = len(self._lines)
+        table.columns = columns
         if table.is_beside:
             self._cell_start = table.cell_start
 
@@ -279,23 +295,25 @@ class _Level:
 class _Table:
     """An open table. A row whose cells have one line each becomes one line; otherwise each cell has its own lines."""
 
-    __slots__ = ("_cells", "_rows", "cell_start", "has_block", "is_flat", "row_start")
+    __slots__ = ("_cells", "_count", "_rows", "cell_start", "columns", "has_block", "is_flat", "row_start")
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, str, list[str]]] = []  # The line, its prefix, its cells.
         self._cells: list[tuple[int, int]] = []
         self.row_start: int | None = None
         self.cell_start: int | None = None
+        self.columns = 1  # The columns of the cell.
+        self._count = 0  # The number of cells in the row. A cell over several columns is followed by empty ones.
         self.is_flat = True
         self.has_block = False  # Whether a cell of the row begins with a block.
 
     def start_row(self, line: int) -> None:
-        self._cells, self.row_start, self.is_flat, self.has_block = [], line, True, False
+        self._cells, self._count, self.row_start, self.is_flat, self.has_block = [], 0, line, True, False
 
     @property
     def is_paragraph(self) -> bool:
         """Whether the row has a single cell, which begins with a block."""
-        return self.has_block and len(self._cells) == 1
+        return self.has_block and self._count == 1
 
     def follows_row(self, line: int) -> bool:
         """Whether only one line is between this row and the one before it, which has as many cells."""
@@ -325,6 +343,9 @@ class _Table:
     def end_cell(self, line: int) -> None:
         if self.cell_start is not None:
             self._cells.append((self.cell_start, line))
+            self._count += 1
+            if self.columns > 1:
+                self._cells += repeat((line, line), self.columns - 1)
             if line > self.cell_start + 1:
                 self.is_flat = False
             self.cell_start = None

@@ -22,12 +22,16 @@ ATTRIBUTES = [
     ' style="display:none"',
     ' style="display:block"',
     ' style="white-space:pre"',
+    ' style="opacity:0"',
+    ' colspan="2"',
     ' title="',
 ]
 PIECES = st.one_of(
     st.builds("<{}{}>".format, st.sampled_from(TAGS), st.sampled_from(ATTRIBUTES)),
     st.sampled_from([f"</{tag}>" for tag in TAGS]),
-    st.sampled_from(["one", " two ", "\n", "&amp;", "&nbsp;", "<", ">", "<!--", "-->", "<![if !mso]>", "<>", "\x01"]),
+    st.sampled_from(
+        ["one", " two ", "\n", "&amp;", "&nbsp;", "&zwnj;", "<", ">", "<!--", "-->", "<![if !mso]>", "<>", "\x01"]
+    ),
 )
 
 
@@ -130,6 +134,90 @@ def test_rows_of_a_receipt_stay_together() -> None:
         ]
         assert "Price\nTea" in shown
         assert "1 €\nTotal" in shown
+
+
+def test_cell_over_two_columns_keeps_the_next_in_place() -> None:
+    rows = "<tr><th>Item</th><th>No.</th><th>Price</th></tr><tr><td>Tea</td><td>2</td><td>6 €</td></tr>"
+    html = f'<table>{rows}<tr><td colspan="2">Total</td><td>6 €</td></tr></table>'
+    assert text.from_html(html).split("\n") == ["Item   No.  Price", "Tea    2    6 €", "Total       6 €"]
+
+
+def test_single_cell_over_all_columns_is_a_paragraph() -> None:
+    rows = "".join(f'<tr><td colspan="2"><div>{words}</div></td></tr>' for words in ("Dear Ada,", "It is here."))
+    assert text.from_html(f"<table>{rows}</table>") == "Dear Ada,\n\nIt is here."
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [
+        "<div>&#8203;</div>",
+        "<table><tr><td height=16>&#8205;&#xA0;</td></tr></table>",
+        "<p>" + "&zwnj;&nbsp;" * 30 + "&#847; &shy; &#65279;</p>",
+        '<a href="https://x.example/">&#8204;</a>',
+    ],
+)
+def test_characters_without_a_width_leave_no_line(filler: str) -> None:
+    assert text.from_html(f"<p>One</p>{filler}<p>Two</p>") == "One\n\nTwo"
+    assert text.from_html(f"<p>Preview &zwnj;&nbsp;&zwnj;&nbsp;&#847; </p>{filler}") == "Preview"
+
+
+def test_characters_without_a_width_stay_inside_words() -> None:
+    family, persian = "\U0001f469\u200d\U0001f467", "می\u200cخواهم"
+    assert text.from_html(f"<p>{family} {persian}</p>") == f"{family} {persian}"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        'style="visibility: hidden"',
+        'style="opacity:0;color:#fff"',
+        'style="font-size:1px; max-height: 0px; overflow: hidden"',
+        "hidden",
+        'style="display:none !important"',
+    ],
+)
+def test_hidden_preview_text_is_omitted(hidden: str) -> None:
+    assert text.from_html(f"<div {hidden}>Preview <b>a</b></div><p>Hello</p>") == "Hello"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ['style="opacity:0.9"', 'style="max-height:300px;overflow:hidden"', 'style="font-size:0px"', 'title="a hidden b"'],
+)
+def test_visible_elements_with_similar_styles_are_kept(shown: str) -> None:
+    assert text.from_html(f"<div {shown}>Hello</div>") == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ('<img alt="Blue shoe" style="display:block">', "Blue shoe (https://x.example/)"),
+        ('<table><tr><td><img alt="Shop"></td></tr></table>', "Shop (https://x.example/)"),
+        ('<img alt="https://cdn.example/a.png">', ""),
+        ('<img alt="banner_final.JPG">', ""),
+        ('<img alt="+">', ""),
+        ('<img alt="open" width="1" height="1">', ""),
+    ],
+)
+def test_linked_image_is_one_line_or_omitted(image: str, expected: str) -> None:
+    html = f'<p>Hi</p><a href="https://x.example/">{image}</a><p>Bye</p>'
+    assert text.from_html(html) == "\n\n".join(filter(None, ("Hi", expected, "Bye")))
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ('<a href="tel:+14085550123">(408) 555-0123</a>', "(408) 555-0123"),
+        ('<a href="tel:+14085550123">Call us</a>', "Call us (+14085550123)"),
+        ('<a href="mailto:a@x.example?subject=Hi%20there">Write to us</a>', "Write to us (a@x.example)"),
+        ('<a href="MAILTO:a@x.example">a@x.example</a>', "a@x.example"),
+        ('<a href="https://x.example/">https://x.example</a>', "https://x.example/"),
+        ('<a href="https://www.x.example/a">x.example/a</a>', "https://www.x.example/a"),
+        ('<a href="https://y.example/">https://x.example</a>', "https://x.example (https://y.example/)"),
+    ],
+)
+def test_address_that_the_link_shows_is_written_once(link: str, expected: str) -> None:
+    assert text.from_html(f"<p>{link}</p>") == expected
 
 
 def test_link_of_an_image_without_alt_text_is_omitted() -> None:
