@@ -74,7 +74,7 @@ def test_derived_commands_have_no_module_of_their_own() -> None:
 
 def test_each_option_of_a_command_has_a_help_text() -> None:
     for name in MODULES:
-        command: Any = typer.main.get_command(make_group(load_noun(name)))
+        command: Any = typer.main.get_group(make_group(load_noun(name)))
         for each in command.commands.values():
             assert each.help
             assert not [parameter.name for parameter in each.params if not getattr(parameter, "help", "x")]

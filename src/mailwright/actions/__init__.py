@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from mailwright.actions.declaration import Noun
 
 # The module of each command. A module is imported when its command runs, or when a server starts.
-MODULES: Final = {"list": "lists", "segment": "segments", "suppression": "suppressions", "webhook": "webhooks"}
+MODULES: Final = {
+    "dead-letter": "dead_letters",
+    "list": "lists",
+    "segment": "segments",
+    "suppression": "suppressions",
+    "webhook": "webhooks",
+}
 
 
 def load_noun(command: str) -> "Noun":

@@ -62,7 +62,7 @@ class TwoLines(NamedTuple):
     """A cell with a main line and a second, less important one."""
 
     first: Any
-    second: str
+    second: Any
 
 
 def time_of(name: str) -> Callable[[Any], Moment]:

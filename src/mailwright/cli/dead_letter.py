@@ -1,4 +1,4 @@
-"""`mailwright dead-letter`: messages that failed permanently."""
+"""`mailwright dead-letter retry`, which retries one or all. The list is derived from the actions."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -6,37 +6,19 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from mailwright.actions.dead_letters import noun
+from mailwright.cli.derived import make_group
 from mailwright.cli.opening import Installation, find_tenant, run
-from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import aside, clock_time, out, print_json, print_rows, two_lines
+from mailwright.cli.options import Tenant
+from mailwright.cli.output import aside, out
 from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.outbox import message_records, tenants
 from mailwright.outbox.message_records import DeadLetter
 from mailwright.outbox.operations import Operations
-from mailwright.schemas.dead_letters import dead_letter_response
 
-app = group("Messages that failed permanently.")
+app = make_group(noun)
 
 PAGE = 500
-
-
-@app.command("list")
-def list_command(tenant: Tenant = tenants.DEFAULT, limit: Limit = 50, as_json: Json = False) -> None:
-    """List a tenant's dead letters with their last error."""
-
-    async def work(at: Installation) -> list[DeadLetter]:
-        owner = await find_tenant(at, tenant)
-        return await message_records.dead_letters(at.database, owner.id, limit=limit)
-
-    found = run(work)
-    if as_json:
-        print_json([dead_letter_response(dead_letter).to_dict() for dead_letter in found])
-        return
-    rows = (
-        (two_lines(one.outbox_id, clock_time(one.created_at)), two_lines(one.to_email, one.reason)) for one in found
-    )
-    nothing = f"The tenant {tenant} has no dead letters."
-    print_rows(("Message and time ({zone})!", "Recipient and error"), rows, nothing=nothing)
 
 
 @app.command()

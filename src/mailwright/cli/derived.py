@@ -31,6 +31,7 @@ from mailwright.actions.declaration import (
     Option,
     Table,
     TwoLines,
+    camel_case,
 )
 from mailwright.actions.inputs import find_annotation, help_of, plain_type
 from mailwright.cli import remote
@@ -239,7 +240,7 @@ def _rows(action: DeclaredAction, result: ResponseModel | None) -> Any:
     """Return the JSON of a result. A list is printed as such, without the object around it."""
     content = None if result is None else result.to_dict()
     if content is not None and isinstance(action.shown, Table):
-        return content[action.shown.rows]
+        return content[camel_case(action.shown.rows)]
     return content
 
 
@@ -287,5 +288,5 @@ def _shown(value: Any) -> Any:
             shape, colour = _TONES[tone]
             return Text(f"{shape} {word}{f': {detail}' if detail else ''}", style=colour)
         case TwoLines(first, second):
-            return two_lines(str(_shown(first)), second)
+            return two_lines(str(_shown(first)), str(_shown(second)))
     return value

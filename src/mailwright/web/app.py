@@ -24,7 +24,6 @@ from mailwright.web.api import (
     campaigns,
     contact_events,
     contacts,
-    dead_letters,
     dmarc_reports,
     domains,
     email,
@@ -68,7 +67,6 @@ from mailwright.web.tracked_links import TrackedLinks
 
 API = (
     email,
-    dead_letters,
     imports,
     moves,
     contacts,

@@ -20,7 +20,7 @@ from mailwright.web.context import context_of
 
 
 def make_router(noun: Noun) -> APIRouter:
-    router = Routes(tags=[noun.path.removeprefix("/v1/")])
+    router = Routes(tags=[noun.path.removeprefix("/v1/").replace("-", " ")])
     for action in noun.actions:
         body = describe_body(action.input) if action.input is not None and action.has_body else {}
         statuses = [action.status] if action.repeated is None else [action.status, action.repeated]
