@@ -23,6 +23,7 @@ from tests.faults import (
     copies,
     disks,
     drains,
+    erasures,
     forms,
     freezes,
     hourly_limits,
@@ -236,6 +237,13 @@ RUNS = (
         staged(clicks.run),
         {"kills": 10, "clicks": 10_000},
         {"kills": 2, "clicks": 400},
+    ),
+    Run(
+        "erasures",
+        "people erased while a message is in doubt",
+        staged(erasures.run),
+        {"kills": 20, "people": 400},
+        {"kills": 3, "people": 30},
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run(

@@ -10,6 +10,7 @@ from tests.faults import (
     copies,
     disks,
     drains,
+    erasures,
     freezes,
     hourly_limits,
     http_answers,
@@ -40,6 +41,11 @@ def every_bar_is_reached(figures: Figures) -> None:
 @pytest.mark.promise("never-doubled")
 async def test_killed_workers_lose_nothing_and_report_duplicates(stage: Stage) -> None:
     every_bar_is_reached(await kills.run(stage, kills=2, messages=200, audit_by_command=False))
+
+
+@pytest.mark.promise("erasure-at-once")
+async def test_erased_people_get_nothing_while_workers_are_killed(stage: Stage) -> None:
+    every_bar_is_reached(await erasures.run(stage, kills=2, people=16))
 
 
 @pytest.mark.promise("limits-never-exceeded")

@@ -47,6 +47,7 @@ from mailwright.app.system_emails import make_account_notices, make_double_opt_i
 from mailwright.app.template_removal import make_template_removal
 from mailwright.audience.contact_events import ContactEvents
 from mailwright.audience.double_opt_in import DoubleOptIn
+from mailwright.audience.erasure import PendingErasures
 from mailwright.audience.erasure_record import ErasureRecord
 from mailwright.audience.forms import Forms
 from mailwright.audience.importing.imports import Imports
@@ -646,6 +647,7 @@ async def make_worker(
             _campaign_scheduler(engine),
             ArticleScheduler(database, clock, engine.templates, engine.campaigns.rules),
             SequenceDuties(database, clock, engine.templates, settings.timezone),
+            PendingErasures(database, clock, engine.imports_folder),
         ),
         wake=engine.wake if named is None else engine.wake.branch(),
         pacing=Pacing(clock, engine.ledger),

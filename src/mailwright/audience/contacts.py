@@ -10,6 +10,7 @@ from sqlalchemy import delete as delete_rows
 
 from mailwright.audience import contact_fields, suppressions
 from mailwright.audience.enrolments import end_of_contact
+from mailwright.audience.erasure_state import Erasure, find_pending
 from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.suppressions import Suppression
 from mailwright.audience.tracking_consent import TrackingConsent, audit_consent, consent_of_row
@@ -20,6 +21,7 @@ from mailwright.domain.ids import uuid7
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts
 from mailwright.outbox.message_records import MessageSearch, MessageSummary, search
+from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contact_tags, contacts, subscriptions
 
@@ -80,6 +82,7 @@ class ContactDetails:
     suppressions: tuple[Suppression, ...]
     messages: tuple[MessageSummary, ...]
     tags: tuple[str, ...] = ()
+    erasure: Erasure | None = None  # the unfinished erasure of the contact
 
 
 async def find_by_email(database: Database, tenant_id: int, email: str) -> Contact:
@@ -103,11 +106,12 @@ async def load_details(database: Database, tenant_id: int, email: str, *, messag
             .order_by(subscriptions.c.list_key)
         )
         entries = await suppressions.list_for_address(tx, tenant_id, contact.email)
+        erasure = await find_pending(tx, tenant_id, contact.email)
         matching = contact_tags.c.contact_key == contact.id
         tags = await tx.execute(select(contact_tags.c.tag).where(matching).order_by(contact_tags.c.tag))
     latest = await search(database, tenant_id, MessageSearch(to_email=contact.email), limit=messages)
     memberships = tuple(Membership(**row._mapping) for row in rows)
-    return ContactDetails(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags))
+    return ContactDetails(contact, memberships, tuple(entries), tuple(latest), tuple(row.tag for row in tags), erasure)
 
 
 async def list_page(
@@ -163,6 +167,7 @@ async def put(
     tags = None if change.tags is None else contact_fields.normalize_tags(change.tags)
     async with database.write() as tx:
         row = await _lock_or_create(tx, tenant_id, address_, now)
+        await refuse_erasing(tx, tenant_id, [address_])
         merged = contact_fields.merge_attributes(orjson.loads(row.attributes), given)
         values["attributes"] = orjson.dumps(contact_fields.check_attributes(merged)).decode()
         await tx.execute(update(contacts).where(contacts.c.id == row.id).values(**values))

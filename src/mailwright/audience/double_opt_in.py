@@ -20,6 +20,7 @@ from mailwright.domain.message import NewMessage
 from mailwright.domain.system_email import SystemEmail
 from mailwright.domain.unsubscribe_tokens import FIRST_TENANT, UnsubscribeTokens, unsubscribe_link
 from mailwright.outbox.accept import accept
+from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.outbox.system_emails import RenderSystemEmail, write_system_email
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts, subscriptions, tenants
@@ -100,6 +101,7 @@ class DoubleOptIn:
         now = self._clock.now()
         # Lock the contact before reading, so that a concurrent request sees this one.
         await status.ensure_contacts(tx, [(request.tenant_id, request.email)], now)
+        await refuse_erasing(tx, request.tenant_id, [request.email])
         if await _is_subscribed(tx, request):
             return False
         if await _set_pending(tx, request, source, consent_wording, now):

@@ -1,16 +1,20 @@
 """Erase a contact: remove personal data from contacts and from sent messages, and keep the totals correct.
 
+An erasure takes effect at once: nothing more is sent to the contact. The data is deleted in the same call, unless a
+message to the contact has no result yet, because its result must still find the message. Then a worker deletes the data
+as soon as the message has a result.
+
 Messages keep their rows, states and times, so that the audit still adds up. The address itself remains only as a
 suppression, because otherwise the contact could receive email again after the next import or sign-up.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Table, delete, func, or_, select, update
+from sqlalchemy import Table, and_, delete, func, insert, or_, select, update
 
 from mailwright.audience import status
 from mailwright.audience.contact_events import erase_events, has_events
@@ -18,17 +22,25 @@ from mailwright.audience.contact_fields import normalize_email
 from mailwright.audience.contacts import Contact, contact_columns, contact_from_row
 from mailwright.audience.enrolments import end_of_contact
 from mailwright.audience.erasure_record import ErasureRecord, digest_of
+from mailwright.audience.erasure_state import Erasure, ErasureState, find_pending
 from mailwright.audience.external_ids import delete_external_ids
 from mailwright.audience.importing.report import move_reports, redact_address, report_path
 from mailwright.audience.importing.store import ERASURE
 from mailwright.audience.subscription_events import CONTACT_KEY
-from mailwright.domain.clock import Clock, Instant
-from mailwright.domain.errors import NotFound
+from mailwright.audience.suppressions import ALL_MESSAGES
+from mailwright.audience.suppressions import add_all as suppress_all
+from mailwright.domain.clock import Clock, Instant, isoformat
+from mailwright.domain.errors import NotDurable, NotFound
+from mailwright.domain.message import Event
+from mailwright.domain.states import FINAL, EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.ops.logs import logger
 from mailwright.outbox import audit_log as audit
 from mailwright.outbox.erased_messages import (
     BATCH_SIZE,
     ERASED_SUBJECT,
+    MessageInProgress,
+    close_overdue,
     contains,
     erase_forwarded_replies,
     erase_messages,
@@ -36,9 +48,13 @@ from mailwright.outbox.erased_messages import (
     erase_records,
     erase_team_notifications,
     find_copies,
+    find_last_result,
+    find_settled,
     remove_from_copies,
     stop_messages,
 )
+from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
+from mailwright.outbox.settle import NO_MESSAGE, append_events, event_row
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.statements import statement
 from mailwright.storage.tables import (
@@ -46,6 +62,8 @@ from mailwright.storage.tables import (
     contact_tags,
     contacts,
     deleted_subscriptions,
+    deliveries,
+    erasures,
     form_submissions,
     imports,
     mailout_errors,
@@ -65,6 +83,9 @@ SUPPRESS_ERASED = statement(__package__, "suppress_erased")
 
 # Rows before the newest one whose transactions may not have been committed when a search began.
 _UNCOMMITTED: Final = 20_000
+_BATCH_OF_ERASURES: Final = 10
+
+log = logger(__name__)
 
 
 async def erase(
@@ -76,29 +97,137 @@ async def erase(
     actor: str,
     imports_folder: Path | None = None,
     record: ErasureRecord | None = None,
-) -> int:
-    """Erase a contact and return the number of erased messages. Pending messages are cancelled.
+) -> Erasure:
+    """Erase a contact. From now on nothing is sent to them, and pending messages are cancelled.
 
-    Raise `MessageInProgress` if a message is being sent or in doubt. `imports_folder` contains this machine's import
-    reports. `record` keeps the erasure from being undone by a restore.
+    While a message is being sent or in doubt, the data stays and the erasure is pending; `PendingErasures` finishes it.
+    `imports_folder` contains this machine's import reports. `record` keeps the erasure from being undone by a restore.
     """
     address, now = normalize_email(email), clock.now()
-    count = await _erase(database, tenant_id, address, now, actor=actor, imports_folder=imports_folder)
-    if record is not None:
-        await asyncio.to_thread(record.add, [(now, digest_of(tenant_id, address))])
-    return count
-
-
-async def _erase(
-    database: Database, tenant_id: int, address: str, now: Instant, *, actor: str, imports_folder: Path | None
-) -> int:
-    # Searching all messages takes long, so it happens outside of the write transaction.
     async with database.read() as tx:
         is_contact = await _is_contact(tx, tenant_id, address)
     if not is_contact:
         await _erase_without_contact(database, tenant_id, address, actor, now)
-        return 0
+    else:
+        async with database.write() as tx:
+            await _begin(tx, tenant_id, address, actor, now)
+    if record is not None:
+        await asyncio.to_thread(record.add, [(now, digest_of(tenant_id, address))])
+    if not is_contact:
+        return Erasure(address, ErasureState.ERASED, now, now)
+    return await _finish(database, clock, tenant_id, address, imports_folder=imports_folder)
+
+
+class PendingErasures:
+    """Finishes erasures as soon as the last message to the contact has a result, or is in doubt for too long."""
+
+    def __init__(self, database: Database, clock: Clock, imports_folder: Path | None = None) -> None:
+        self._database = database
+        self._clock = clock
+        self._imports_folder = imports_folder
+
+    async def tick(self) -> bool:
+        """Finish a batch. Return True if there may be more."""
+        rows = await self._find_due()
+        finished = 0
+        for row in rows:
+            try:
+                finished += (await self._finish(row)).is_finished
+            except NotDurable:
+                raise
+            except Exception as error:  # The erasures of other contacts must not wait for this one.
+                log.error("erasure_failed", tenant=row.tenant_id, requestedAt=row.requested_at, exc_info=error)
+        return finished == _BATCH_OF_ERASURES
+
+    async def _find_due(self) -> Sequence[Any]:
+        """Return the erasures that no message delays any longer."""
+        e, m, d = erasures.c, messages.c, deliveries.c
+        joined = erasures.outerjoin(messages, m.outbox_id == e.waits_for).outerjoin(deliveries, d.message_key == m.id)
+        is_overdue = and_(
+            d.status == Status.IN_DOUBT,
+            d.in_doubt_since <= self._clock.now() - RESOLUTION_PERIOD,
+            m.to_email == e.email,
+        )
+        is_due = or_(d.status.is_(None), d.status.in_(FINAL), is_overdue)
+        columns = (e.tenant_id, e.email, e.requested_at, e.waits_for, is_overdue.label("is_overdue"))
+        query = select(*columns).select_from(joined).where(is_due).order_by(e.id).limit(_BATCH_OF_ERASURES)
+        async with self._database.read() as tx:
+            return await tx.execute(query)
+
+    async def _finish(self, row: Any) -> Erasure:
+        if row.is_overdue:
+            async with self._database.write() as tx:
+                await close_overdue(tx, row.tenant_id, row.waits_for, self._clock.now())
+        folder = self._imports_folder
+        return await _finish(self._database, self._clock, row.tenant_id, row.email, imports_folder=folder)
+
+
+async def _begin(tx: Transaction, tenant_id: int, address: str, actor: str, now: Instant) -> None:
+    """Store the request, and end everything that would send to the contact or change their data."""
+    await _lock_imports(tx, tenant_id)
+    contact = await _contact(tx, tenant_id, address, for_update=True)
+    if await find_pending(tx, tenant_id, address) is None:
+        values = {"tenant_id": tenant_id, "email": address, "requested_by": actor, "requested_at": now}
+        await tx.execute(insert(erasures).values(**values))
+    await stop_messages(tx, tenant_id, address, now)
+    await end_of_contact(tx, contact.id, "erased", now)
+    joined = (subscriptions.c.contact_key == contact.id, subscriptions.c.unsubscribed_at.is_(None))
+    left = {"unsubscribed_at": now, "is_pending": False, "source": ERASURE}
+    await tx.execute(update(subscriptions).where(*joined).values(**left))
+    await _erase_from_mailouts(tx, tenant_id, address)
+    await _suppress(tx, tenant_id, address, now)
+    # The contact gets no email at all, so that a retry or a copy of an email to others is not sent to them either.
+    await suppress_all(tx, tenant_id, [address], reason=ERASURE, source=ERASURE, now=now)
+    if contact.deleted_at is None:
+        await tx.execute(update(contacts).where(contacts.c.id == contact.id).values(deleted_at=now))
+
+
+async def _finish(
+    database: Database, clock: Clock, tenant_id: int, address: str, *, imports_folder: Path | None
+) -> Erasure:
+    """Delete the data, or record which message delays that."""
+    now = clock.now()
+    try:
+        return await _delete(database, tenant_id, address, now, imports_folder=imports_folder)
+    except MessageInProgress as error:
+        async with database.write() as tx:
+            return await _wait(tx, tenant_id, address, error.outbox_id, now)
+
+
+async def _wait(tx: Transaction, tenant_id: int, address: str, outbox_id: str, now: Instant) -> Erasure:
+    """Record the message that delays the erasure. The first time, also tell the requester in the audit log."""
+    e = erasures.c
+    matching = (e.tenant_id == tenant_id, e.email == address)
+    rows = await tx.execute(select(e.requested_by, e.requested_at, e.waits_for).where(*matching).with_for_update())
+    if not rows:  # Another process has finished it.
+        return Erasure(address, ErasureState.ERASED, now, now)
+    waits_for, expected_at = await find_last_result(tx, tenant_id, address, outbox_id, now)
+    await tx.execute(update(erasures).where(*matching).values(waits_for=waits_for, expected_at=expected_at))
+    if rows[0].waits_for is None:
+        contact = await _contact(tx, tenant_id, address)
+        detail = {"waitsFor": waits_for, "expectedAt": isoformat(expected_at)}
+        await audit.record(
+            tx,
+            now,
+            actor=rows[0].requested_by,
+            action="contact.erasing",
+            subject=contact.contact_id,
+            tenant_id=tenant_id,
+            detail=detail,
+        )
+        await _publish(tx, tenant_id, contact, EventType.CONTACT_ERASING, now, **detail)
+    return Erasure(address, ErasureState.ERASING, rows[0].requested_at, waits_for=waits_for, expected_at=expected_at)
+
+
+async def _delete(
+    database: Database, tenant_id: int, address: str, now: Instant, *, imports_folder: Path | None
+) -> Erasure:
+    """Delete the data of a contact whose erasure has begun. Raise `MessageInProgress` if a message delays that."""
+    # Searching all messages takes long, so it happens outside of the write transaction.
     async with database.read() as tx:
+        pending = await find_pending(tx, tenant_id, address)
+        if pending is None:  # Another process has finished it.
+            return Erasure(address, ErasureState.ERASED, now, now)
         found = await _search(tx, tenant_id, address)
         import_rows = await tx.execute(select(imports.c.import_id).where(imports.c.tenant_id == tenant_id))
     if imports_folder is not None:
@@ -108,11 +237,16 @@ async def _erase(
         await asyncio.to_thread(_redact_reports, report_paths, address)
     async with database.write() as tx:
         await _lock_imports(tx, tenant_id)
+        e = erasures.c
+        ended = delete(erasures).where(e.tenant_id == tenant_id, e.email == address).returning(e.requested_by)
+        requests = await tx.execute(ended)
+        if not requests:
+            return replace(pending, state=ErasureState.ERASED, erased_at=now)
         contact = await _contact(tx, tenant_id, address, for_update=True)
         # Find the rows that were stored since the search. Steps of sequences lock the contact, so they store no more
         # rows now.
         found = await _search(tx, tenant_id, address, found)
-        keys = await stop_messages(tx, tenant_id, address, now)
+        keys = await find_settled(tx, tenant_id, address, now)
         await erase_raw_contents(tx, tenant_id, address)
         placeholder = f"erased+{contact.contact_id}@invalid"
         for start in range(0, len(keys), BATCH_SIZE):
@@ -131,13 +265,22 @@ async def _erase(
         await audit.record(
             tx,
             now,
-            actor=actor,
+            actor=requests[0].requested_by,
             action="contact.erase",
             subject=contact.contact_id,
             tenant_id=tenant_id,
             detail={"messages": len(keys)},
         )
-    return len(keys)
+        await _publish(tx, tenant_id, contact, EventType.CONTACT_ERASED, now)
+    return Erasure(address, ErasureState.ERASED, pending.requested_at, now, messages=len(keys))
+
+
+async def _publish(
+    tx: Transaction, tenant_id: int, contact: Contact, event_type: EventType, now: Instant, **detail: str | None
+) -> None:
+    """Append an event for webhooks. It names the contact by its ID, which stays after the erasure."""
+    event = Event(event_type, now, {"contactId": contact.contact_id, **detail})
+    await append_events(tx, [event_row(NO_MESSAGE, tenant_id, event)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +426,12 @@ async def _erase_contact(tx: Transaction, tenant_id: int, contact: Contact, plac
 
 
 async def _suppress(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
-    """Replace all suppressions by one for bulk email, because the lists that a contact left are personal data."""
-    matching = (suppressions.c.tenant_id == tenant_id, suppressions.c.email == email)
-    await tx.execute(delete(suppressions).where(*matching, suppressions.c.list_key != "*"))
+    """Replace all suppressions by one for bulk email, because the lists that a contact left are personal data.
+
+    A suppression for all email stays, except that of a pending erasure.
+    """
+    s = suppressions.c
+    replaced = or_(s.list_key != ALL_MESSAGES, s.source == ERASURE)
+    await tx.execute(delete(suppressions).where(s.tenant_id == tenant_id, s.email == email, replaced))
     entry = {"list_key": GENERAL, "reason": status.SuppressionReason.UNSUBSCRIBED.value, "source": ERASURE}
     await tx.run(SUPPRESS_ERASED, tenant_id=tenant_id, email=email, now=now, **entry)

@@ -19,6 +19,7 @@ from mailwright.audience.status import (
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.tracking_consent import TrackingConsent, discard_requests, set_consent
 from mailwright.domain.clock import DAY, Clock, Instant
+from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import contacts
 
@@ -70,6 +71,7 @@ async def update_preferences(
     async with database.write() as tx:
         now = clock.now()
         await lock_contact(tx, tenant_id, email, now)
+        await refuse_erasing(tx, tenant_id, [email])
         before = await load_preferences(tx, tenant_id, email)
         if choice.unsubscribe_all:
             await unsubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)

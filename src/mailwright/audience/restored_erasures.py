@@ -12,7 +12,6 @@ from mailwright.audience.erasure_record import ErasureRecord, digest_of, load_er
 from mailwright.domain.clock import Clock, Instant
 from mailwright.ops.logs import logger
 from mailwright.outbox.audit_log import SYSTEM
-from mailwright.outbox.erased_messages import MessageInProgress
 from mailwright.storage.database import Database
 from mailwright.storage.tables import contact_events, contacts
 
@@ -27,7 +26,7 @@ class RestoredErasures:
 
     is_known: bool  # Whether the erasures since the backup are known.
     erased: int = 0
-    refused: tuple[str, ...] = ()  # Addresses with a message that is being sent or in doubt.
+    pending: tuple[str, ...] = ()  # Addresses whose erasure waits for the result of a message.
 
 
 async def save_erasures(record: ErasureRecord, replaced: Database, since: Instant) -> bool:
@@ -49,14 +48,14 @@ async def erase_again(
     digests = record.digests_since(since)
     if not digests:
         return RestoredErasures(is_known=digests is not None)
-    erased, refused = 0, list[str]()
+    erased, pending = 0, list[str]()
     for tenant_id, email in [found async for found in _find_addresses(database, digests)]:
-        try:
-            await erase(database, clock, tenant_id, email, actor=SYSTEM, imports_folder=imports_folder)
+        result = await erase(database, clock, tenant_id, email, actor=SYSTEM, imports_folder=imports_folder)
+        if result.is_finished:
             erased += 1
-        except MessageInProgress:
-            refused.append(email)
-    return RestoredErasures(is_known=True, erased=erased, refused=tuple(refused))
+        else:
+            pending.append(email)
+    return RestoredErasures(is_known=True, erased=erased, pending=tuple(pending))
 
 
 async def _find_addresses(database: Database, digests: Collection[str]) -> AsyncIterator[tuple[int, str]]:

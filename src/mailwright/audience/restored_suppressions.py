@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, insert, or_, select
 
+from mailwright.audience.importing.store import ERASURE
 from mailwright.audience.status import (
     StatusFact,
     SuppressionReason,
@@ -117,8 +118,11 @@ class RestoredSuppressions:
 
 async def _pages(database: Database) -> AsyncIterator[list[tuple[Any, ...]]]:
     s, after = suppressions.c, 0
+    # The entry for all messages of an unfinished erasure ends with it, and the person is erased again.
+    is_lasting = or_(s.list_key != ALL_MESSAGES, s.source != ERASURE)
+    columns = [s[name] for name in _Entry._fields]
     while True:
-        query = select(s.id, *(s[name] for name in _Entry._fields)).where(s.id > after).order_by(s.id).limit(_PAGE)
+        query = select(s.id, *columns).where(s.id > after, is_lasting).order_by(s.id).limit(_PAGE)
         async with database.read() as tx:
             rows = await tx.execute(query)
         yield [tuple(row)[1:] for row in rows]

@@ -6,6 +6,7 @@ and hour, without cookies and without storing network addresses.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
@@ -27,6 +28,7 @@ from mailwright.domain.clock import HOUR, Clock
 from mailwright.domain.network import network_of
 from mailwright.domain.permits import LimitWindow
 from mailwright.outbox.ledger import DatabaseLedger
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.tables import subscriptions, suppressions
 
@@ -95,7 +97,9 @@ class SignUpService:
         if self._can_receive is not None and not await self._can_receive(email):
             return SignUpResult.UNDELIVERABLE
         if not form.honeypot:
-            await self._subscribe(DoubleOptInRequest(tenant_id, email, list_key), form)
+            # Anyone can enter any address, so the response does not reveal that it is being erased.
+            with suppress(ErasurePending):
+                await self._subscribe(DoubleOptInRequest(tenant_id, email, list_key), form)
         return SignUpResult.ACCEPTED
 
     async def _subscribe(self, request: DoubleOptInRequest, form: SignUpRequest) -> None:

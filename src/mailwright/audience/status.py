@@ -22,6 +22,7 @@ from mailwright.domain.ids import uuid7s
 from mailwright.domain.report import ContactVerdict
 from mailwright.outbox import audit_log
 from mailwright.outbox.accept import insert_contacts
+from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -208,6 +209,7 @@ async def resubscribe(tx: Runner, tenant_id: int, email: str, list_key: str, *, 
     """Undo only an unsubscribe. A bounce, a complaint or an operator's suppression stays."""
     contact = _contact_row((tenant_id, normalize_email(email)))
     await tx.run(LOCK_CONTACTS, contacts=[contact])
+    await refuse_erasing(tx, tenant_id, [contact["email"]])
     await tx.count(LIFT_UNSUBSCRIBE, contacts=[contact], list_key=list_key)
     joined = await _lift_list_unsubscribe(tx, contact, list_key, source=source)
     if list_key == GENERAL:
@@ -234,6 +236,7 @@ async def subscribe(
     if not addresses:
         return 0
     await ensure_contacts(tx, addresses, now)
+    await refuse_erasing(tx, tenant_id, [email for _, email in addresses])
     if list_key == GENERAL:  # It stands for all bulk email, so this also undoes an unsubscribe from everything.
         for _, email in sorted(addresses):
             await resubscribe(tx, tenant_id, email, GENERAL, source=source, now=now)
@@ -250,9 +253,10 @@ async def subscribe(
 
 async def activate(tx: Runner, tenant_id: int, email: str, *, source: str, now: Instant) -> None:
     """Reactivate a contact by decision of an operator. Unsubscribes from single lists stay."""
-    contact = {"tenant_id": tenant_id, "email": normalize_email(email)}
+    contact = _contact_row((tenant_id, normalize_email(email)))
     if not await tx.count(ACTIVATE, **contact, source=source, now=now):
         raise NotFound("There is no such contact.")
+    await refuse_erasing(tx, tenant_id, [contact["email"]])
     await tx.count(LIFT_SUPPRESSIONS, **contact)
     await _lift_list_unsubscribe(tx, contact, GENERAL, source=source)
     await tx.count(DISCARD_SOFT_BOUNCES, **contact)
@@ -476,7 +480,7 @@ async def _lock_or_create(tx: Runner, addresses: set[tuple[int, str]], now: Inst
 
 
 async def find_erased(tx: Runner, addresses: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Return the pairs of tenant and address that were erased and have not subscribed again since."""
+    """Return the pairs of tenant and address that are being erased, or were erased and have not subscribed again."""
     rows = [_contact_row(contact) for contact in sorted(addresses)]
     return {(row.tenant_id, row.email) for row in await tx.run(ERASED_CONTACTS, contacts=rows)} if rows else set()
 

@@ -17,6 +17,7 @@ from mailwright.domain.clock import Clock, Instant
 from mailwright.domain.errors import NotFound
 from mailwright.domain.translation import lazy_gettext
 from mailwright.outbox import audit_log
+from mailwright.outbox.pending_erasures import refuse_erasing
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
@@ -136,6 +137,8 @@ async def remove(
         condition.append(suppressions.c.list_key == list_key)
     async with database.write() as tx:
         removed = await tx.execute(delete(suppressions).where(*condition).returning(suppressions.c.id))
+        # Checked after the deletion: an erasure that begins later adds its suppressions again.
+        await refuse_erasing(tx, tenant_id, [address_])
         if removed and actor is not None and clock is not None:
             await _record_audit_entry(
                 tx,

@@ -10,6 +10,7 @@ from mailwright.audience import contacts, erasure, personal_data
 from mailwright.audience.contact_fields import as_text
 from mailwright.audience.contacts import Contact, ContactDetails
 from mailwright.audience.erasure_record import ErasureRecord
+from mailwright.audience.erasure_state import Erasure
 from mailwright.audience.legal_basis import NO_BASIS, LegalBasis
 from mailwright.audience.personal_data import ContactHistoryEntry
 from mailwright.audience.snooze import MAX_DAYS
@@ -21,7 +22,7 @@ from mailwright.cli import contact_files, contact_switch
 from mailwright.cli.message import rendered_subjects, with_rendered_subjects
 from mailwright.cli.opening import Installation, find_tenant, run
 from mailwright.cli.options import Json, Limit, Tenant, group
-from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines
+from mailwright.cli.output import clock_time, out, print_json, print_rows, status_text, two_lines, zone_time
 from mailwright.domain.clock import DAY
 from mailwright.outbox import tenants
 from mailwright.outbox.audit_log import CONSOLE
@@ -29,6 +30,7 @@ from mailwright.schemas.contacts import (
     ContactHistoryEntryResponse,
     ContactSummaryResponse,
     contact_response,
+    erasure_response,
     legal_basis_record,
 )
 
@@ -55,6 +57,8 @@ def show(email: Email, tenant: Tenant = tenants.DEFAULT, as_json: Json = False) 
         print_json(contact_response(found).to_dict())
         return
     out.print(_header(found.contact))
+    if found.erasure is not None:
+        _print_pending(found.erasure)
     print_rows(
         ("Attribute!", "Value"),
         ((name, as_text(value)) for name, value in sorted(found.contact.attributes.items())),
@@ -242,12 +246,16 @@ def erase(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     tenant: Tenant = tenants.DEFAULT,
+    as_json: Json = False,
 ) -> None:
-    """Erase a contact's personal data, including sent messages. The address stays suppressed for bulk email."""
+    """Erase a contact's personal data, including sent messages. The address stays suppressed for bulk email.
+
+    Nothing is sent to the contact from now on. While a message to them has no result, a worker deletes the data later.
+    """
     if not yes:
         typer.confirm(f"Erase {email}? This cannot be undone.", abort=True)
 
-    async def work(at: Installation) -> int:
+    async def work(at: Installation) -> Erasure:
         owner = await find_tenant(at, tenant)
         return await erasure.erase(
             at.database,
@@ -259,8 +267,25 @@ def erase(
             record=ErasureRecord(at.settings.state, at.database.url),
         )
 
-    count = run(work)
-    out.print(f"Contact erased. Messages whose content was erased: {count}. A suppression for bulk email remains.")
+    result = run(work)
+    if as_json:
+        print_json(erasure_response(result).to_dict())
+    elif result.is_finished:
+        out.print(
+            f"Contact erased. Messages whose content was erased: {result.messages}. A suppression for bulk email "
+            "remains."
+        )
+    else:
+        _print_pending(result)
+
+
+def _print_pending(pending: Erasure) -> None:
+    expected = "" if pending.expected_at is None else f", at the latest {zone_time(pending.expected_at)}"
+    message = "A message" if pending.waits_for is None else f"The message {pending.waits_for}"
+    out.print(
+        f"Erasing: nothing is sent to this contact any more. {message} has no result yet. A worker deletes the data "
+        f"when it has one{expected}."
+    )
 
 
 app.command("import")(contact_files.import_command)

@@ -81,10 +81,10 @@ def _print_erasures(found: RestoredErasures) -> None:
         )
     if found.erased:
         _print_line(f"Contacts that were erased after the backup, and are erased again: {found.erased:,}.")
-    if found.refused:
+    if found.pending:
         _print_line(
-            "These contacts were erased after the backup, but have a message without a result. Decide about it with "
-            "`mailwright quarantine`, then run `mailwright contact erase EMAIL`:"
+            "These contacts were erased after the backup, and get no more email. A worker erases them again as soon as "
+            "a message to them has a result, within a day:"
         )
-        for email in found.refused:
+        for email in found.pending:
             _print_line(f"  {email}")

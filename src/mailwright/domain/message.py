@@ -133,6 +133,7 @@ class Accepted:
     status: str
     is_replay: bool = False
     is_conflict: bool = False  # The key was already used with a different body; nothing was stored.
+    is_erasing: bool = False  # The recipient's data is being erased; nothing was stored.
     warnings: tuple[AcceptWarning, ...] = ()
 
 

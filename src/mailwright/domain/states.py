@@ -69,6 +69,10 @@ class EventType(StrEnum):
     JOINED = "joined"
     LEFT = "left"
 
+    # Events of an erasure. They belong to no message.
+    CONTACT_ERASING = "contact.erasing"  # A message without a result delays the deletion of the data.
+    CONTACT_ERASED = "contact.erased"
+
     # Events of a campaign as a whole. They belong to no message.
     CAMPAIGN_STARTED = "campaign.started"
     CAMPAIGN_HELD = "campaign.held"

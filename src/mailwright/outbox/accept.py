@@ -18,6 +18,7 @@ from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Accepted, NewMessage, Source
 from mailwright.domain.states import Priority, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
+from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.database import PROMPT_SECONDS, Database, Transaction
 from mailwright.storage.group_commit import GroupCommit
 from mailwright.storage.hot import Runner
@@ -84,9 +85,13 @@ class Acceptor:
 
     async def _commit(self, messages: Sequence[NewMessage]) -> list[Accepted]:
         accepted = await self._database.transact(
-            lambda tx: accept(tx, messages, self._clock.now()), within=PROMPT_SECONDS
+            lambda tx: accept(tx, messages, self._clock.now(), refuses_erasing=True), within=PROMPT_SECONDS
         )
-        fresh = [message.source for message, result in zip(messages, accepted, strict=True) if not result.is_replay]
+        fresh = [
+            message.source
+            for message, result in zip(messages, accepted, strict=True)
+            if not result.is_replay and not result.is_erasing
+        ]
         for source, count in Counter(fresh).items():
             count_accepted(source, count)
         return accepted
@@ -122,17 +127,38 @@ class _StoredMessage:
     body_digest: str | None
 
 
-async def accept(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> list[Accepted]:
-    """Accept messages inside the caller's transaction, together with the rows that their source writes."""
+async def accept(
+    tx: Runner, messages: Sequence[NewMessage], now: Instant, *, refuses_erasing: bool = False
+) -> list[Accepted]:
+    """Accept messages inside the caller's transaction, together with the rows that their source writes.
+
+    With `refuses_erasing`, do not store messages to addresses that are being erased. A worker would not send them.
+    """
     replays = await _find_replays(tx, messages)
     fresh = _first_of_each_key(messages, replays)
+    erasing = await _find_to_erasing(tx, fresh) if refuses_erasing else frozenset()
+    if erasing:
+        fresh = {outbox_id: message for outbox_id, message in fresh.items() if outbox_id not in erasing}
     stored = await _insert(tx, fresh, now)
     if len(stored) == len(messages):
         return [Accepted(message.outbox_id, message.request_id, PENDING) for message in messages]
     if len(stored) < len(fresh):  # Another process used a key between the lookup and the insert.
         replays = await _find_replays(tx, messages)
     by_key = replays | {(message.tenant_id, message.dedupe_key): _as_stored(message) for message in stored.values()}
-    return [_accepted(message, stored, by_key) for message in messages]
+    return [
+        Accepted(message.outbox_id, message.request_id, PENDING, is_erasing=True)
+        if message.outbox_id in erasing
+        else _accepted(message, stored, by_key)
+        for message in messages
+    ]
+
+
+async def _find_to_erasing(tx: Runner, fresh: Mapping[str, NewMessage]) -> frozenset[str]:
+    """Return the outbox IDs of the messages to addresses that are being erased."""
+    erasing = await find_erasing(tx, [(message.tenant_id, message.to_email) for message in fresh.values()])
+    if not erasing:
+        return frozenset()
+    return frozenset(key for key, message in fresh.items() if (message.tenant_id, message.to_email) in erasing)
 
 
 async def _insert_contents(tx: Runner, messages: Sequence[NewMessage], now: Instant) -> None:

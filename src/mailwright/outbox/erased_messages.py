@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 
 from mailwright.domain.clock import Instant
-from mailwright.domain.errors import NotPossibleNow
-from mailwright.domain.message import FORWARDED_REPLY, Source
-from mailwright.domain.states import CLAIMABLE, Status
-from mailwright.outbox.operations import cancel_waiting
+from mailwright.domain.message import FORWARDED_REPLY, Event, Source
+from mailwright.domain.states import CLAIMABLE, EventType, Status
+from mailwright.outbox.in_doubt import RESOLUTION_PERIOD
+from mailwright.outbox.operations import LOCK_MESSAGE, RESOLVE, cancel_or_expire, cancel_waiting
+from mailwright.outbox.settle import append_events, event_row
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import (
     audit_log,
@@ -29,22 +30,28 @@ _IN_PROGRESS: Final = (Status.SENT_ATTEMPT, Status.IN_DOUBT)
 BATCH_SIZE: Final = 500
 
 
-class MessageInProgress(NotPossibleNow):
-    """A message to this contact is being sent."""
+class MessageInProgress(Exception):
+    """A message that contains data of the contact has no result yet, or needs the data to be sent."""
 
-    code = "MAIL_UNDER_WAY"
-
-    def __init__(self, outbox_id: str, status_: str) -> None:
-        super().__init__(
-            "The message {outbox_id} is {status}. Erase the contact once the message is sent, failed or resolved.",
-            outbox_id=outbox_id,
-            status=status_,
-        )
+    def __init__(self, outbox_id: str) -> None:
+        super().__init__(outbox_id)
         self.outbox_id = outbox_id
 
 
-async def stop_messages(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
-    """Cancel pending messages and return the keys of all messages to the contact. These can no longer change."""
+async def stop_messages(tx: Transaction, tenant_id: int, email: str, now: Instant) -> None:
+    """Cancel the pending messages to a contact. Those that a worker has begun to send are never sent again."""
+    m, d = messages.c, deliveries.c
+    unfinished = (m.tenant_id == tenant_id, m.to_email == email, d.status.in_((*_IN_PROGRESS, *CLAIMABLE)))
+    columns = (d.message_key, d.tenant_id, d.status)
+    query = select(*columns).join_from(messages, deliveries, d.message_key == m.id).where(*unfinished)
+    await cancel_or_expire(tx, await tx.execute(query.order_by(m.id)), now)
+
+
+async def find_settled(tx: Transaction, tenant_id: int, email: str, now: Instant) -> list[int]:
+    """Return the keys of all messages to a contact, which can no longer change. Pending ones are cancelled.
+
+    Raise `MessageInProgress` if one is being sent or in doubt.
+    """
     rows = await tx.execute(
         select(messages.c.id, messages.c.outbox_id, deliveries.c.status)
         .join_from(messages, deliveries, deliveries.c.message_key == messages.c.id)
@@ -55,12 +62,49 @@ async def stop_messages(tx: Transaction, tenant_id: int, email: str, now: Instan
     return [row.id for row in rows]
 
 
+async def find_last_result(
+    tx: Transaction, tenant_id: int, email: str, outbox_id: str, now: Instant
+) -> tuple[str, Instant]:
+    """Return the message whose result comes last, and when it has one at the latest.
+
+    Compare the messages to the contact with the message that has this outbox ID.
+    """
+    m, d = messages.c, deliveries.c
+    own = and_(m.to_email == email, d.status.in_(_IN_PROGRESS))
+    matching = (m.tenant_id == tenant_id, or_(own, m.outbox_id == outbox_id))
+    columns = (m.outbox_id, d.status, d.in_doubt_since, d.claimable_at)
+    rows = await tx.execute(select(*columns).join_from(messages, deliveries, d.message_key == m.id).where(*matching))
+    ends = {row.outbox_id: _doubt_begins(row, now) + RESOLUTION_PERIOD for row in rows}
+    last = max(ends, key=lambda each: (ends[each], each), default=outbox_id)
+    return last, ends.get(last, now)
+
+
+def _doubt_begins(row: Any, now: Instant) -> Instant:
+    """Return when a message is in doubt at the latest; a claim that was lost ends with its lease."""
+    return int(row.in_doubt_since if row.status == Status.IN_DOUBT else max(row.claimable_at, now))
+
+
+async def close_overdue(tx: Transaction, tenant_id: int, outbox_id: str, now: Instant) -> None:
+    """Close a message that is in doubt for longer than the resolution period.
+
+    Workers do the same, but not while sending is on hold, and an erasure must not wait for that.
+    """
+    rows = await tx.run(LOCK_MESSAGE, outbox_id=outbox_id, tenant_id=tenant_id)
+    for row in rows:
+        if row.status == Status.IN_DOUBT:
+            await tx.run(
+                RESOLVE, message_key=row.message_key, now=now, status=Status.CLOSED_UNKNOWN.value, sent_at=None
+            )
+            event = Event(EventType.CLOSED_UNKNOWN, now, {"resolvedBy": "erasure"})
+            await append_events(tx, [event_row(row.message_key, tenant_id, event)])
+
+
 async def _cancel_unsent(tx: Transaction, tenant_id: int, rows: Sequence[Any], now: Instant) -> None:
     for row in rows:
         if row.status in CLAIMABLE and await cancel_waiting(tx, row.id, tenant_id, row.status, now):
             continue
         if row.status in (*_IN_PROGRESS, *CLAIMABLE):
-            raise MessageInProgress(row.outbox_id, row.status)
+            raise MessageInProgress(row.outbox_id)
 
 
 async def erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> None:
@@ -74,9 +118,9 @@ async def erase_raw_contents(tx: Transaction, tenant_id: int, address: str) -> N
     )
     unfinished = (*_IN_PROGRESS, *CLAIMABLE)
     waiting = (m.tenant_id == tenant_id, m.content_digest.in_(mine), d.status.in_(unfinished))
-    query = select(m.outbox_id, d.status).join_from(messages, deliveries, d.message_key == m.id).where(*waiting)
+    query = select(m.outbox_id).join_from(messages, deliveries, d.message_key == m.id).where(*waiting)
     for row in await tx.execute(query.limit(1)):
-        raise MessageInProgress(row.outbox_id, row.status)
+        raise MessageInProgress(row.outbox_id)
     c = raw_contents.c
     await tx.execute(delete(raw_contents).where(c.tenant_id == tenant_id, c.digest.in_(mine)))
 
@@ -118,7 +162,7 @@ async def erase_forwarded_replies(tx: Transaction, tenant_id: int, keys: list[in
         replies = [row for row in rows if address in orjson.loads(row.payload).get(FORWARDED_REPLY, {}).values()]
         for row in replies:
             if row.status in (*_IN_PROGRESS, *CLAIMABLE):
-                raise MessageInProgress(row.outbox_id, row.status)
+                raise MessageInProgress(row.outbox_id)
         c, digests = raw_contents.c, [row.content_digest for row in replies]
         await tx.execute(delete(raw_contents).where(c.tenant_id == tenant_id, c.digest.in_(digests)))
         erased = {"subject": ERASED_SUBJECT, "payload": "{}", "content_digest": None}

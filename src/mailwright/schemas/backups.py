@@ -26,7 +26,7 @@ class RestoreResponse(ResponseModel):
     kept: str | None
     erasures_known: bool
     erased_again: int
-    not_erased: tuple[str, ...]
+    still_erasing: tuple[str, ...]
     suppressions_known: bool
     suppressions_kept: dict[str, int]
 
@@ -51,7 +51,7 @@ def restore_response(restored: Restored) -> RestoreResponse:
         kept=None if restored.kept is None else str(restored.kept),
         erasures_known=erasures.is_known,
         erased_again=erasures.erased,
-        not_erased=erasures.refused,
+        still_erasing=erasures.pending,
         suppressions_known=suppressions.is_known,
         suppressions_kept=suppressions.kept,
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mailwright.audience.contacts import ContactChange, ContactDetails
+from mailwright.audience.erasure_state import Erasure, ErasureState
 from mailwright.audience.legal_basis import MAX_SOURCE_LENGTH, LegalBasisRecord, check_source, parse_legal_basis
 from mailwright.audience.status import ContactStatus
 from mailwright.audience.tracking_consent import MAX_WORDING_LENGTH, TrackingConsent, make_consent
@@ -121,13 +122,30 @@ class SubscriptionResponse(ResponseModel):
     is_pending: bool
 
 
+class ErasureResponse(ResponseModel):
+    """The state of an erasure.
+
+    `erasing`: nothing is sent to the address any more, and its data is deleted as soon as the message `waitsFor` has a
+    result, at the latest at `expectedAt`. `erased`: the data is deleted.
+    """
+
+    email: str
+    state: ErasureState
+    requested_at: Time
+    erased_at: Time | None
+    reason: str | None
+    waits_for: str | None
+    expected_at: Time | None
+
+
 class ContactResponse(ContactSummaryResponse):
-    """A contact with its subscriptions, suppressions and latest messages."""
+    """A contact with its subscriptions, suppressions and latest messages. `erasure` is its unfinished erasure."""
 
     lists: list[SubscriptionResponse]
     tags: list[str]
     suppressions: list[SuppressionResponse]
     messages: list[MessageSummaryResponse]
+    erasure: ErasureResponse | None
 
 
 class ContactHistoryEntryResponse(ResponseModel):
@@ -156,4 +174,17 @@ def contact_response(details: ContactDetails) -> ContactResponse:
         tags=details.tags,
         suppressions=details.suppressions,
         messages=[message_summary_response(message) for message in details.messages],
+        erasure=None if details.erasure is None else erasure_response(details.erasure),
+    )
+
+
+def erasure_response(erasure: Erasure) -> ErasureResponse:
+    return ErasureResponse(
+        email=erasure.email,
+        state=erasure.state,
+        requested_at=erasure.requested_at,
+        erased_at=erasure.erased_at,
+        reason=None if erasure.is_finished else f"The message {erasure.waits_for} has no result yet.",
+        waits_for=erasure.waits_for,
+        expected_at=erasure.expected_at,
     )

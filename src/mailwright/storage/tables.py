@@ -539,6 +539,20 @@ suppressions = Table(
     UniqueConstraint("tenant_id", "email", "list_key"),
 )
 
+# Erasures that are not finished, because a message to the contact has no result yet.
+erasures = Table(
+    "erasures",
+    metadata,
+    key_column(),
+    Column("tenant_id", BigInteger, nullable=False),
+    Column("email", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_at", Timestamp, nullable=False),
+    Column("waits_for", Text),  # The outbox ID of the message; null until one is found.
+    Column("expected_at", Timestamp),  # When the message has a result or is closed, at the latest.
+    UniqueConstraint("tenant_id", "email"),
+)
+
 templates = Table(
     "templates",
     metadata,

@@ -26,7 +26,7 @@ from mailwright.content.images import ImageStore
 from mailwright.content.template_store import TemplateStore
 from mailwright.domain.campaign import INDEFINITELY
 from mailwright.domain.clock import DAY, ManualClock
-from mailwright.domain.errors import NotPossibleNow
+from mailwright.domain.errors import NotFound, NotPossibleNow
 from mailwright.domain.ids import uuid7
 from mailwright.domain.lanes import lane_number
 from mailwright.domain.message import Claimed, NewMessage, Settlement
@@ -39,6 +39,7 @@ from mailwright.events.reports import Reports, take
 from mailwright.outbox.claim import CLAIM_LANE
 from mailwright.outbox.ledger import DatabaseLedger
 from mailwright.outbox.operations import CANCEL_LANE
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.provider_configurations import ProviderConfiguration, ProviderHasMessages
 from mailwright.outbox.settle import LOCK_UNSENT, ProviderAccount, Settler, settle_and_begin
 from mailwright.sources.articles.slices import SlicePositionTaken, SliceStore
@@ -361,17 +362,22 @@ async def test_event_stored_during_an_erasure_is_deleted(database: Database, clo
 
 
 @pytest.mark.promise("person-erased")
-async def test_contact_added_during_an_erasure_is_new(database: Database, clock: ManualClock) -> None:
+async def test_contact_changed_during_an_erasure_is_refused(database: Database, clock: ManualClock) -> None:
     await a_contact(database, ADA, name="Ada")
     await suppress(database, ADA, list_key="general")
-    async with asyncio.timeout(LONGEST_SECONDS), asyncio.TaskGroup() as tasks, database.write() as tx:
-        await tx.execute(select(suppressions).with_for_update())  # The last table that an erasure changes.
-        tasks.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
-        await _somebody_waits(tx)
-        tasks.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, contacts.ContactChange(locale="pt")))
-        await _somebody_waits(tx, number=2)
-    known = await contacts.find_by_email(database, DEFAULT_TENANT, ADA)
-    assert (known.name, known.locale, known.is_deleted) == (None, "pt", False)
+    change = contacts.ContactChange(locale="pt")
+    async with asyncio.timeout(LONGEST_SECONDS):
+        async with database.write() as tx:
+            await tx.execute(select(suppressions).with_for_update())  # The last table that the begin of one changes.
+            erasing = asyncio.create_task(erase(database, clock, DEFAULT_TENANT, ADA, actor="test"))
+            await _somebody_waits(tx)
+            changing = asyncio.create_task(contacts.put(database, clock, DEFAULT_TENANT, ADA, change))
+            await _somebody_waits(tx, number=2)
+        assert (await erasing).is_finished
+        with pytest.raises(ErasurePending):
+            await changing
+    with pytest.raises(NotFound):
+        await contacts.find_by_email(database, DEFAULT_TENANT, ADA)
 
 
 @pytest.mark.promise("import-never-revives")

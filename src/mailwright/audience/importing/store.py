@@ -18,6 +18,7 @@ from mailwright.audience.legal_basis import LegalBasisRecord
 from mailwright.audience.tracking_consent import REFUSED
 from mailwright.domain.clock import Instant
 from mailwright.domain.ids import uuid7s
+from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.hot import Runner
 from mailwright.storage.statements import statement
 
@@ -61,6 +62,7 @@ class ImportTarget:
 
 
 ERASED: Final = "erased on request; only the contact can subscribe again"
+ERASING: Final = "is being erased on request, which is not finished"
 DELETED: Final = "the contact was deleted and stays deleted"
 REPEATED: Final = "the same address as on an earlier line"
 RowResult = tuple[RowOutcome, str]
@@ -178,12 +180,14 @@ async def _update_known(
         )
         results.update((row.email, (RowOutcome.REFUSED, ERASED)) for row in erased)
     settled = set(results)
+    erasing = await find_erasing(tx, [(target.tenant_id, row.email) for row in known if row.deleted_at is not None])
     tags = await _known_tags(tx, [row for row in known if contacts[row.email].tags])
     changes = []
     for row in known:
         contact = contacts[row.email]
         if row.deleted_at is not None:
-            results[row.email] = (RowOutcome.REFUSED, DELETED)
+            is_erasing = (target.tenant_id, row.email) in erasing
+            results[row.email] = (RowOutcome.REFUSED, ERASING if is_erasing else DELETED)
             settled.add(row.email)
             continue
         change = _change(row, contact)

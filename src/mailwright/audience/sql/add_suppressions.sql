@@ -1,4 +1,5 @@
--- An existing entry keeps its first reason.
+-- An existing entry keeps its first reason. The entry for all messages of an unfinished erasure ends with it, so it is
+-- replaced.
 INSERT INTO suppressions (tenant_id, email, list_key, reason, source, created_at)
 SELECT CAST(:tenant_id AS bigint), s.email, CAST(:list_key AS text), CAST(:reason AS text), CAST(:source AS text),
   CAST(:now AS bigint)
@@ -6,5 +7,7 @@ FROM rows(:emails: email text) AS s
 WHERE true
 -- Insert always in the same order, so that two processes that add the same addresses cannot deadlock.
 ORDER BY s.email
-ON CONFLICT (tenant_id, email, list_key) DO NOTHING
+ON CONFLICT (tenant_id, email, list_key) DO UPDATE
+SET reason = excluded.reason, source = excluded.source, created_at = excluded.created_at
+WHERE suppressions.source = 'erasure' AND suppressions.list_key = '*'
 RETURNING email

@@ -10,11 +10,12 @@ from sqlalchemy import select
 
 from mailwright.audience import lists
 from mailwright.audience.csv_cells import escape_formula
-from mailwright.audience.importing.store import DELETED, ERASED
+from mailwright.audience.importing.store import DELETED, ERASED, ERASING
 from mailwright.audience.status import ContactStatus, SuppressionReason, find_erased
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.audience.switching.exports import ExportedRow
 from mailwright.audience.switching.vendors import MemberStatus, strongest
+from mailwright.outbox.pending_erasures import find_erasing
 from mailwright.storage.database import Transaction
 from mailwright.storage.tables import contacts, subscriptions, suppressions
 
@@ -150,10 +151,9 @@ async def load_stored(tx: Transaction, tenant_id: int, emails: Sequence[str]) ->
     """Return the stored data of these addresses. Unknown addresses are missing, unless they were erased."""
     columns = (contacts.c.id, contacts.c.email, contacts.c.status, contacts.c.deleted_at)
     known = await tx.execute(select(*columns).where(contacts.c.tenant_id == tenant_id, contacts.c.email.in_(emails)))
-    found = {
-        row.email: StoredContact(_OF_CONTACT[row.status], refusal=None if row.deleted_at is None else DELETED)
-        for row in known
-    }
+    erasing = await find_erasing(tx, [(tenant_id, row.email) for row in known if row.deleted_at is not None])
+    deleted = {row.email: ERASING if (tenant_id, row.email) in erasing else DELETED for row in known if row.deleted_at}
+    found = {row.email: StoredContact(_OF_CONTACT[row.status], refusal=deleted.get(row.email)) for row in known}
     by_key = {row.id: found[row.email] for row in known}
     unknown = {(tenant_id, email) for email in emails if email not in found}
     found |= {email: StoredContact(refusal=ERASED) for _, email in await find_erased(tx, unknown)}

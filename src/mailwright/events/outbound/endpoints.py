@@ -39,6 +39,8 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.REPLIED,
     EventType.JOINED,
     EventType.LEFT,
+    EventType.CONTACT_ERASING,
+    EventType.CONTACT_ERASED,
     EventType.CAMPAIGN_STARTED,
     EventType.CAMPAIGN_HELD,
     EventType.CAMPAIGN_WARNED,

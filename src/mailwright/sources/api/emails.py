@@ -31,6 +31,7 @@ from mailwright.domain.message import (
 )
 from mailwright.domain.sender_domains import AcceptWarning, FindWarnings
 from mailwright.outbox.accept import MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, Acceptor
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.sources.api.messages import (
     ApiMessages,
     FindRefusal,
@@ -180,8 +181,9 @@ class ApiEmails:
         if (refusal := await self._find_refusal(context, messages)) is not None:
             raise refusal
         accepted = await self._accept(prepared, messages)
-        if any(isinstance(each, RejectedItem) for each in accepted):
-            raise IdempotencyConflict
+        for each in accepted:
+            if isinstance(each, RejectedItem):
+                raise ErasurePending if each.code == ErasurePending.code else IdempotencyConflict
         return [each for each in accepted if isinstance(each, AcceptedEmail)]
 
     async def send_each(
@@ -326,7 +328,11 @@ def _dedupe_key(key: str, index: int, place: int) -> str:
 def _accepted_or_conflict(email: AddressedEmail, accepted: Sequence[Accepted]) -> AcceptedEmail | RejectedItem:
     if any(one.is_conflict for one in accepted):
         return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
-    return _accepted_email(email, accepted)
+    # An email to several recipients is sent to the others.
+    stored = [one for one in accepted if not one.is_erasing]
+    if not stored:
+        return RejectedItem(ErasurePending.code, str(ErasurePending()), "to")
+    return _accepted_email(email, stored)
 
 
 def _accepted_email(email: AddressedEmail, accepted: Sequence[Accepted]) -> AcceptedEmail:

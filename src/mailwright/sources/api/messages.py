@@ -35,6 +35,7 @@ from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.requests import (
     BatchRequest,
@@ -170,6 +171,8 @@ class ApiMessages:
         [accepted] = await self._acceptor.accept([message])
         if accepted.is_conflict:
             raise IdempotencyConflict
+        if accepted.is_erasing:
+            raise ErasurePending
         return _with_warnings(accepted, message)
 
     async def send_batch(self, context: RequestContext, body: Any) -> list[Accepted | RejectedItem]:
@@ -431,6 +434,8 @@ def _rejected_item(error: RequestInvalid) -> RejectedItem:
 def _accepted_or_conflict(accepted: Accepted, message: NewMessage) -> Accepted | RejectedItem:
     if accepted.is_conflict:
         return RejectedItem(IdempotencyConflict.code, str(IdempotencyConflict()), None)
+    if accepted.is_erasing:
+        return RejectedItem(ErasurePending.code, str(ErasurePending()), "to")
     return _with_warnings(accepted, message)
 
 

@@ -37,6 +37,7 @@ from mailwright.domain.states import OnDoubt, Priority
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.sender_domains import SenderDirectory
 from mailwright.sources.api.fields import Identifier, ListKey, RequestModel, RequestTime, Tag
 from mailwright.sources.api.messages import FindRefusal, RequestContext, check_schedule, never_refused
@@ -210,10 +211,14 @@ class RawMessages:
         if any(one.is_conflict for one in accepted):
             has_own_key = context.idempotency_key and not context.is_derived_key
             raise IdempotencyConflict(None if has_own_key else _CONFLICT)
+        # An email to several recipients is sent to the others.
+        stored = [pair for pair in zip(envelope.recipients, accepted, strict=True) if not pair[1].is_erasing]
+        if not stored:
+            raise ErasurePending
         for each in warnings:
             domain = address.domain_of(author.address)
-            log.warning("message_warning", outboxId=accepted[0].outbox_id, code=each.code, fromDomain=domain)
-        return AcceptedRaw(envelope.recipients, tuple(accepted), warnings)
+            log.warning("message_warning", outboxId=stored[0][1].outbox_id, code=each.code, fromDomain=domain)
+        return AcceptedRaw(tuple(email for email, _ in stored), tuple(one for _, one in stored), warnings)
 
     async def _find_earlier(
         self, caller: Caller, messages: Sequence[NewMessage], send_at: Instant, now: Instant

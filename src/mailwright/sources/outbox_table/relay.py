@@ -23,6 +23,7 @@ from mailwright.domain.message import Accepted, NewMessage
 from mailwright.domain.schedule import parse_time
 from mailwright.ops.logs import logger
 from mailwright.outbox.accept import Acceptor
+from mailwright.outbox.pending_erasures import ErasurePending
 from mailwright.outbox.tenants import Tenant
 from mailwright.sources.api.messages import ApiMessages, RejectedItem, RequestContext, digest_json
 from mailwright.sources.failing_rows import FailingRows
@@ -208,6 +209,8 @@ def _keyed(message: NewMessage | RejectedItem, row: OutboxRow, body: Any) -> New
 def _result(row: OutboxRow, outcome: Accepted | RejectedItem) -> RowResult:
     if isinstance(outcome, Accepted) and outcome.is_conflict:
         outcome = RejectedItem(IdempotencyConflict.code, "was already used for a different email", "idempotency_key")
+    if isinstance(outcome, Accepted) and outcome.is_erasing:
+        outcome = RejectedItem(ErasurePending.code, str(ErasurePending()), "to")
     if isinstance(outcome, Accepted):
         return RowResult(row.id, outbox_id=outcome.outbox_id)
     log.warning("outbox_row_refused", row=row.id, code=outcome.code, field=outcome.field)

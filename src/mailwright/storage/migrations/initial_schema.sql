@@ -413,6 +413,18 @@ CREATE TABLE suppressions (
   CONSTRAINT uq_suppressions_tenant_id_email_list_key UNIQUE (tenant_id, email, list_key)
 );
 
+CREATE TABLE erasures (
+  id $identity NOT NULL,
+  tenant_id BIGINT NOT NULL,
+  email TEXT$byte_order NOT NULL,
+  requested_by TEXT NOT NULL,
+  requested_at BIGINT NOT NULL,
+  waits_for TEXT,
+  expected_at BIGINT,
+  CONSTRAINT pk_erasures PRIMARY KEY (id),
+  CONSTRAINT uq_erasures_tenant_id_email UNIQUE (tenant_id, email)
+);
+
 CREATE TABLE templates (
   id $identity NOT NULL,
   tenant_id BIGINT NOT NULL,

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from mailwright.access.roles import Scope
 from mailwright.audience import contacts, erasure, lists, personal_data, segments
 from mailwright.audience import export as exporting
+from mailwright.audience.erasure_state import find_erasure
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.snooze import snooze as set_pause
 from mailwright.audience.status import ContactStatusService
@@ -19,9 +20,11 @@ from mailwright.schemas.contacts import (
     ContactPage,
     ContactRequest,
     ContactResponse,
+    ErasureResponse,
     ExportQuery,
     SnoozeRequest,
     contact_response,
+    erasure_response,
 )
 from mailwright.schemas.sequences import SequenceRunListResponse, run_list_response
 from mailwright.sources.api.validation import parse
@@ -141,6 +144,17 @@ async def snooze(request: Request, email: str, engine: EngineDep, caller: Caller
     return await _contact(engine, caller, email)
 
 
+@router.get(
+    "/{email:path}/erasure",
+    scope=Scope.READ,
+    responses=describe_responses({HTTPStatus.OK: ErasureResponse}, HTTPStatus.NOT_FOUND),
+)
+async def show_erasure(email: str, engine: EngineDep, caller: CallerDep) -> Response:
+    """Show whether the data of an address is being erased or was erased."""
+    found = await find_erasure(engine.database, caller.tenant_id, email)
+    return json_response(erasure_response(found))
+
+
 @router.put(
     "/{email:path}",
     scope=Scope.MANAGE,
@@ -160,15 +174,18 @@ async def put(request: Request, email: str, engine: EngineDep, caller: CallerDep
 @router.delete(
     "/{email:path}",
     scope=Scope.MANAGE,
-    status_code=HTTPStatus.NO_CONTENT,
-    responses=describe_responses({HTTPStatus.NO_CONTENT: None}, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
+    responses=describe_responses(
+        {HTTPStatus.OK: ErasureResponse, HTTPStatus.ACCEPTED: ErasureResponse}, HTTPStatus.NOT_FOUND
+    ),
 )
 async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
     """Erase the personal data of a contact, including in sent messages.
 
-    The address stays suppressed for bulk messages, so that a later import does not send to it.
+    Nothing is sent to the address from now on. While a message to it has no result, the response is 202 with the state
+    `erasing`, and a worker deletes the data later. The address stays suppressed for bulk messages, so that a later
+    import does not send to it.
     """
-    await erasure.erase(
+    result = await erasure.erase(
         engine.database,
         engine.clock,
         caller.tenant_id,
@@ -177,7 +194,8 @@ async def erase(email: str, engine: EngineDep, caller: CallerDep) -> Response:
         imports_folder=engine.imports_folder,
         record=engine.erasure_record,
     )
-    return Response(status_code=HTTPStatus.NO_CONTENT)
+    status = HTTPStatus.OK if result.is_finished else HTTPStatus.ACCEPTED
+    return json_response(erasure_response(result), status)
 
 
 @router.get(

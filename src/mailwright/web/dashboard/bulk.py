@@ -23,7 +23,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 MAX_SELECTED: Final = 200
 _MAX_TAG: Final = 64
 
-Work = Callable[[str], Awaitable[object]]
+# Changes a row, and returns what the user should know about it; None if that is nothing.
+Work = Callable[[str], Awaitable[str | None]]
 
 
 @router.post("/contacts/~bulk")
@@ -84,9 +85,14 @@ async def _contact_work(engine: Engine, visitor: Visitor, form: Fields) -> tuple
         await contacts.find_by_email(database, tenant_id, email)
         await suppressions.add(database, clock, tenant_id, email, reason="asked for", source=actor, actor=actor)
 
-    async def erase(email: str) -> None:
+    async def erase(email: str) -> str | None:
         folder, record = engine.imports_folder, engine.erasure_record
-        await erasure.erase(database, clock, tenant_id, email, actor=actor, imports_folder=folder, record=record)
+        result = await erasure.erase(
+            database, clock, tenant_id, email, actor=actor, imports_folder=folder, record=record
+        )
+        if result.is_finished:
+            return None
+        return gettext("Contacts with an unconfirmed email get no more email, and are erased when it has a result.")
 
     match form["action"]:
         case "tag":
@@ -115,12 +121,14 @@ async def _run(request: Request, form: Fields, home: str, work: Work, words: tup
     if not selected:
         return redirect(request, _back(form, home), gettext("Select at least one {noun}.", noun=noun), tone="bad")
     failures: list[str] = []
+    notes: set[str] = set()
     for each in selected:
         try:
-            await work(each)
+            if (note := await work(each)) is not None:
+                notes.add(note)
         except MailwrightError as error:
             failures.append(error.text)
-    done = f"{count_text(len(selected) - len(failures), noun)} {result}."
+    done = " ".join([f"{count_text(len(selected) - len(failures), noun)} {result}.", *sorted(notes)])
     if not failures:
         return redirect(request, _back(form, home), done)
     text = gettext(

@@ -16,6 +16,7 @@ from mailwright.audience import contacts, erasure, lists, personal_data, segment
 from mailwright.audience import export as exporting
 from mailwright.audience.contact_events import list_latest
 from mailwright.audience.contacts import ContactChange
+from mailwright.audience.erasure_state import find_erasure
 from mailwright.audience.export import ExportSelection
 from mailwright.audience.legal_basis import NO_BASIS
 from mailwright.audience.lists import GENERAL
@@ -31,7 +32,7 @@ from mailwright.audience.snooze import snooze
 from mailwright.audience.status import ContactStatus, ContactStatusService
 from mailwright.audience.suppressions import suppressed_among
 from mailwright.audience.tracking_consent import TrackingConsent
-from mailwright.domain.clock import DAY
+from mailwright.domain.clock import DAY, utc_day_text
 from mailwright.domain.errors import InvalidInput, MailwrightError, NotFound
 from mailwright.domain.states import EventType
 from mailwright.domain.translation import gettext, lower_first
@@ -230,35 +231,43 @@ async def reactivate(request: Request, engine: EngineDep, visitor: EditorDep, em
 
 @router.post("/{email:path}/erase")
 async def erase(request: Request, engine: EngineDep, visitor: EditorDep, email: str) -> Response:
-    """Erase a contact and cancel their queued emails. Not possible while an email is being sent."""
+    """Erase a contact and cancel their queued emails. While an email has no result, the page shows the erasure."""
     form = await read_fields(request)
     if form["address"].lower() != email.lower():
         error = InvalidInput(gettext("Enter the address of this contact."), field="address")
         return await _page(request, engine, visitor, email, errors=field_errors(error))
-    try:
-        emptied = await erasure.erase(
-            engine.database,
-            engine.clock,
-            visitor.tenant_id,
-            email,
-            actor=visitor.actor,
-            imports_folder=engine.imports_folder,
-            record=engine.erasure_record,
+    result = await erasure.erase(
+        engine.database,
+        engine.clock,
+        visitor.tenant_id,
+        email,
+        actor=visitor.actor,
+        imports_folder=engine.imports_folder,
+        record=engine.erasure_record,
+    )
+    if not result.is_finished:
+        words = gettext(
+            "Nothing is sent to this contact any more. Their data is deleted when the last email has a result."
         )
-    except MailwrightError as error:
-        if isinstance(error, NotFound):
-            raise
-        return await _page(request, engine, visitor, email, errors=Errors({"address": error.text}))
+        return redirect(request, to_contact(email), words)
     return redirect(
         request,
         "/contacts",
-        gettext("Contact erased, including the content of {emptied}.", emptied=count_text(emptied, "email")),
+        gettext("Contact erased, including the content of {emptied}.", emptied=count_text(result.messages, "email")),
     )
 
 
 @router.get("/{email:path}")
 async def show(request: Request, engine: EngineDep, visitor: ViewerDep, email: str) -> Response:
     return await _page(request, engine, visitor, email)
+
+
+async def _missing_text(engine: Engine, visitor: Visitor, email: str) -> str:
+    try:
+        erased = await find_erasure(engine.database, visitor.tenant_id, email)
+    except MailwrightError:
+        return gettext("There is no contact with this address.")
+    return gettext("The data of this contact was erased on {day}.", day=utc_day_text(erased.requested_at))
 
 
 def to_contact(email: str) -> str:
@@ -277,7 +286,7 @@ async def _page(
     try:
         known = await contacts.load_details(engine.database, visitor.tenant_id, email)
     except NotFound as error:
-        raise NotFound(gettext("There is no contact with this address. They may have been erased.")) from error
+        raise NotFound(await _missing_text(engine, visitor, email)) from error
     history = await personal_data.load_history(engine.database, visitor.tenant_id, email, limit=_HISTORY_MAILS)
     events = await list_latest(engine.database, visitor.tenant_id, limit=EVENTS, email=known.contact.email)
     # The history reaches further back than the list of recent emails.
@@ -286,8 +295,11 @@ async def _page(
     subjects = await render_subjects(engine.database, stored, tenant_id=visitor.tenant_id, at=engine.clock.now())
     on = {membership.list_key for membership in known.lists if membership.unsubscribed_at is None}
     every = await lists.list_all(engine.database, visitor.tenant_id)
-    runs = await engine.sequences.explanations.of_person(visitor.tenant_id, email)
-    others = await engine.sequences.explanations.of_others(visitor.tenant_id, email)
+    runs: list[RunExplanation] = []
+    others: list[RunExplanation] = []
+    if known.erasure is None:  # An erasure has ended all runs.
+        runs = await engine.sequences.explanations.of_person(visitor.tenant_id, email)
+        others = await engine.sequences.explanations.of_others(visitor.tenant_id, email)
     values: dict[str, Any] = {
         "details": known,
         "runs": _by_sequence(runs),

@@ -69,6 +69,13 @@ GROUPS: Final = (
         ),
     ),
     (
+        lazy_gettext("Erasures"),
+        (
+            (EventType.CONTACT_ERASING, lazy_gettext("the deletion of a contact waits for the result of an email")),
+            (EventType.CONTACT_ERASED, lazy_gettext("the data of a contact is deleted")),
+        ),
+    ),
+    (
         lazy_gettext("Campaigns"),
         (
             (EventType.CAMPAIGN_STARTED, "started"),

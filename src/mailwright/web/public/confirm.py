@@ -11,7 +11,14 @@ from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocke
 from mailwright.audience.status import ContactPreferences, ContactStatusService
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
-from mailwright.web.public.subscribers import LinkRecipient, PublicRoute, recipient_of, recipient_page, wants_json
+from mailwright.web.public.subscribers import (
+    LinkRecipient,
+    PublicRoute,
+    recipient_of,
+    recipient_page,
+    refuse_erasing_recipient,
+    wants_json,
+)
 from mailwright.web.state import EngineDep
 
 router = APIRouter(route_class=PublicRoute, include_in_schema=False)
@@ -20,6 +27,7 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 @router.api_route("/confirm", methods=["GET", "HEAD"])
 async def show(request: Request, engine: EngineDep) -> Response:
     recipient = await recipient_of(request, engine, confirms=True)
+    await refuse_erasing_recipient(engine, recipient)
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )
@@ -32,6 +40,7 @@ async def show(request: Request, engine: EngineDep) -> Response:
 async def confirm(request: Request, engine: EngineDep) -> Response:
     """Confirm the subscription, or report that the address cannot receive emails of this list."""
     recipient = await recipient_of(request, engine, confirms=True)
+    await refuse_erasing_recipient(engine, recipient)
     is_on = await (await engine.double_opt_in()).confirm(
         recipient.tenant_id,
         recipient.email,

@@ -23,7 +23,14 @@ from mailwright.domain.clock import Instant
 from mailwright.web.languages import language_of, supported_language, usual_language
 from mailwright.web.public.forms import read_form
 from mailwright.web.public.pages import filled
-from mailwright.web.public.subscribers import SOURCE, LinkRecipient, PublicRoute, recipient_of, recipient_page
+from mailwright.web.public.subscribers import (
+    SOURCE,
+    LinkRecipient,
+    PublicRoute,
+    recipient_of,
+    recipient_page,
+    refuse_erasing_recipient,
+)
 from mailwright.web.public.texts import LANGUAGES
 from mailwright.web.state import EngineDep
 
@@ -35,6 +42,7 @@ router = APIRouter(route_class=PublicRoute, include_in_schema=False)
 @router.api_route("/preferences", methods=["GET", "HEAD"])
 async def show(request: Request, engine: EngineDep) -> Response:
     recipient = await recipient_of(request, engine)
+    await refuse_erasing_recipient(engine, recipient)
     about = await ContactStatusService(engine.database, engine.clock).load_preferences(
         recipient.tenant_id, recipient.email
     )

@@ -24,6 +24,7 @@ from mailwright.domain.unsubscribe_tokens import (
 from mailwright.ops.logs import logger
 from mailwright.outbox import tenants
 from mailwright.outbox.installation import UNSUBSCRIBE_SECRET, find_secret, get_or_create_secret
+from mailwright.outbox.pending_erasures import ErasurePending, refuse_erasing
 from mailwright.web.errors import HEADERS, problem
 from mailwright.web.languages import chosen_language, language_of
 from mailwright.web.public.pages import page
@@ -115,6 +116,12 @@ async def recipient_of(
     return LinkRecipient(tenant_id, email, leaving.list_key, links, message, with_consent, submission, is_test)
 
 
+async def refuse_erasing_recipient(engine: Engine, recipient: LinkRecipient) -> None:
+    """Raise `ErasurePending` if the recipient's data is being erased, because then there is nothing to choose."""
+    async with engine.database.read() as tx:
+        await refuse_erasing(tx, recipient.tenant_id, [recipient.email])
+
+
 def _confirmation(tokens: UnsubscribeTokens, token: str) -> UnsubscribeTokens:
     """Return the tokens with which a confirmation link was made: with the consent to tracking, or without."""
     with_consent = tokens.for_confirmation(with_consent=True)
@@ -185,6 +192,8 @@ class PublicRoute(APIRoute):
                 return await handle(request)
             except InvalidToken as error:
                 return error_page(request, "invalid_link", HTTPStatus.BAD_REQUEST, error.code, str(error))
+            except ErasurePending as error:
+                return error_page(request, "erasing", HTTPStatus.CONFLICT, error.code, str(error))
             except NotFound as error:
                 return error_page(request, "not_found", HTTPStatus.NOT_FOUND, error.code, str(error))
             except NotDurable as error:

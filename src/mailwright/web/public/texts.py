@@ -51,6 +51,8 @@ class Texts:
 
     blocked_title: str
     blocked: str
+    erasing_title: str
+    erasing: str
 
     preferences_title: str
     preferences_for: str
@@ -167,6 +169,11 @@ ENGLISH = Texts(
     blocked=(
         "Emails to {email} bounced, were marked as spam, or were blocked by the sender. To receive our emails "
         "again, please write to us from this address."
+    ),
+    erasing_title="Your data is being erased",
+    erasing=(
+        "As requested, we no longer send to this address. We delete your data as soon as the last email that we sent "
+        "to you has a result, usually within a day."
     ),
     preferences_title="Email preferences",
     preferences_for="For {email}",
@@ -289,6 +296,11 @@ RUSSIAN = Texts(
         "Письма на {email} не доставлялись, были отмечены как спам или заблокированы отправителем. Чтобы "
         "снова получать наши письма, напишите нам с этого адреса."
     ),
+    erasing_title="Ваши данные удаляются",
+    erasing=(
+        "По запросу мы больше не отправляем письма на этот адрес. Мы удалим ваши данные, как только станет известен "
+        "результат последнего отправленного вам письма, обычно в течение суток."
+    ),
     preferences_title="Настройки рассылок",
     preferences_for="Для {email}",
     lists="Рассылки",
@@ -408,6 +420,11 @@ PORTUGUESE = Texts(
     blocked=(
         "Os e-mails para {email} foram devolvidos, marcados como spam ou bloqueados pelo remetente. Para "
         "voltar a receber os nossos e-mails, escreva para nós a partir deste endereço."
+    ),
+    erasing_title="Os seus dados estão a ser apagados",
+    erasing=(
+        "Conforme pedido, já não enviamos e-mails para este endereço. Apagamos os seus dados assim que o último e-mail "
+        "que lhe enviámos tiver um resultado, normalmente no prazo de um dia."
     ),
     preferences_title="Preferências de e-mail",
     preferences_for="Para {email}",

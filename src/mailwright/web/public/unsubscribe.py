@@ -23,6 +23,7 @@ from mailwright.web.public.subscribers import (
     PublicRoute,
     recipient_of,
     recipient_page,
+    refuse_erasing_recipient,
     wants_json,
 )
 from mailwright.web.state import EngineDep
@@ -79,6 +80,7 @@ async def show_resubscribe(request: Request, engine: EngineDep) -> Response:
     recipient = await recipient_of(request, engine, returns=True)
     if recipient.is_test:
         return await _show_test(request, engine, recipient)
+    await refuse_erasing_recipient(engine, recipient)
     return await _show(request, engine, recipient, "resubscribe", here=recipient.links.resubscribe)
 
 
