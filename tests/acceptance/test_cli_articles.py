@@ -3,8 +3,14 @@
 import csv
 from pathlib import Path
 
+from mailwright.audience.status import ContactStatusService
+from mailwright.domain.clock import SystemClock
+from mailwright.storage.database import Database
 from tests.acceptance.commands import Commands
 from tests.articles import BATCH, KEY, OHIO, US
+from tests.builders import DEFAULT_TENANT
+from tests.profiles import SupabaseOwner
+from tests.standins.supabase import SECRET_KEY, SupabaseStandIn
 
 SEND = ("article", "send", "--tag", "spring", "--key", KEY, "--batch", BATCH)
 SLICES = f"""article_key,section_order,scope_ocd_id,is_headline,title,body_md,publish_status
@@ -62,3 +68,30 @@ async def test_invalid_article_is_refused_with_a_message(tmp_path: Path) -> None
     assert (wrong.code, wrong.err.count("--tag: "), wrong.err.count("--batch: ")) == (2, 1, 1)
     assert (await commands.run("article", "coverage", KEY, "--filter", "state")).code == 2
     assert (await commands.ok("article", "runs", "--json")).json == []
+
+
+async def test_article_goes_to_rows_in_supabase(tmp_path: Path) -> None:
+    async with SupabaseStandIn() as server:
+        owner = SupabaseOwner(server)
+        settings = {"MAILWRIGHT_PROFILES_URL": server.url, "MAILWRIGHT_PROFILES_KEY": SECRET_KEY}
+        commands = Commands(tmp_path, settings)
+        (tmp_path / "slices.csv").write_text(SLICES)
+        await commands.ok("article", "import", "slices.csv")
+        empty = await commands.run(*SEND)
+        assert (empty.code, "MAILWRIGHT_PROFILES_KEY" in empty.err) == (1, True), empty
+        await owner.add("Ada@example.com", US, OHIO)
+        await owner.add("broken", US)
+        assert "Recipients come from profiles in Supabase" in (await commands.ok("article", "coverage", KEY)).out
+        run = (await commands.ok(*SEND, "--json")).json
+        assert run["recipients_from"]["is_complete"] is False
+        await commands.ok("worker", "--drain")
+        shown = (await commands.ok("article", "runs", run["run_id"])).out
+        assert "2 rows read, 1 addresses matched, 1 rows refused" in " ".join(shown.split()), shown
+        database = Database(f"sqlite:///{tmp_path / 'mailwright.db'}")
+        statuses = ContactStatusService(database, SystemClock())
+        await statuses.unsubscribe_by_link(DEFAULT_TENANT, "ada@example.com", source="link")
+        await database.close()
+        await commands.ok("worker", "--drain")
+        assert [row["mail_status"] for row in await owner.rows()] == ["unsubscribed", None]
+        checked = " ".join((await commands.run("check")).out.split())
+        assert "profiles in Supabase" in checked, checked

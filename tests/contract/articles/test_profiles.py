@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from mailwright.access.roles import Role
 from mailwright.app.profiles import verify_profiles
 from mailwright.audience import lists
 from mailwright.audience.erasure import erase
@@ -20,10 +21,13 @@ from mailwright.sources.articles.profiles.errors import ProfilesError, ProfilesR
 from mailwright.sources.articles.profiles.rows import InvalidProfile, parse_profile
 from mailwright.sources.articles.runs import ArticleRun, EmptyAudience
 from mailwright.storage.tables import campaign_runs, contacts, messages, profile_recipients, suppressions
+from mailwright.web.app import create_app
+from tests.api import client_of
 from tests.articles import ACTOR, CLEVELAND, FRANKLIN, KEY, OHIO, US, a_run_request, write_slices
 from tests.builders import DEFAULT_TENANT, settings_for, suppress
 from tests.conftest import DatabaseAddress
 from tests.engines import PostgresServer
+from tests.pages import HOME, PASSWORD, a_visit
 from tests.profiles import ProfileBench, a_profile_bench, an_owner, small_pages
 from tests.standins.http import Answer
 from tests.standins.provider import ScriptedProvider
@@ -39,7 +43,7 @@ async def owner(request: pytest.FixtureRequest, postgres_server: PostgresServer)
 
 @pytest.fixture
 async def at(engine: DatabaseAddress, clock: ManualClock, owner: Any) -> AsyncIterator[ProfileBench]:
-    async with a_profile_bench(engine.url, clock, owner) as at:
+    async with a_profile_bench(engine.url, clock, owner, base_url=HOME) as at:
         await write_slices(at.bench)
         yield at
         assert (await audit(at.bench.database)).ok
@@ -459,6 +463,37 @@ async def test_columns_can_have_other_names(engine: DatabaseAddress, clock: Manu
         await lists.create(at.bench.database, clock, DEFAULT_TENANT, "news")
         with pytest.raises(InvalidInput, match="names no column of lists"):
             await start(at, audience_filter={"list": "news"}, campaign_tag="other")
+
+
+async def test_page_and_api_show_where_recipients_come_from(at: ProfileBench) -> None:
+    await at.owner.add("ada@example.com", US)
+    await at.owner.add("broken", US)
+    await at.owner.add("zoe@example.com", US, mail_status="bounced")
+    engine = at.bench.engine
+    app = create_app(engine)
+    await engine.users.create("ada", PASSWORD, Role.ADMIN, actor="test")
+    run = await start(at)
+    async with a_visit(app) as visit:
+        page = f"/articles/~runs/{run.run_id}"
+        assert f"Recipients are being read from {at.source.table.description}" in (await visit.open(page)).words()
+        assert "Reading" in (await visit.open(f"/articles/{KEY}/runs")).words()
+        await at.enqueue()
+        words = (await visit.open(page)).words()
+        for figure in ("Rows read 3", "Matched 1", "Rows refused 1", "Excluded 1", "1 refused row"):
+            assert figure in words, words
+        words = (await visit.open(f"/articles/{KEY}/coverage?whole=yes")).words()
+        assert f"Recipients come from {at.source.table.description}" in words
+        await at.owner.refuse_access()
+        assert (
+            "MAILWRIGHT_PROFILES_" in (await visit.open(f"/articles/{KEY}/coverage?whole=yes&filter=state=OH")).words()
+        )
+    async with client_of(app, await engine.keys.create(DEFAULT_TENANT)) as client:
+        shown = (await client.get(f"/v1/article-runs/{run.run_id}")).json()["recipients_from"]
+        refused = await client.post(f"/v1/articles/{KEY}/coverage", json={})
+    counts = ("rows_read", "matched", "refused", "excluded", "suppressed", "is_complete")
+    assert [shown[name] for name in counts] == [3, 1, 1, 1, 0, True]
+    assert shown["refusals"][0]["reason"] == "invalid address: must look like name@example.com"
+    assert (refused.status_code, refused.json()["code"]) == (422, "PROFILES_REFUSED")
 
 
 # Only Supabase, or only PostgreSQL.
