@@ -40,7 +40,8 @@ BODY: Final = (
     f'<p>Hello {{{{ name }}}}</p><p><a class="b" href="{SHOP.replace("&", "&amp;")}">Offers</a></p>'
     '<p><a href="{{ unsubscribe_url }}">Leave</a></p>'
 )
-_LINK: Final = re.compile(r'href="([^"]*)"')
+_LINK: Final = re.compile(r'href="([^"]*)"(?![^>]*aria-hidden)')
+_INVISIBLE_LINK: Final = re.compile(r'href="([^"]*)"(?=[^>]*aria-hidden)')
 _PIXEL: Final = re.compile(r'<img src="([^"]*/t/[^"]*)"')
 
 
@@ -50,6 +51,11 @@ def html_of(content: bytes) -> str:
 
 def links_of(content: bytes) -> list[str]:
     return [unescape(link) for link in _LINK.findall(html_of(content))]
+
+
+def invisible_link_of(content: bytes) -> str | None:
+    found = _INVISIBLE_LINK.search(html_of(content))
+    return unescape(found[1]) if found else None
 
 
 def pixel_of(content: bytes) -> str | None:

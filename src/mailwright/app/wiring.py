@@ -808,7 +808,7 @@ async def make_identity(engine: Engine) -> SenderIdentity:
 def _tracking(settings: Settings, secret: str) -> TrackingSettings | None:
     if settings.tracking is TrackingMode.OFF:
         return None
-    return TrackingSettings(settings.tracking, TrackingTokens(secret))
+    return TrackingSettings(settings.tracking, TrackingTokens(secret), settings.tracking_invisible_link)
 
 
 def _api_messages(

@@ -16,7 +16,7 @@ from mailwright.audience.filters import (
     MessageActivity,
     ValueComparison,
 )
-from mailwright.audience.responses import responded_between, responses, was_not_opened
+from mailwright.audience.responses import responded_between, settled_responses, was_not_opened
 from mailwright.domain.clock import DAY, Instant
 from mailwright.domain.states import EventType, Status
 from mailwright.domain.unsubscribe_tokens import GENERAL
@@ -161,7 +161,8 @@ def _sent_messages(activity: MessageActivity, now: Instant) -> Select[Any]:
 def _messages_with_event(type_: EventType, activity: MessageActivity, now: Instant) -> Select[Any]:
     """Select the messages that have a response of this type. Opens and clicks by machines do not count."""
     url = activity.url if isinstance(activity, filters.ClickActivity) else None
-    response = responses(type_, url).where(*_since(events.c.created_at, activity, now)).correlate(messages).exists()
+    settled = settled_responses(type_, now, url)
+    response = settled.where(*_since(events.c.created_at, activity, now)).correlate(messages).exists()
     found = select(messages.c.id).where(response)
     if isinstance(activity, filters.OpenActivity):
         after, before = activity.after_minutes, activity.before_minutes

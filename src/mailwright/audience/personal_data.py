@@ -41,6 +41,7 @@ _EVENT_TEXTS: Final[Mapping[str, str]] = {
     EventType.DELIVERED: lazy_gettext("email delivered"),
     EventType.OPENED: lazy_gettext("email open"),
     EventType.CLICKED: lazy_gettext("email click"),
+    EventType.CORRECTED: lazy_gettext("email open or click recognised as a machine’s"),
     EventType.BOUNCED: lazy_gettext("email bounce"),
     EventType.COMPLAINED: lazy_gettext("email complaint"),
     EventType.NOT_SPAM: lazy_gettext("email marked as not spam"),

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, select, text
 
-from mailwright.domain.clock import MINUTE
+from mailwright.domain.clock import MINUTE, SECOND, Instant
 from mailwright.domain.states import EventType, Status
 from mailwright.outbox.tallies import MAX_URL_CHARACTERS
 from mailwright.storage.expressions import json_text
@@ -30,6 +30,9 @@ IS_WITHDRAWN: Final[ColumnElement[bool]] = (
     .correlate(events)
     .exists()
 )
+# How long the rest of a link scanner's burst can follow a click, until it is stored. Until then, an open or a click
+# adds nobody to a segment and moves nobody in a sequence.
+SETTLES_AFTER: Final[Instant] = 10 * SECOND
 _ENGAGEMENT: Final = (EventType.OPENED, EventType.CLICKED)
 
 
@@ -47,6 +50,12 @@ def responses(type_: EventType, url: str | None = None) -> Select[Any]:
         target = func.substr(json_text(events.c.metadata, "url"), 1, MAX_URL_CHARACTERS)
         found = found.where(target == url[:MAX_URL_CHARACTERS])
     return found
+
+
+def settled_responses(type_: EventType, now: Instant, url: str | None = None) -> Select[Any]:
+    """Select the responses of people on which Mailwright may act: opens and clicks only after a few seconds."""
+    found = responses(type_, url)
+    return found.where(events.c.created_at <= now - SETTLES_AFTER) if type_ in _ENGAGEMENT else found
 
 
 def responses_of_machines() -> Select[Any]:

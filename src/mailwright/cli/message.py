@@ -65,6 +65,7 @@ _DETAILS = (
     ("bounceType", ""),
     ("bounceSubtype", ""),
     ("feedbackType", ""),
+    ("machineReason", ""),
     ("status", "status "),
     ("diagnosticCode", ""),
     ("errorCode", ""),

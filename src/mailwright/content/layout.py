@@ -41,7 +41,6 @@ from mailwright.content.tracked_links import (
     clean_url,
     replace_hrefs,
     url_of,
-    with_pixel,
 )
 from mailwright.domain.clock import Instant
 
@@ -455,9 +454,9 @@ def _track(html: FlatTemplate, links: LinkRewriter) -> _TrackedHtml:
         paths.append(path)
         return f"{MARK_START}{len(paths) - 1}{MARK_END}"
 
-    marked = replace_hrefs(_with_marks(html, f"{MARK_START}{{}}{MARK_END}"), replacement)
-    if links.tokens is not None:
-        marked = with_pixel(marked, f"{links.base_url}{links.tokens.pixel}{end}")
+    unchanged = _with_marks(html, f"{MARK_START}{{}}{MARK_END}")
+    changed = replace_hrefs(unchanged, replacement)
+    marked = links.add_pixel(changed, end, has_links=changed != unchanged)
     pieces, numbers = split_marks(marked)
     return _TrackedHtml(FlatTemplate(tuple(pieces), tuple(paths[number] for number in numbers)), links, personal)
 

@@ -32,6 +32,7 @@ _AROUND: Final = "".join(map(chr, range(33)))
 _END_OF_BODY: Final = re.compile(
     r"(?P<comment><!--(?:-?>|.*?(?:--!?>|(?P<open>\Z))))|</body\s*>", re.IGNORECASE | re.DOTALL
 )
+_INVISIBLE: Final = 'rel="nofollow" tabindex="-1" aria-hidden="true" style="display:none;mso-hide:all"'
 
 
 class Href(NamedTuple):
@@ -94,9 +95,14 @@ def clean_url(url: str) -> str:
     return url.strip(_AROUND).translate(_REMOVED)
 
 
-def with_pixel(html: str, source: str) -> str:
-    """Add an invisible image at the end of the body, outside of comments."""
+def with_pixel(html: str, source: str, invisible_link: str | None = None) -> str:
+    """Add an invisible image at the end of the body, outside of comments, and a link that only programs see.
+
+    The link has no text and is hidden as preview texts are, also from screen readers and the keyboard.
+    """
     image = f'<img src="{source}" width="1" height="1" alt="" style="display:block;border:0">'
+    if invisible_link is not None:
+        image = f'<a href="{invisible_link}" {_INVISIBLE}></a>{image}'
     found = [*_END_OF_BODY.finditer(html)]
     unclosed = [end.start() for end in found if end["open"] is not None]
     position = [len(html), *unclosed, *(end.start() for end in found if not end["comment"])][-1]
@@ -122,6 +128,11 @@ class LinkTokens(Protocol):
     @property
     def pixel(self) -> str:
         """The shared part of the pixel's token."""
+        ...
+
+    @property
+    def invisible_link(self) -> str | None:
+        """The shared part of the invisible link's token, or None if the email has no such link."""
         ...
 
     def personal(self, outbox_id: str, url: str) -> str:
@@ -161,8 +172,16 @@ class LinkRewriter:
             url = url_of(value)
             return None if url in untracked else self.href(url, recipient)
 
-        changed, end = replace_hrefs(html, replacement), recipient.part if recipient else ""
-        return changed if self.tokens is None else with_pixel(changed, f"{self.base_url}{self.tokens.pixel}{end}")
+        changed = replace_hrefs(html, replacement)
+        return self.add_pixel(changed, recipient.part if recipient else "", has_links=changed != html)
+
+    def add_pixel(self, html: str, recipient_part: str, *, has_links: bool) -> str:
+        """Add the pixel, and the invisible link to an email with tracked links."""
+        if self.tokens is None:
+            return html
+        invisible = self.tokens.invisible_link if has_links else None
+        link = None if invisible is None else f"{self.base_url}{invisible}{recipient_part}"
+        return with_pixel(html, f"{self.base_url}{self.tokens.pixel}{recipient_part}", link)
 
     def href(self, url: str, recipient: TrackedRecipient | None) -> str | None:
         """Return the tracked link to a URL, or None if the URL stays as it is."""

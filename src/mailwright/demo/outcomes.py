@@ -11,6 +11,7 @@ from mailwright.domain.outgoing import OutgoingMessage
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.results import ErrorCategory, ResultKind, SendResult
 from mailwright.domain.states import EventType, Status
+from mailwright.events.tracking.machines import TOO_SOON
 from mailwright.outbox.message_records import MessageSearch, search
 from mailwright.providers.protocol import ProviderCheck
 from mailwright.sources.api.messages import ApiMessages, RequestContext
@@ -102,7 +103,7 @@ async def report_outcomes(engine: Engine, tenant_id: int) -> None:
                     f"demo:{number}:{each.outbox_id}",
                     _MAILBOX,
                     event_type,
-                    now,
+                    now if event_type is EventType.DELIVERED else now + 2 * TOO_SOON,  # At the pace of a person.
                     recipient=each.to_email,
                     outbox_id=each.outbox_id,
                     metadata={"url": LINK} if event_type is EventType.CLICKED else {},

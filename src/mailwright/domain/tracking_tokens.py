@@ -41,6 +41,7 @@ class TokenKind(IntEnum):
     LINK = 1
     OPEN = 2
     PERSONAL_LINK = 3
+    INVISIBLE_LINK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ class TrackingTokens:
     def open(self, day: int, campaign_key: int | None, *, is_anonymous: bool = False) -> str:
         """Return the shared part of the open pixel's token."""
         return self._signed(_head(TokenKind.OPEN, day, campaign_key, is_anonymous=is_anonymous))
+
+    def invisible_link(self, day: int, campaign_key: int | None) -> str:
+        """Return the shared part of the invisible link's token, which always identifies a recipient."""
+        return self._signed(_head(TokenKind.INVISIBLE_LINK, day, campaign_key))
 
     def recipient(self, outbox_id: str) -> str:
         """Return the part that identifies the recipient's message."""

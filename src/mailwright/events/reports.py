@@ -21,6 +21,15 @@ from mailwright.domain.message import Event
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType
 from mailwright.events import unknown_sends
+from mailwright.events.response_judgement import (
+    NO_MACHINES,
+    Judgement,
+    Neighbours,
+    NewResponse,
+    find_neighbours,
+    judge,
+    matters,
+)
 from mailwright.events.used_signatures import UsedSignature, UsedSignatures, forget_signatures
 from mailwright.ops import metrics
 from mailwright.ops.logs import logger
@@ -37,7 +46,6 @@ from mailwright.storage.statements import statement
 
 __all__ = ["REPORTABLE", "ContactVerdict", "Report", "ReportCounts", "Reports", "SoftBounces", "TakenReports", "take"]
 
-FIND_REPORTED_ELSEWHERE = statement(__package__, "find_reported_elsewhere")
 FORGET_REPORTS = statement(__package__, "forget_reports")
 INSERT_REPORTS = statement(__package__, "insert_reports")
 KEEP_SUBSCRIBER_REPORTS = statement(__package__, "keep_subscriber_reports")
@@ -69,7 +77,6 @@ REPORTABLE: Final = frozenset(
     }
 )
 
-ENGAGEMENT: Final = frozenset({EventType.OPENED, EventType.CLICKED})
 # Deduplication window: two sources report the same open or click with times that differ by less than this.
 SAME_ENGAGEMENT: Final = MINUTE
 
@@ -112,6 +119,7 @@ class TakenReports:
     never_sent: dict[int, Report]  # by message key: reports about messages that were never handed to a provider
     unknown: list[Report]  # reports that match no stored message
     reporters: frozenset[str]  # providers that reported about messages that they sent
+    judgement: Judgement = NO_MACHINES  # the machines among opens and clicks
 
 
 class Reports:
@@ -184,6 +192,7 @@ class Reports:
                 await _keep_for_subscribers(tx, taken.unknown)
             if by_address and taken.never_sent:
                 await reported.hold_unsent(tx, taken.never_sent, now)
+            await taken.judgement.correct_stored(tx, now)
             return taken
 
         taken = await self._database.transact(work)
@@ -282,14 +291,18 @@ async def take(
     proves: bool = True,
     by_address: bool = False,
 ) -> TakenReports:
-    """Record reports and return the results. `proves`: whether they prove that the provider has the messages."""
+    """Record reports and return the results. `proves`: whether they prove that the provider has the messages.
+
+    If there are opens or clicks among them, the caller corrects the stored ones at the end of the transaction.
+    """
     first: dict[str, Report] = {}
     for report in reports:
         first.setdefault(_key(report), report)
     taken = await _understood(tx, first, proves=proves, by_address=by_address)
-    known_elsewhere = await _reported_elsewhere(tx, taken.values())
-    new = await _insert(tx, [one for one in taken.values() if one.key not in known_elsewhere], now)
-    await _record(tx, new, now)
+    neighbours = await _neighbours(tx, taken.values())
+    new = await _insert(tx, [one for one in taken.values() if one.key not in neighbours.reported_elsewhere], now)
+    judgement = await judge(tx, _responses(new), neighbours.suspects)
+    await _record(tx, new, judgement, now)
     await _update_contacts(tx, new, soft, now)
     effects = dict.fromkeys(first, Effect.UNKNOWN) | dict.fromkeys(taken, Effect.REPEATED)
     effects |= {one.key: Effect.NEW for one in new}
@@ -300,7 +313,7 @@ async def take(
     # Bounce emails, tracked links and report sources do not have the name of the provider.
     own = (one for one in taken.values() if not one.report.is_response)
     reporters = frozenset(one.report.source for one in own if one.report.source == one.message.provider)
-    return TakenReports(_in_order(reports, effects), never_sent, unknown, reporters)
+    return TakenReports(_in_order(reports, effects), never_sent, unknown, reporters, judgement)
 
 
 async def _understood(
@@ -440,28 +453,37 @@ async def _insert(tx: Runner, taken: Iterable[_Taken], now: Instant) -> list[_Ta
     return [one for one in taken if one.name in inserted]
 
 
-async def _reported_elsewhere(tx: Runner, taken: Iterable[_Taken]) -> set[str]:
-    """Return the opens and clicks that another source has already reported.
+async def _neighbours(tx: Runner, taken: Iterable[_Taken]) -> Neighbours:
+    """Find the opens and clicks that are stored around these reports.
 
     Our tracked links and the provider can both report the same open or click.
     """
-    rows = [
-        {**{name: _report_row(one)[name] for name in ("key", "message_key", "type", "at")}, "source": one.report.source}
+    return await find_neighbours(tx, _responses(taken), SAME_ENGAGEMENT)
+
+
+def _responses(taken: Iterable[_Taken]) -> list[NewResponse]:
+    """Return the reports that can change what is a machine's response."""
+    return [
+        NewResponse(
+            one.key,
+            one.message.message_key,
+            one.message.sent_at,
+            one.report.type,
+            one.report.at,
+            _clean(one.report.metadata),
+            one.report.source,
+        )
         for one in taken
-        if one.report.type in ENGAGEMENT
+        if not one.message.is_deleted and matters(one.report.type, one.report.at, one.message.sent_at)
     ]
-    if not rows:
-        return set()
-    found = await tx.run(FIND_REPORTED_ELSEWHERE, reports=rows, window=SAME_ENGAGEMENT)
-    return {row.key for row in found}
 
 
-async def _record(tx: Runner, new: Sequence[_Taken], now: Instant) -> None:
+async def _record(tx: Runner, new: Sequence[_Taken], judgement: Judgement, now: Instant) -> None:
     """Add events to the timelines of messages that still exist, and settle messages in doubt."""
     new = [one for one in new if not one.message.is_deleted]
     events, proofs = [], []
     for one in new:
-        event = Event(one.report.type, one.report.at, _metadata(one))
+        event = Event(one.report.type, one.report.at, {**_metadata(one), **judgement.metadata_of(one.key)})
         events.append(event_row(one.message.message_key, one.tenant_id, event))
         if one.is_proof:
             message_id = _plain(one.report.provider_message_id)

@@ -668,6 +668,14 @@ class Settings(BaseSettings):
             "campaign) or `individual` (recipients who consented). Tenants, lists and campaigns can only reduce it.",
         ),
     ] = TrackingMode.OFF
+    tracking_invisible_link: Annotated[
+        bool,
+        Field(
+            alias="MAILWRIGHT_TRACKING_INVISIBLE_LINK",
+            description="Whether emails with individual tracking contain a link that people do not see. A program that "
+            "follows it is a link scanner, and its clicks do not count as a person's.",
+        ),
+    ] = True
     tracking_spool: Annotated[
         Path,
         Field(

@@ -24,6 +24,13 @@ async def store_value(tx: Transaction, name: str, value: str) -> None:
     await tx.run(STORE_VALUE, name=name, value=value)
 
 
+async def lock_value(tx: Transaction, name: str, value: str) -> bool:
+    """Keep a value unchanged until the transaction ends. Return False if it is another one."""
+    matching = (installation.c.name == name, installation.c.value == value)
+    kept = update(installation).where(*matching).values(value=value)
+    return bool(await tx.execute(kept.returning(installation.c.name)))
+
+
 async def take_value(tx: Transaction, name: str, value: str | None = None) -> str | None:
     """Delete a value and return it, or None if there is none. If `value` is given, delete only this one."""
     matching = [installation.c.name == name]

@@ -43,6 +43,7 @@ class ReportedMessage:
     provider: str | None = None  # The provider of the last attempt.
     is_shared: bool = False  # Messages to other recipients have the same provider message ID.
     copies: frozenset[str] = frozenset()  # The recipients in Cc and Bcc of a deleted message.
+    sent_at: Instant | None = None  # When the provider accepted the message, or when the last attempt began.
 
 
 async def hold_unsent(tx: Runner, message_keys: Collection[int], now: Instant) -> None:
@@ -75,6 +76,7 @@ async def find_by_outbox_id(tx: Runner, outbox_ids: Collection[str]) -> dict[str
             row.to_email,
             was_never_sent=bool(row.was_never_sent),
             provider=row.provider,
+            sent_at=row.sent_at,
         )
         for row in rows
     }
@@ -89,7 +91,9 @@ async def find_by_provider_id(
     wanted = [{"provider": provider, "provider_message_id": name} for provider, name in sorted(names)]
     found: dict[tuple[str, str], list[ReportedMessage]] = {}
     for row in await tx.run(FIND_BY_PROVIDER_ID, wanted=wanted):
-        message = ReportedMessage(row.message_key, row.tenant_id, row.to_email, provider=row.provider)
+        message = ReportedMessage(
+            row.message_key, row.tenant_id, row.to_email, provider=row.provider, sent_at=row.sent_at
+        )
         found.setdefault((row.provider, row.provider_message_id), []).append(message)
     return found
 
@@ -103,7 +107,7 @@ async def find_latest_by_recipient(
     wanted = [{"provider": provider, "email": email, "at": at} for provider, email, at in sorted(recipients)]
     return {
         (row.provider, row.email, row.at): ReportedMessage(
-            row.message_key, row.tenant_id, row.to_email, is_certain=False, provider=row.provider
+            row.message_key, row.tenant_id, row.to_email, is_certain=False, provider=row.provider, sent_at=row.sent_at
         )
         for row in await tx.run(FIND_BY_RECIPIENT, wanted=wanted)
     }

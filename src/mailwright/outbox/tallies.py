@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from mailwright.domain.clock import DAY, HOUR, MINUTE, Clock, Instant
 from mailwright.domain.states import EventType
 from mailwright.ops.periodic import run_periodically
-from mailwright.outbox.installation_values import load_position, move_cursor
+from mailwright.outbox.installation_values import insert_value, load_position, load_value, lock_value, move_cursor
 from mailwright.storage.database import Database, Transaction
 from mailwright.storage.horizon import HorizonWatch, read_horizon
 from mailwright.storage.statements import Statement, statement
@@ -47,6 +47,8 @@ RETRY_SECONDS: Final = 0.05
 # Longer URLs are cut, because they do not fit into a PostgreSQL index.
 MAX_URL_CHARACTERS: Final = 500
 MACHINE: Final = "machine_"  # The prefix of the event type, for opens, clicks and replies by machines.
+# The name of the value in `installation` that changes when stored events are corrected: see `machine_responses.py`.
+CORRECTION: Final = "tallies_corrected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,14 @@ class EventTallier:
         """
         reach = await self._horizon.look(self._database)
         async with self._database.read() as tx:
+            correction = await load_value(tx, CORRECTION)
             batches = [await self._load_batch(tx, account, reach) for account in (TENANTS, CAMPAIGNS, LINKS)]
+        if correction is None:
+            await self._create_correction()
+            return True
         for batch in batches:
             if batch.up_to > batch.after:
-                await self._store(batch)
+                await self._store(batch, correction)
         return any(batch.up_to > batch.after for batch in batches)
 
     async def add_existing(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -152,11 +158,20 @@ class EventTallier:
         rows = await tx.run(account.tally, after=after, up_to=up_to) if up_to > after else ()
         return _TallyBatch(account, after, up_to, account.summarize(rows), is_first=position is None)
 
-    async def _store(self, batch: "_TallyBatch") -> None:
-        """Store a batch, unless another process has moved the cursor in the meantime."""
+    async def _create_correction(self) -> None:
+        try:
+            async with self._database.write() as tx:
+                await insert_value(tx, CORRECTION, "")
+        except IntegrityError:
+            return  # Another process created it at the same time.
+
+    async def _store(self, batch: "_TallyBatch", correction: str) -> None:
+        """Store a batch, unless its events were corrected or another process has moved the cursor in the meantime."""
         before = None if batch.is_first else batch.after
         try:
             async with self._database.write() as tx:
+                if not await lock_value(tx, CORRECTION, correction):
+                    return
                 if not await move_cursor(tx, batch.account.cursor, before, batch.up_to):
                     return
                 for addition in batch.account.additions if batch.rows else ():

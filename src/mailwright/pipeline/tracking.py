@@ -25,6 +25,7 @@ class TrackingSettings:
 
     mode: TrackingMode
     tokens: TrackingTokens
+    adds_invisible_link: bool = True  # Emails that identify their recipient contain a link that only programs see.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,15 @@ class CampaignTokens:
     day: int
     campaign_key: int | None
     is_anonymous: bool = False
+    adds_invisible_link: bool = False
 
     @property
     def pixel(self) -> str:
         return self.tokens.open(self.day, self.campaign_key, is_anonymous=self.is_anonymous)
+
+    @property
+    def invisible_link(self) -> str | None:
+        return self.tokens.invisible_link(self.day, self.campaign_key) if self.adds_invisible_link else None
 
     def personal(self, outbox_id: str, url: str) -> str:
         return self.tokens.personal_link(self.day, self.campaign_key, outbox_id, url)
@@ -92,7 +98,8 @@ class MessageTracker:
             return self._parameters_rewriter(claimed)
         settings, day = self._require_settings(), day_of(claimed.received_at)
         is_anonymous = mode is TrackingMode.ANONYMOUS
-        tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key, is_anonymous)
+        adds_invisible_link = settings.adds_invisible_link and not is_anonymous
+        tokens = CampaignTokens(settings.tokens, day, claimed.campaign_key, is_anonymous, adds_invisible_link)
         targets = self._targets(claimed, source)
         return LinkRewriter(
             base_url=f"{self._host(claimed)}{PATH}",

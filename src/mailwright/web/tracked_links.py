@@ -9,9 +9,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mailwright.domain.errors import NotDurable
 from mailwright.domain.tracking_tokens import TrackingToken
 from mailwright.domain.unsubscribe_tokens import InvalidToken
-from mailwright.events.tracking.redirects import Redirects, is_open, location_of
+from mailwright.events.tracking.redirects import Redirects, is_invisible, is_open, location_of
 from mailwright.ops.logs import logger
 from mailwright.pipeline.tracking import PATH
+from mailwright.web.languages import language_of
+from mailwright.web.public.pages import page
 from mailwright.web.public.subscribers import error_page
 
 # A transparent GIF of one pixel.
@@ -42,24 +44,28 @@ class TrackedLinks:
             return
         try:
             token = await self._redirects.parse(scope["path"].removeprefix(PATH))
-            await self._serve(scope, send, token)
+            await self._serve(scope, receive, send, token)
         except InvalidToken as error:
-            page = error_page(Request(scope), "broken_link", HTTPStatus.NOT_FOUND, error.code, str(error))
-            await page(scope, receive, send)
+            response = error_page(Request(scope), "broken_link", HTTPStatus.NOT_FOUND, error.code, str(error))
+            await response(scope, receive, send)
         except NotDurable as error:
             log.warning("not_durable", path=PATH, reason=str(error))
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            page = error_page(Request(scope), "link_unavailable", status, error.code, str(NotDurable()))
-            await page(scope, receive, send)
+            response = error_page(Request(scope), "link_unavailable", status, error.code, str(NotDurable()))
+            await response(scope, receive, send)
 
-    async def _serve(self, scope: Scope, send: Send, token: TrackingToken) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, token: TrackingToken) -> None:
         """Record an open or a click, then respond. Nothing is recorded for HEAD, which only programs send."""
-        target = None if is_open(token) else await self._redirects.target(token)
+        has_no_target = is_open(token) or is_invisible(token)
+        target = None if has_no_target else await self._redirects.target(token)
         if scope["method"] == "GET":
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             client = scope.get("client")
             self._redirects.record(token, target, headers, client[0] if client else None)
-        if target is None:
+        if is_invisible(token):
+            response = page("invisible_link", language_of(Request(scope)), here=None)
+            await response(scope, receive, send)
+        elif target is None:
             content = PIXEL if scope["method"] == "GET" else b""
             await _respond(send, HTTPStatus.OK, content, (b"content-type", b"image/gif"))
         else:

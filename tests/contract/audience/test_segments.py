@@ -20,6 +20,7 @@ from mailwright.audience.filters import (
     InvalidFilter,
     MessageActivity,
 )
+from mailwright.audience.responses import SETTLES_AFTER
 from mailwright.audience.segments import SegmentExists, audience, audience_query
 from mailwright.audience.status import ContactStatusService
 from mailwright.audience.value_matching import properties_match, value_matches
@@ -161,11 +162,11 @@ def matches(condition: FilterCondition, sample: SampleContact) -> bool:
             return often_enough(sample, activity, lambda message: [] if message.sent_at is None else [message.sent_at])
         case filters.HasOpened(opened=activity):
             return often_enough(
-                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "open"]
+                sample, activity, lambda message: [at for type_, at in settled(message) if type_ == "open"]
             )
         case filters.HasClicked(clicked=activity):
             return often_enough(
-                sample, activity, lambda message: [at for type_, at in message.reports if type_ == "click"]
+                sample, activity, lambda message: [at for type_, at in settled(message) if type_ == "click"]
             )
         case filters.HasBounced(bounced=activity):
             return often_enough(
@@ -182,6 +183,11 @@ def matches(condition: FilterCondition, sample: SampleContact) -> bool:
         case filters.HasEvent(event=activity):
             return has_events(sample, activity)
     raise AssertionError(condition)
+
+
+def settled(message: SampleMessage) -> list[tuple[str, Instant]]:
+    """Return the reports without the newest, which may be the first of a burst."""
+    return [(type_, at) for type_, at in message.reports if at <= NOW - SETTLES_AFTER]
 
 
 def often_enough(sample: SampleContact, activity: MessageActivity, moments: Any) -> bool:

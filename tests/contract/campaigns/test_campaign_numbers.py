@@ -23,7 +23,7 @@ from mailwright.audience.status import ContactStatusService
 from mailwright.cli.campaign_output import View, picture
 from mailwright.domain.bounce import BounceKind
 from mailwright.domain.buckets import WITHOUT_MESSAGE, Bucket
-from mailwright.domain.clock import HOUR, ManualClock
+from mailwright.domain.clock import HOUR, MINUTE, ManualClock
 from mailwright.domain.errors import NotPossibleNow
 from mailwright.domain.report import ContactVerdict, Report
 from mailwright.domain.states import EventType, Resolution
@@ -307,6 +307,7 @@ async def test_unsubscribe_by_link_is_attributed_to_its_campaign(setup: Setup, i
     *_, third, _ = await messages_of(desk, campaign_id)
     await report_about(desk, third, EventType.UNSUBSCRIBED, ContactVerdict.UNSUBSCRIBE)
     await report_about(desk, third, EventType.COMPLAINED, ContactVerdict.COMPLAINT)
+    desk.clock.advance(MINUTE)
     await report_about(desk, third, EventType.OPENED, ContactVerdict.NOTHING)
     if is_tallied:
         await EventTallier(desk.database, desk.clock).add_existing()

@@ -625,7 +625,7 @@ async def test_test_send_of_an_ab_test_contains_every_variant(desk: CampaignHarn
 async def clicks(desk: CampaignHarness, provider: ScriptedProvider, subject: str, count: int) -> None:
     """Report clicks of this many recipients of messages with the subject."""
     emails = [message for message in provider.messages if str(read(message)["Subject"]).startswith(subject)]
-    now = desk.clock.now()
+    now = desk.clock.now() + MINUTE
     told = [
         Report(f"click-{message.outbox_id}-{again}", "ses", EventType.CLICKED, now, outbox_id=message.outbox_id)
         for message in emails[:count]

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from mailwright.access.roles import Role
+from mailwright.audience.responses import SETTLES_AFTER
 from mailwright.audience.segments import audience_query
 from mailwright.domain.clock import DAY, HOUR, SECOND, ManualClock
 from mailwright.domain.errors import NotDurable
@@ -71,6 +72,7 @@ async def test_open_and_click_of_a_campaign_start_sequences(tracking: Tracking) 
     assert pixel is not None
     await tracking.visit(pixel)
     await tracking.visit(links_of(tracking.content_to(ANN))[0])
+    tracking.clock.advance(SETTLES_AFTER)
     await sequences.watch()
     entered = [[each.email for each in await sequences.enrolments(key)] for key in (opening, clicking, other)]
     assert entered == [[bob], [ANN], []]

@@ -31,6 +31,7 @@ WEBHOOK_EVENT_TYPES: Final = (
     EventType.DELIVERED,
     EventType.OPENED,
     EventType.CLICKED,
+    EventType.CORRECTED,
     EventType.BOUNCED,
     EventType.COMPLAINED,
     EventType.NOT_SPAM,

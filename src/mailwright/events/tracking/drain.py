@@ -133,12 +133,13 @@ def _is_off(campaign: Any) -> bool:
 
 def _report(key: str, hit: TrackedHit, attempted_at: Instant | None) -> Report:
     is_machine = hit.is_machine or is_too_soon(hit.at, attempted_at)
-    url = {} if hit.url is None else {"url": hit.url}
-    return Report(key, SOURCE, _type(hit), hit.at, outbox_id=hit.outbox_id, metadata={"isMachine": is_machine, **url})
+    link: dict[str, Any] = {} if hit.url is None else {"url": hit.url}
+    link |= {"isInvisibleLink": True} if hit.is_invisible_link else {}
+    return Report(key, SOURCE, _type(hit), hit.at, outbox_id=hit.outbox_id, metadata={"isMachine": is_machine, **link})
 
 
 def _type(hit: TrackedHit) -> EventType:
-    return EventType.OPENED if hit.url is None else EventType.CLICKED
+    return EventType.OPENED if hit.url is None and not hit.is_invisible_link else EventType.CLICKED
 
 
 def _type_name(hit: TrackedHit, first_sent_at: Instant | None) -> str:

@@ -78,10 +78,11 @@ class Redirects:
         """Write an open or a click to the spool, unless tracking has been turned off in the meantime."""
         if self._mode is TrackingMode.OFF or (token.outbox_id and self._mode is not TrackingMode.INDIVIDUAL):
             return
-        is_machine = is_machine_request(headers, address)
+        is_invisible_link = is_invisible(token)
+        is_machine = is_invisible_link or is_machine_request(headers, address)
         if token.url is not None:
             url = link_without_query(token.url)  # The query may contain personal values.
-        hit = TrackedHit(self._clock.now(), token.campaign_key, token.outbox_id, url, is_machine)
+        hit = TrackedHit(self._clock.now(), token.campaign_key, token.outbox_id, url, is_machine, is_invisible_link)
         try:
             self.spool.append(hit)
         except OSError as error:  # Redirect the recipient even if the click cannot be recorded.
@@ -108,3 +109,7 @@ def location_of(url: str) -> str:
 
 def is_open(token: TrackingToken) -> bool:
     return token.kind is TokenKind.OPEN
+
+
+def is_invisible(token: TrackingToken) -> bool:
+    return token.kind is TokenKind.INVISIBLE_LINK

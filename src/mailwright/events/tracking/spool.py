@@ -22,13 +22,17 @@ SUFFIX: Final = ".spool"
 
 @dataclass(frozen=True, slots=True)
 class TrackedHit:
-    """A click, or an open if `url` is None. `outbox_id` is None if the link does not identify a recipient."""
+    """A click, or an open if `url` is None and the link is visible.
+
+    `outbox_id` is None if the link does not identify a recipient.
+    """
 
     at: Instant
     campaign_key: int | None
     outbox_id: str | None
     url: str | None
     is_machine: bool
+    is_invisible_link: bool = False
 
     def as_line(self) -> bytes:
         return orjson.dumps([getattr(self, name) for name in self.__slots__], option=orjson.OPT_APPEND_NEWLINE)

@@ -1,5 +1,6 @@
 -- Finds, for each tenant, the latest message to this address that this provider accepted before the report.
-SELECT l.provider, l.email, l.at, m.id AS message_key, m.tenant_id, m.to_email
+SELECT l.provider, l.email, l.at, m.id AS message_key, m.tenant_id, m.to_email,
+  COALESCE(d.sent_at, d.attempted_at) AS sent_at
 FROM (
   SELECT w.provider, w.email, w.at, (
       SELECT m.id
@@ -14,4 +15,5 @@ FROM (
   CROSS JOIN tenants AS t
 ) AS l
 JOIN messages AS m ON m.id = l.latest
+JOIN deliveries AS d ON d.message_key = m.id
 ORDER BY m.id

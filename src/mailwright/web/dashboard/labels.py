@@ -74,6 +74,7 @@ STATUS_STYLES: Final = {
     "delivered": StatusStyle(lazy_gettext("Delivered"), "good", "check"),
     "open": StatusStyle(lazy_gettext("Opened"), "good", "check"),
     "click": StatusStyle(lazy_pgettext("status", "Clicked"), "good", "arrow"),
+    "corrected": StatusStyle(lazy_gettext("Recognised as a machine"), "info", "dash"),
     "bounce": StatusStyle(lazy_gettext("Bounced"), "bad", "cross"),
     "complaint": StatusStyle(lazy_gettext("Complaint"), "bad", "cross"),
     "unsubscribe": StatusStyle(lazy_pgettext("status", "Unsubscribed"), "neutral", "dash"),

@@ -58,6 +58,7 @@ GROUPS: Final = (
             (EventType.UNSUBSCRIBED, lazy_gettext("unsubscribed through the email or the provider")),
             (EventType.OPENED, lazy_gettext("email opened")),
             (EventType.CLICKED, lazy_gettext("link clicked")),
+            (EventType.CORRECTED, lazy_gettext("open or click recognised as a machine’s")),
             (EventType.REPLIED, lazy_gettext("replied, by a person or automatically")),
         ),
     ),

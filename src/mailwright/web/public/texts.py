@@ -86,6 +86,8 @@ class Texts:
     invalid_advice: str
     unavailable_title: str
     unavailable: str
+    invisible_link_title: str
+    invisible_link: str
     broken_link_title: str
     broken_link: str
     broken_link_advice: str
@@ -209,6 +211,8 @@ ENGLISH = Texts(
     invalid_advice="Please open the link in the email again, or reply to the email and ask us to unsubscribe you.",
     unavailable_title="Please try again in a minute",
     unavailable="We could not save your choice. Nothing was changed.",
+    invisible_link_title="This link changes nothing",
+    invisible_link="People do not see this link. It shows which programs follow every link of an email.",
     broken_link_title="This link does not work",
     broken_link="The link is incomplete, was changed, or has expired.",
     broken_link_advice="Please open the link in the email again.",
@@ -333,6 +337,8 @@ RUSSIAN = Texts(
     invalid_advice="Откройте ссылку из письма ещё раз или ответьте на письмо и попросите отписать вас.",
     unavailable_title="Попробуйте ещё раз через минуту",
     unavailable="Не удалось сохранить ваш выбор. Ничего не изменилось.",
+    invisible_link_title="Эта ссылка ничего не меняет",
+    invisible_link="Люди не видят эту ссылку. По ней видно, какие программы открывают все ссылки письма.",
     broken_link_title="Ссылка не работает",
     broken_link="Ссылка неполная, была изменена, или срок её действия истёк.",
     broken_link_advice="Откройте ссылку из письма ещё раз.",
@@ -460,6 +466,8 @@ PORTUGUESE = Texts(
     invalid_advice="Abra novamente o link do e-mail ou responda ao e-mail pedindo o cancelamento.",
     unavailable_title="Tente novamente em um minuto",
     unavailable="Não foi possível salvar a sua escolha. Nada foi alterado.",
+    invisible_link_title="Este link não altera nada",
+    invisible_link="As pessoas não veem este link. Ele mostra quais programas abrem todos os links de um e-mail.",
     broken_link_title="Este link não funciona",
     broken_link="O link está incompleto, foi alterado ou expirou.",
     broken_link_advice="Abra novamente o link do e-mail.",

@@ -1,0 +1,91 @@
+"""Decide which opens and clicks of one message a program made, from all of them together.
+
+The result depends only on the responses, not on the order in which they were reported, and a further response can only
+make more of them the responses of a machine. So reports that arrive late or twice give the same result.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mailwright.domain.clock import SECOND, Instant
+from mailwright.events.tracking.machines import is_too_soon
+
+# Clicks on different links that follow each other this fast come from a program. A person must look for the next link
+# and return from the page of the last one, which takes longer even if pages open in background tabs. Not shorter,
+# because some providers report whole seconds.
+BURST_GAP: Final[Instant] = SECOND
+# A program that follows the invisible link may load each page before the next link. Nobody else sees that link.
+INVISIBLE_LINK_GAP: Final[Instant] = 5 * SECOND
+# Mailbox providers scan an email before they accept it, and while they put it into the mailbox.
+SCANNED_BEFORE_DELIVERY: Final[Instant] = 30 * SECOND
+SCANNED_AFTER_DELIVERY: Final[Instant] = 2 * SECOND
+
+
+class MachineReason(StrEnum):
+    """Why a response counts as a machine's. The value is stored on the timeline."""
+
+    TOO_SOON = "too_soon"
+    BURST = "burst"
+    INVISIBLE_LINK = "invisible_link"
+
+
+@dataclass(frozen=True, slots=True)
+class EmailResponse:
+    """An open or a click."""
+
+    key: int
+    at: Instant
+    is_click: bool
+    url: str | None = None  # None if the report has no link.
+    is_invisible_link: bool = False
+
+
+def find_machines(
+    responses: Collection[EmailResponse], sent_at: Instant | None, delivered_at: Collection[Instant] = ()
+) -> dict[int, MachineReason]:
+    """Return the keys of the responses by machines, among all responses to one message."""
+    found = {
+        each.key: MachineReason.TOO_SOON
+        for each in responses
+        if is_too_soon(each.at, sent_at) or any(is_scan_of_delivery(each.at, time) for time in delivered_at)
+    }
+    clicks = sorted((each for each in responses if each.is_click), key=lambda each: each.at)
+    for gap, is_machine, reason in _RULES:
+        for chain in _chains(clicks, gap):
+            if is_machine(chain):
+                since, until = chain[0].at - gap, chain[-1].at + gap
+                # Includes opens in this time: the same program loaded the pixel.
+                found |= {each.key: reason for each in responses if since <= each.at <= until}
+    return found
+
+
+def is_scan_of_delivery(at: Instant, delivered_at: Instant) -> bool:
+    return -SCANNED_BEFORE_DELIVERY <= at - delivered_at < SCANNED_AFTER_DELIVERY
+
+
+def _chains(clicks: Iterable[EmailResponse], gap: Instant) -> Iterator[list[EmailResponse]]:
+    """Split clicks in the order of time wherever there is a longer gap between two of them."""
+    chain: list[EmailResponse] = []
+    for click in clicks:
+        if chain and click.at - chain[-1].at > gap:
+            yield chain
+            chain = []
+        chain.append(click)
+    if chain:
+        yield chain
+
+
+def _has_several_links(chain: Sequence[EmailResponse]) -> bool:
+    return len({click.url for click in chain if click.url is not None}) > 1
+
+
+def _has_invisible_link(chain: Sequence[EmailResponse]) -> bool:
+    return any(click.is_invisible_link for click in chain)
+
+
+_RULES: Final[tuple[tuple[Instant, Callable[[Sequence[EmailResponse]], bool], MachineReason], ...]] = (
+    (INVISIBLE_LINK_GAP, _has_invisible_link, MachineReason.INVISIBLE_LINK),
+    (BURST_GAP, _has_several_links, MachineReason.BURST),
+)
