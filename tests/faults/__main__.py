@@ -18,6 +18,7 @@ from mailwright.ops import logs
 from tests.engines import postgresql, sqlite_template, valkey_server
 from tests.faults import (
     backups,
+    bursts,
     campaigns,
     clicks,
     copies,
@@ -244,6 +245,13 @@ RUNS = (
         staged(erasures.run),
         {"kills": 20, "people": 400},
         {"kills": 3, "people": 30},
+    ),
+    Run(
+        "bursts",
+        "bursts of clicks through two servers, one of which is killed",
+        staged(bursts.run),
+        {"kills": 5, "emails": 3_000},
+        {"kills": 1, "emails": 200},
     ),
     Run("same-key", "one key from 50 clients", staged(same_key.run), {"keys": 1_000}, {"keys": 50}),
     Run(

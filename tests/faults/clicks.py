@@ -42,7 +42,7 @@ async def run(stage: Stage, *, kills: int, clicks: int) -> Figures:
     figures.expect("clicks were answered and interrupted", len(answered), f"< {clicks}", when=bool(answered))
     figures.none("answered clicks that were lost", sorted(answered - recorded.keys()))
     figures.none("clicks that were recorded twice", [each for each, count in recorded.items() if count > 1])
-    figures.none("spools that are left", _spools(stage))
+    figures.none("spools that are left", spools(stage))
     return figures
 
 
@@ -68,7 +68,7 @@ async def _click(paths: dict[str, str], port: int, victim: Process | None) -> se
     return answered
 
 
-def _spools(stage: Stage) -> int:
+def spools(stage: Stage) -> int:
     return len(list((stage.folder / "var" / "tracking").glob("*.spool")))
 
 
@@ -79,6 +79,6 @@ async def _recorded(stage: Stage, answered: set[str]) -> Counter[str]:
         async with stage.database.read() as tx:
             clicked = select(messages.c.outbox_id).join(events, events.c.message_key == messages.c.id)
             found = Counter(row.outbox_id for row in await tx.execute(clicked.where(events.c.type == "click")))
-        if (answered <= found.keys() and not _spools(stage)) or time.monotonic() > ends:
+        if (answered <= found.keys() and not spools(stage)) or time.monotonic() > ends:
             return found
         await asyncio.sleep(0.2)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.engines import Valkey, postgresql, valkey_server
 from tests.faults import (
+    bursts,
     clicks,
     copies,
     disks,
@@ -74,6 +75,10 @@ async def test_copy_without_its_marker_sends_nothing_twice(stage: Stage) -> None
 @pytest.mark.promise("tracking-nothing-lost")
 async def test_killed_server_loses_no_answered_click(stage: Stage) -> None:
     every_bar_is_reached(await clicks.run(stage, kills=1, clicks=100))
+
+
+async def test_bursts_through_killed_servers_are_machines(stage: Stage) -> None:
+    every_bar_is_reached(await bursts.run(stage, kills=1, emails=40))
 
 
 @pytest.mark.promise("provider-phase")
