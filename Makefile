@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test faults bench docs manual wheel deploy-check image-test lock clean
+.PHONY: help setup demo check test test-all faults bench docs manual wheel deploy-check image-test lock clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ test: setup ## run the whole suite on SQLite, PostgreSQL and Valkey, and in a br
 	@$(PYTHON) tools/browser.py
 	@$(BIN)/python tools/manual.py
 	$(BIN)/pytest -n auto --dist worksteal -rfER
+
+test-all: setup ## run the suite, and the tests of pages, routes and doors on PostgreSQL too
+	@$(PYTHON) tools/browser.py
+	@$(BIN)/python tools/manual.py
+	$(BIN)/pytest -n auto --dist worksteal -rfER --both-engines
 
 faults: setup ## run the long fault tests: kills, stops, lost databases, many generated examples (an hour)
 	$(BIN)/python -m tests.faults

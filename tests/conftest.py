@@ -32,9 +32,12 @@ from mailwright.storage.postgresql import PostgresqlDialect
 from mailwright.storage.secret_box import SecretBox
 from tests import examples  # noqa: F401 - registers the profiles
 from tests.builders import SECRET_KEY, Bench, a_bench
+from tests.engine_twins import StatementSites, without_twins
 from tests.engines import PostgresServer, Valkey, postgresql, sqlite_template, valkey_server
 
 ENGINES = ["sqlite", "postgresql"]
+
+STATEMENT_SITES = StatementSites()
 
 # The least work that argon2id accepts. Production needs 800 times as long.
 QUICK_HASHER = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -83,10 +86,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 import_module(".".join(file.relative_to(Path(__file__).parents[1]).with_suffix("").parts))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--both-engines", action="store_true", help="run tests of surfaces on PostgreSQL too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run workers with Valkey on PostgreSQL only. The ledger with Valkey grants the same permits on SQLite, as its own
-    tests show."""
+    tests show. Run tests of surfaces on SQLite only."""
     items[:] = [item for item in items if item.path.name == "test_ledger.py" or not _is_valkey_on_sqlite(item)]
+    if not config.getoption("--both-engines"):
+        items[:] = without_twins(items)
 
 
 def _is_valkey_on_sqlite(item: pytest.Item) -> bool:
@@ -99,6 +108,41 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_testnodedown(node: Any) -> None:
+    """Collect what each test process recorded."""
+    STATEMENT_SITES.merge(getattr(node, "workeroutput", {}).get("statement_sites", {}))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["statement_sites"] = {
+            engine: [*map(list, sites)] for engine, sites in STATEMENT_SITES.seen.items()
+        }
+    elif _is_complete(config) and session.exitstatus == pytest.ExitCode.OK and STATEMENT_SITES.missing():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if _is_complete(config) and (missing := STATEMENT_SITES.missing()):
+        terminalreporter.section("statements that no test ran on PostgreSQL", red=True)
+        terminalreporter.write_line("\n".join(missing))
+        terminalreporter.write_line("Test them below the surface on both engines, or mark one test `both_engines`.")
+
+
+def _is_complete(config: pytest.Config) -> bool:
+    """Return whether the whole suite runs."""
+    chosen = ("keyword", "markexpr", "lf", "both_engines", "collectonly")
+    return config.args == config.getini("testpaths") and not any(config.getoption(name, None) for name in chosen)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def recorded_statements() -> Iterator[None]:
+    """Record which lines run statements on which engine, which costs a microsecond for each."""
+    yield from STATEMENT_SITES.watch()
 
 
 @pytest.fixture(scope="session")
