@@ -79,7 +79,7 @@ from mailwright.domain.errors import NotFound
 from mailwright.domain.explanation import CampaignExplanation
 from mailwright.domain.guard_rails import GuardRails as InstallationRails
 from mailwright.domain.message import Source
-from mailwright.domain.permits import BulkLimit
+from mailwright.domain.permits import MIN_DEFERRAL, BulkLimit
 from mailwright.domain.record_state import RecordState
 from mailwright.domain.schedule import is_past
 from mailwright.domain.states import Resolution
@@ -923,7 +923,8 @@ async def _what_happens_next(at: Installation, view: View) -> str:
 
     found = await forecast(at.database, at.clock, _defaults(at), tenant_id=view.campaign.tenant_id)
     own = next((each for each in found.campaigns if each.campaign_id == view.campaign.campaign_id), None)
-    if own is None or own.starts_at is None or own.starts_at <= view.now or not own.segments:
+    # A shorter wait is the pace of sending, and not a deferral.
+    if own is None or own.starts_at is None or own.starts_at - view.now < MIN_DEFERRAL or not own.segments:
         return "workers are sending it"
     reason = own.segments[0].reason
     return "workers are sending it" if reason is None else deferral_text(reason, own.starts_at, view.now)

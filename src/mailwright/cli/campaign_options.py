@@ -110,9 +110,7 @@ Tracking = Annotated[
 ]
 Utm = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="N=V", help="A UTM parameter of tracked links: source, medium, campaign …", show_default=False
-    ),
+    typer.Option(metavar="N=V", help="A UTM parameter of the links: source, medium, campaign …", show_default=False),
 ]
 Attach = Annotated[
     list[Path] | None,

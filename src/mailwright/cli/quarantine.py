@@ -51,8 +51,8 @@ def list_command(as_json: Json = False) -> None:
         shown.add_row(two_lines(each.source, each.tenant), campaign, f"{each.messages:,}", f"{each.reported:,}")
     out.print(shown)
     out.print(
-        "Send the messages that may have been sent with `mailwright quarantine release`, or close them with "
-        "`mailwright quarantine drop`. Messages that are reported as sent are never sent again."
+        "The messages above may already have reached their recipients. `mailwright quarantine release` sends them, "
+        "`mailwright quarantine drop` closes them unsent. Messages that a provider reported are never sent again."
     )
 
 
@@ -66,7 +66,7 @@ def release(
     are paused. Resume each after you have checked its report.
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
-    confirm(f"Send the messages that may have been sent before ({found.count_undecided(only):,})?", yes=yes)
+    confirm(f"Messages that may already have been sent: {found.count_undecided(only):,}. Send them?", yes=yes)
     resent, paused = run(lambda at: _decide(at, found, Resolution.RESEND, only))
     out.print(f"Sending resumed. Messages that will be sent: {resent:,}.")
     print_paused(paused)
@@ -81,7 +81,7 @@ def drop(tenant: OnlyTenant = None, source: OnlySource = None, campaign: OnlyCam
     """
     found, only = run(_find), QuarantineFilter(tenant, source, campaign)
     count = found.count_undecided(only)
-    confirm(f"Close the messages that may have been sent ({count:,}) without sending them?", yes=yes)
+    confirm(f"Messages that may already have been sent: {count:,}. Close them unsent?", yes=yes)
     dropped, paused = run(lambda at: _decide(at, found, Resolution.CLOSE, only))
     out.print(f"Sending resumed. Messages closed as unknown: {dropped:,}.")
     print_paused(paused)

@@ -74,9 +74,11 @@ class UnknownSchema(MailwrightError):
 
 
 async def upgrade(database: Database) -> None:
-    """Apply every migration that the database lacks."""
+    """Apply every migration that the database lacks. Revoke access that other roles were granted in the meantime."""
     if await needs_upgrade(database):
         await database.run_sync_ddl(_run)
+    elif database.dialect == "postgresql":
+        await database.run_sync_ddl(_revoke)
 
 
 async def create_schema(database: Database, revision: str) -> None:
@@ -141,7 +143,6 @@ def initial_schema(dialect: str) -> list[str]:
     statements = [part.strip() for part in _COMMENT.sub("", schema).split(";") if part.strip()]
     if dialect == "postgresql":
         statements.append("CREATE TABLE events_default PARTITION OF events DEFAULT")
-        statements.append(revoke_access("events_default", *_RELATION.findall(schema)))
     # There is one tenant from the start, so that a single team needs no set-up.
     now = time.time_ns() // 1_000_000
     return [*statements, f"INSERT INTO tenants (name, created_at) VALUES ('default', {now})"]  # noqa: S608
@@ -168,6 +169,16 @@ def _run(connection: Any, revision: str | None = None) -> None:
         _create(connection)
     else:
         _migrate(connection, revision)
+    if connection.dialect.name == "postgresql":
+        _revoke(connection)
+    connection.commit()
+
+
+def _revoke(connection: Any) -> None:
+    """Leave access to the tables, views and sequences of this schema to their owner."""
+    schema = (MIGRATIONS / "initial_schema.sql").read_text(encoding="utf-8")
+    names = ("alembic_version", "events_default", *_RELATION.findall(schema))
+    connection.exec_driver_sql(revoke_access(*names))
     connection.commit()
 
 

@@ -383,7 +383,8 @@ async def test_visit_within_seconds_after_sending_gets_a_button(
 @pytest.mark.promise("unsubscribe-scanners")
 async def test_settings_of_amazonsender_let_a_get_request_act(compatible_api: Api) -> None:
     client = compatible_api.anonymous
-    for headers in ({"Sec-Purpose": "prefetch"}, {"Purpose": "prefetch"}, {"X-Moz": "prefetch"}):
+    script = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"}
+    for headers in ({"Sec-Purpose": "prefetch"}, {"Purpose": "prefetch"}, {"X-Moz": "prefetch"}, script):
         await client.get(unsubscribe_path(), headers={"User-Agent": BROWSER, **headers})
     await client.head(unsubscribe_path(), headers={"User-Agent": BROWSER})
     assert await scopes(compatible_api) == {}

@@ -152,6 +152,16 @@ async def test_finished_campaign_is_not_paused_and_can_be_retried(desk: Campaign
 
 
 @pytest.mark.promise("guard-rails")
+async def test_retry_without_messages_leaves_the_queue_alone(desk: CampaignHarness) -> None:
+    campaign_id = await desk.start(3)
+    await desk.bench.drain(ScriptedProvider(UNKNOWN_ADDRESS))
+    before = await desk.position(campaign_id)
+    _, found = await CampaignFailures(desk.database, desk.clock).retry_failed(OPERATOR, campaign_id)
+    assert (found.retried, before.status) == (0, "COMPLETED")
+    assert await desk.position(campaign_id) == before
+
+
+@pytest.mark.promise("guard-rails")
 async def test_resumed_campaign_is_judged_by_later_messages_only(
     desk: CampaignHarness, guard: CampaignGuardActions
 ) -> None:

@@ -84,6 +84,18 @@ def is_navigation_by_person(headers: Mapping[str, str]) -> bool:
     )
 
 
+def is_other_request(headers: Mapping[str, str]) -> bool:
+    """Return whether a browser says that this is not a page that somebody opens, but a script's request or an image.
+
+    The names in `headers` are in lower case.
+    """
+    return headers.get("sec-fetch-mode", "navigate") != "navigate" or headers.get("sec-fetch-dest", "document") not in (
+        "document",
+        "iframe",
+        "frame",
+    )
+
+
 def is_too_soon(at: Instant, sent_at: Instant | None) -> bool:
     return sent_at is not None and at - sent_at < TOO_SOON
 

@@ -29,8 +29,9 @@ class CampaignFailures:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RETRY_FAILED)
             entry, now = await entry_of(tx, campaign), self._clock.now()
             found = await lane_operations.requeue_failed(tx, entry.lane, now, by=_BY)
-            await update_entry(tx, campaign.key, **REOPENED)
-            await restart_count(tx, entry, now)
+            if found.retried:
+                await update_entry(tx, campaign.key, **REOPENED)
+                await restart_count(tx, entry, now)
             not_retried = found.bounced + found.suppressed
             await self._changes.record(
                 tx, actor, CampaignAction.RETRY_FAILED, campaign, messages=found.retried, notRetried=not_retried
@@ -43,7 +44,7 @@ class CampaignFailures:
             campaign = await lock_campaign(tx, actor, campaign_id, CampaignAction.RESOLVE_IN_DOUBT)
             lane = (await entry_of(tx, campaign)).lane
             count = await lane_operations.resolve_in_doubt(tx, lane, resolution, self._clock.now(), by=_BY)
-            if campaign.status is CampaignStatus.SENDING:
+            if count and campaign.status is CampaignStatus.SENDING:
                 await update_entry(tx, campaign.key, **REOPENED)  # It is complete again after the resends.
             await self._changes.record(
                 tx, actor, CampaignAction.RESOLVE_IN_DOUBT, campaign, messages=count, **{"as": resolution}

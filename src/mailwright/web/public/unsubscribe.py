@@ -11,7 +11,13 @@ from mailwright.audience.lists import GENERAL, list_all
 from mailwright.audience.preferences import has_unsubscribed_from_all, is_blocked
 from mailwright.audience.status import ContactStatusService
 from mailwright.domain.unsubscribe_confirmation import UnsubscribeConfirmation
-from mailwright.events.tracking.machines import is_machine_request, is_navigation_by_person, is_prefetch, is_too_soon
+from mailwright.events.tracking.machines import (
+    is_machine_request,
+    is_navigation_by_person,
+    is_other_request,
+    is_prefetch,
+    is_too_soon,
+)
 from mailwright.outbox.message_records import find_sent_at
 from mailwright.web.bodies import json_response
 from mailwright.web.errors import problem
@@ -119,7 +125,7 @@ async def _asks_first(request: Request, engine: Engine, recipient: LinkRecipient
         case UnsubscribeConfirmation.UNCONFIRMED_PEOPLE:
             return not _is_person(request) or await _is_machine(request, engine, recipient)
         case UnsubscribeConfirmation.MACHINES:
-            return await _is_machine(request, engine, recipient)
+            return is_other_request(request.headers) or await _is_machine(request, engine, recipient)
         case other:
             assert_never(other)
 
