@@ -52,6 +52,10 @@ class UnsubscribeTokens:
         """Return the tokens that only undo an unsubscribe."""
         return self._for("tokens to return")
 
+    def for_test(self) -> "UnsubscribeTokens":
+        """Return the tokens of test emails, whose links show what they would change, and change nothing."""
+        return self._for("tokens of test emails")
+
     def for_confirmation(self, *, with_consent: bool = False) -> "UnsubscribeTokens":
         """Return the tokens that only confirm a subscription, or also the consent to tracking."""
         return self._for("tokens to confirm with consent" if with_consent else "tokens to confirm")
@@ -107,17 +111,13 @@ def parse_amazonsender_token(token: str, secrets: Sequence[str]) -> TokenPayload
         raise InvalidToken from error
 
 
-def unsubscribe_link(
-    page: str, token: str, tenant: str | None = None, message: str | None = None, *, is_test: bool = False
-) -> str:
+def unsubscribe_link(page: str, token: str, tenant: str | None = None, message: str | None = None) -> str:
     """Build the link. It contains the tenant, unless it is the default tenant, and the message that contains the link.
 
-    The message is not signed, because it only attributes the unsubscribe to one of the address's own messages. The
-    link of a test shows what it would change, and changes nothing.
+    The message is not signed, because it only attributes the unsubscribe to one of the address's own messages.
     """
     link = f"{page}?token={token}" if tenant is None else f"{page}?token={token}&tenant={tenant}"
-    link = link if message is None else f"{link}&message={message}"
-    return f"{link}&test=1" if is_test else link
+    return link if message is None else f"{link}&message={message}"
 
 
 def _payload(email: str, list_key: str) -> bytes:

@@ -443,10 +443,12 @@ class Composer:
     def _unsubscribe_url(self, claimed: Claimed) -> str | None:
         if not claimed.is_bulk:
             return claimed.payload.get("unsubscribeUrl")  # For a notification, another system manages subscriptions.
-        identity, is_test = self._identity, bool(claimed.payload.get(IS_TEST))
-        token = identity.tokens.for_tenant(claimed.tenant_id).make(claimed.to_email, _list_key(claimed))
+        identity = self._identity
+        tokens = identity.tokens.for_tenant(claimed.tenant_id)
+        signed = tokens.for_test() if claimed.payload.get(IS_TEST) else tokens
+        token = signed.make(claimed.to_email, _list_key(claimed))
         message = claimed.outbox_id if identity.names_message(claimed.source) else None
-        return unsubscribe_link(identity.unsubscribe_url, token, _other_tenant(claimed), message, is_test=is_test)
+        return unsubscribe_link(identity.unsubscribe_url, token, _other_tenant(claimed), message)
 
 
 def _missing_list_headers(claimed: Claimed, sender: Mailbox, content: bytes, url: str | None) -> Iterator[bytes]:

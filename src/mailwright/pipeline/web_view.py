@@ -75,11 +75,12 @@ def _payload(row: Any) -> dict[str, Any]:
 
 
 def _links(pages: WebViewSettings, row: Any, outbox_id: str) -> RecipientLinks:
-    token = pages.tokens.for_tenant(row.tenant_id).make(row.to_email, row.list_key or GENERAL)
+    tokens = pages.tokens.for_tenant(row.tenant_id)
+    signed = tokens.for_test() if orjson.loads(row.payload or "{}").get(IS_TEST) else tokens
+    token = signed.make(row.to_email, row.list_key or GENERAL)
     tenant = None if row.tenant_id == FIRST_TENANT else row.tenant
-    is_test = bool(orjson.loads(row.payload or "{}").get(IS_TEST))
     return RecipientLinks(
-        unsubscribe_link(pages.unsubscribe_url, token, tenant, outbox_id, is_test=is_test),
-        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant, outbox_id, is_test=is_test),
+        unsubscribe_link(pages.unsubscribe_url, token, tenant, outbox_id),
+        unsubscribe_link(f"{pages.public_url}/preferences", token, tenant, outbox_id),
         web_view_link(pages.public_url, pages.views, outbox_id),
     )

@@ -860,3 +860,23 @@ async def test_senders_own_list_id_is_not_duplicated(bench: Bench, sink: SmtpSin
     await bench.drain()
     message = email.message_from_bytes(sink.messages[0].content, policy=SMTP)
     assert message.get_all("List-Id") == ["<mine.example.net>"]
+
+
+@pytest.mark.promise("unsubscribe-one-click")
+async def test_appended_test_parameter_does_not_disable_a_link(client: httpx.AsyncClient, database: Database) -> None:
+    await a_subscriber(database, JANE, "weekly")
+    link = f"/unsubscribe?token={TOKENS.make(JANE, 'weekly')}&test=1"
+    assert (await client.post(link, data=ONE_CLICK)).status_code == 200
+    assert await suppressions.is_suppressed(database, DEFAULT_TENANT, JANE, "weekly")
+
+
+@pytest.mark.promise("unsubscribe-one-click")
+@pytest.mark.parametrize("path", ["unsubscribe", "resubscribe", "preferences"])
+async def test_link_of_a_test_email_changes_nothing(client: httpx.AsyncClient, database: Database, path: str) -> None:
+    await a_subscriber(database, JANE, "weekly")
+    tokens = TOKENS.for_test()
+    token = (tokens.for_resubscribe() if path == "resubscribe" else tokens).make(JANE, "weekly")
+    for method in ("GET", "POST"):
+        answer = await client.request(method, f"/{path}?token={token}", data=ONE_CLICK if method == "POST" else None)
+        assert answer.status_code == 200
+    assert not await suppressions.is_suppressed(database, DEFAULT_TENANT, JANE, "weekly")
