@@ -1,5 +1,6 @@
 """Messages to a list count towards what a person may send without an approval, wherever they are accepted."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -135,3 +136,10 @@ async def test_drop_in_api_counts(api: Api) -> None:
     assert answer.status_code == 200, answer.text
     assert all(each["ErrorCode"] for each in answer.json())
     assert await accepted(api) == 0
+
+
+async def test_concurrent_requests_do_not_pass_the_limit_together(api: Api) -> None:
+    """The count and its check are one transaction, in which other requests of the tenant wait."""
+    answers = await asyncio.gather(*[api.client.post("/v1/email/send", json=bulk(number)) for number in range(12)])
+    assert sorted(each.status_code for each in answers) == [202] * LIMIT + [409] * (12 - LIMIT)
+    assert await accepted(api) == LIMIT
