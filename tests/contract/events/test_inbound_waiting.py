@@ -244,6 +244,32 @@ async def test_bounce_email_updates_the_message(
     assert len(steps(await record_of(database, outbox_id))) == 5
 
 
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize(
+    ("fields", "returned"),
+    [
+        ("", "Return-Path: <bounces+{}@shop.example>"),
+        ("", "Reply-To: Shop <replies+{}@shop.example>"),
+        ("", "List-Unsubscribe: <https://shop.example/unsubscribe?token=e30.c2ln&message={}>"),
+        ("Original-Mail-From: <bounces+{}@shop.example>\r\n", "Subject: Hello"),
+        ("Original-Envelope-Id: {}\r\n", "Subject: Hello"),
+    ],
+)
+async def test_complaint_with_any_trace_of_our_id_counts(
+    database: Database, clock: ManualClock, fields: str, returned: str
+) -> None:
+    outbox_id = await a_sent_mail(database, clock)
+    email = (
+        "From: fbl@mailbox.example.net\r\nSubject: Complaint\r\nMessage-ID: <c1@mailbox.example.net>\r\n"
+        'Content-Type: multipart/report; report-type=feedback-report; boundary="b"\r\nMIME-Version: 1.0\r\n\r\n'
+        f"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n{fields}\r\n"
+        f"--b\r\nContent-Type: message/rfc822\r\n\r\n{returned}\r\n\r\nHello\r\n--b--\r\n"
+    ).format(outbox_id)
+    recorded = await BounceMailRecorder(Reports(database, clock), clock).record(email.encode())
+    assert (recorded.counts.new, recorded.counts.unknown) == (1, 0)
+    assert await contact_state(database) == ("unsubscribed", ["*"])
+
+
 @pytest.mark.parametrize(
     ("kind", "expected", "event"),
     [

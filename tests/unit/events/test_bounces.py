@@ -691,6 +691,45 @@ def test_original_is_found_wherever_its_id_is(message: bytes) -> None:
     assert bounce_report(message).original.outbox_id == OURS
 
 
+LINK = f"https://sender.example/unsubscribe?token=e30.c2ln&message={OURS}"
+
+
+@pytest.mark.promise("bounce-attributed")
+@pytest.mark.parametrize(
+    ("fields", "returned"),
+    [
+        ("", f"Return-Path: <bounces+{OURS}@sender.example>\nTo: redacted\n\n"),
+        ("", f"Reply-To: Shop <replies+{OURS}@sender.example>\nSubject: Hello\n\n"),
+        ("", f"Received: from a (envelope-from <bounces+{OURS}@sender.example>) by b; today\n\n"),
+        ("", f"Authentication-Results: isp.example; spf=pass smtp.mailfrom=bounces+{OURS}@sender.example\n\n"),
+        ("", f"Subject: Hello\nList-Unsubscribe: <{LINK}>,\n <mailto:unsubscribe@sender.example>\n\n"),
+        ("", f"Message-ID: <1@provider.example>\nList-Unsubscribe: <{LINK}>\n\n"),
+        ("", f"List-Unsubscribe: <{LINK.replace('&', '%26').replace('message=', 'message%3D')}>\n\n"),
+        ("", f'Subject: Hello\nContent-Type: text/html\n\n<a href="{LINK.replace("&", "&amp;")}">Unsubscribe</a>\n'),
+        (f"Original-Mail-From: <bounces+{OURS}@sender.example>\n", "Subject: Hello\n\n"),
+        (f"Original-Envelope-Id: {OURS.upper()}\n", "Subject: Hello\n\n"),
+        (f"Reported-URI: {LINK}\n", "Subject: Hello\n\n"),
+        (f"X-Sender: bounces+{OURS}@sender.example\n", "Subject: Hello\n\n"),
+    ],
+)
+def test_complaint_is_attributed_by_any_trace_of_our_id(fields: str, returned: str) -> None:
+    message = a_feedback(f"Feedback-Type: abuse\n{fields}", returned)
+    assert feedback_report(message).original.outbox_id == OURS
+    assert bounce_report(a_report(f"{fields}\n{a_group()}", original=returned)).original.outbox_id == OURS
+
+
+@pytest.mark.parametrize(
+    ("fields", "returned"),
+    [
+        ("", f"Message-ID: <1@friend.example>\nSubject: Fwd: Hello\n\nSee {LINK}\n"),  # a friend quotes our email
+        ("", "List-Unsubscribe: <https://other.example/leave?message=1b4e28ba-2fa1-41d2-883f-0016d3cca427>\n\n"),
+        (f"Original-Envelope-Id: QQ{OURS}\n", "Subject: Hello\n\n"),
+    ],
+)
+def test_complaint_about_another_email_is_not_attributed(fields: str, returned: str) -> None:
+    assert feedback_report(a_feedback(f"Feedback-Type: abuse\n{fields}", returned)).original.outbox_id is None
+
+
 @pytest.mark.promise("bounce-attributed")
 @pytest.mark.parametrize(
     "message",
@@ -748,6 +787,14 @@ def test_emails_without_id_differ_by_content() -> None:
     first, second = (a_text(f"<{name}@reader.example>:\nuser unknown\n") for name in ("ann", "bob"))
     assert identities(parse_bounce_mail(first)) == identities(parse_bounce_mail(first))
     assert identities(parse_bounce_mail(first)).isdisjoint(identities(parse_bounce_mail(second)))
+
+
+def test_equal_replies_of_two_people_differ() -> None:
+    first, second = (
+        parse_bounce_mail(f"From: {name}@reader.example\nSubject: Re: Hello\n\nThank you!\n".encode())
+        for name in ("ann", "bob")
+    )
+    assert first.identity != second.identity
 
 
 def test_delay_and_later_failure_are_distinct() -> None:

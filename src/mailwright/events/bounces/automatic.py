@@ -8,15 +8,17 @@ from mailwright.events.bounces.email_parts import EmailHeaders
 # Headers older than RFC 3834 that only personal auto-responders use. Auto-Submitted is not enough, because servers also
 # set it on bounces.
 _RESPONDER_FIELDS = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-vacation")
-# Subjects of auto-responders. Words that people also begin a subject with count only if nothing or a colon follows.
+# Subjects of auto-responders without headers: a whole phrase and a colon, before the subject that is answered. People
+# begin a subject with the same words ("Auto reply settings", "Vacation"), so words without the colon do not count.
 _RESPONDER_SUBJECT = re.compile(
-    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|automatische antwort|abwesenheits(?:noti|nachr|meld)"
-    r"|автоответ|автоматический ответ|resposta autom|réponse autom|respuesta autom|risposta autom"
-    r"|automatisch antwoord|automatyczna odp|odpowiedź autom|automatiskt? svar|autosvar|otomatik yan[ıi]t"
-    r"|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답)"
-    r"|(?:out of (?:the )?office|vacation)(?: (?:auto-?)?(?:reply|response|message|notice|notification))?\s*(?::|$)"
-    r"|(?:abwesend|abwesenheit|вне офиса|fora do escrit[oó]rio|absence du bureau|fuera de (?:la )?oficina"
-    r"|fuori (?:sede|ufficio))\s*(?::|$))",
+    r"\s*(?:auto(?:matic|mated|)[ -]?(?:reply|response|answer)|automatische antwort|automatisch antwoord"
+    r"|abwesenheits(?:notiz|nachricht|meldung)|автоответ|автоматический ответ|resposta autom[aá]tica"
+    r"|réponse automatique|respuesta autom[aá]tica|risposta automatica|automatyczna odpowiedź|odpowiedź automatyczna"
+    r"|automatiskt? svar|autosvar|otomatik yan[ıi]t|自動(?:応答|返信)|自动(?:回复|答复)|자동 ?(?:회신|응답)"
+    r"|out of (?:the )?office(?: (?:auto-?)?(?:reply|response|message|notice|notification))?"
+    r"|vacation (?:auto-?)?(?:reply|response|message|notice|notification)"
+    r"|abwesend|abwesenheit|вне офиса|fora do escrit[oó]rio|absence du bureau|fuera de (?:la )?oficina"
+    r"|fuori (?:sede|ufficio))\s*[:：]",
     re.IGNORECASE,
 )
 # Headers that only auto-responders and read receipts have. Others, such as Feedback-ID and List-Id, are also in email

@@ -49,9 +49,13 @@ class ParsedFeedback:
     reporter: str | None
 
 
-def parse_feedback(report: EmailPart) -> ParsedFeedback | None:
-    """Parse a `message/feedback-report` part. Return None if it has no feedback type."""
-    fields = parse_headers(report.text.lstrip().encode("utf-8", "replace"))
+def parse_fields(report: EmailPart) -> EmailHeaders:
+    """Return the fields of a `message/feedback-report` part."""
+    return parse_headers(report.text.lstrip().encode("utf-8", "replace"))
+
+
+def parse_feedback(fields: EmailHeaders) -> ParsedFeedback | None:
+    """Parse the fields of a feedback report. Return None if they have no feedback type."""
     stated = fields.first("feedback-type")
     if not stated:
         return None

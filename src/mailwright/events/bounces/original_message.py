@@ -15,8 +15,18 @@ _ENVELOPE_FIELDS = (
     *("delivered-to", "x-delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "x-rcpt-to", "x-forwarded-to"),
     *("to", "apparently-to", "received"),
 )
-# Headers of the returned message with its envelope sender.
-_SENDER_FIELDS = ("return-path", "x-envelope-from", "envelope-from", "errors-to", "sender")
+# Headers of the returned message with our tagged addresses: its envelope sender, and where replies go.
+_SENDER_FIELDS = (
+    *("return-path", "x-envelope-from", "envelope-from", "errors-to", "sender", "reply-to"),
+    *("received", "received-spf", "authentication-results"),
+)
+_UNSUBSCRIBE_FIELD = "list-unsubscribe"
+# Headers by which a part is a returned message, also if a provider has removed the others.
+_RETURNED_FIELDS = ("message-id", OUR_HEADER, *_SENDER_FIELDS, _UNSUBSCRIBE_FIELD)
+# Fields of a report about the envelope of the original message.
+_REPORTED_SENDER_FIELDS = ("original-mail-from", "x-original-mail-from", "authentication-results")
+_ENVELOPE_ID_FIELD = "original-envelope-id"
+_REPORTED_LINK_FIELD = "reported-uri"
 _HEADERS_ONLY = frozenset({"text/rfc822-headers", "message/rfc822-headers", "message/global-headers"})
 # Headers in which a report or a reply repeats the Message-ID of the original message.
 _REFERRING_FIELDS = ("x-original-message-id", "original-message-id", "in-reply-to", "references")
@@ -32,6 +42,9 @@ _TAGGED = re.compile(_TAG, re.IGNORECASE)
 _MESSAGE_ID = re.compile(rf"(?<![^<\s])({_UUID})@[^<>\s]", re.IGNORECASE)
 _ANY_MESSAGE_ID = re.compile(r"<?[^<>\s@]{1,250}@[^<>\s@]{1,250}>?")
 _BRACKETED_ID = re.compile(r"<[^<>\s]{1,250}>")
+_ENVELOPE_ID = re.compile(rf"\A\s*<?({_UUID})>?\s*\Z", re.IGNORECASE)
+# The message in our unsubscribe link. HTML escapes the ampersand, and link scanners encode the whole link.
+_LINK = re.compile(rf"(?:[?&;]|%(?:25)?26)message(?:=|%(?:25)?3d)({_UUID})(?![0-9a-f-])", re.IGNORECASE)
 _QUOTED = re.compile(rf"x-mailwright-message[ \t]{{0,10}}:\s{{0,20}}({_UUID})|{_TAG}", re.IGNORECASE)
 _COPIED_HEADERS = re.compile(
     r"^(?:Return-Path|Received|X-Mailwright-Message|Message-ID)[ \t]{0,5}:", re.IGNORECASE | re.MULTILINE
@@ -50,19 +63,26 @@ def find_original(
     Search for the returned message only after the part with the report, because a forwarded report has its own
     Message-ID before that.
     """
-    own = parts[0].headers
-    returned = [repeated] if repeated else _returned_headers(parts[report + 1 :]) or _copied_headers(parts)
-    referring = [value for headers in (*groups, own) for field in _REFERRING_FIELDS for value in headers.all(field)]
-    message_ids = [value for headers in returned for value in headers.all("message-id")] + referring
+    own, groups = parts[0].headers, tuple(groups)
+    returned = [repeated] if repeated else _returned_headers(parts[report + 1 :])
+    if not any(headers.first(field) for headers in returned for field in ("message-id", OUR_HEADER)):
+        returned += _copied_headers(parts)
+    message_ids = [*_values(returned, "message-id"), *_values((*groups, own), *_REFERRING_FIELDS)]
     outbox_id = (
-        _first_match(_TAGGED, (value for field in _ENVELOPE_FIELDS for value in own.all(field)))
+        _first_match(_TAGGED, _values([own], *_ENVELOPE_FIELDS))
         or _our_header(returned)
         or _first_match(_MESSAGE_ID, message_ids)
-        or _first_match(_TAGGED, (value for each in returned for field in _SENDER_FIELDS for value in each.all(field)))
+        or _first_match(_TAGGED, _values(returned, *_SENDER_FIELDS))
+        or _first_match(_ENVELOPE_ID, _values(groups, _ENVELOPE_ID_FIELD))
+        or _first_match(_TAGGED, _values(groups, *_REPORTED_SENDER_FIELDS))
+        or _first_match(_LINK, _values(returned, _UNSUBSCRIBE_FIELD))
+        or _first_match(_LINK, _values(groups, _REPORTED_LINK_FIELD))
         or _quoted_id(parts)
+        # Somebody else's email may quote our link, but then it has a Message-ID of its own.
+        or (_linked_id(parts[report + 1 :]) if report and not message_ids else None)
     )
     message_id = next((found[0] for value in message_ids if (found := _ANY_MESSAGE_ID.search(value))), None)
-    recipients = (address for headers in returned for value in headers.all("to") for address in find_addresses(value))
+    recipients = (address for value in _values(returned, "to") for address in find_addresses(value))
     return OriginalMessage(outbox_id, message_id, tuple(dict.fromkeys(recipients)))
 
 
@@ -75,7 +95,7 @@ def find_references(headers: EmailHeaders) -> tuple[str, ...]:
 
 def _returned_headers(parts: Sequence[EmailPart]) -> list[EmailHeaders]:
     """Return the headers of the returned message, which may be complete or headers only."""
-    found = [part.headers for part in parts if part.headers.first("message-id") or part.headers.first(OUR_HEADER)]
+    found = [part.headers for part in parts if any(part.headers.first(field) for field in _RETURNED_FIELDS)]
     only = [part for part in parts if part.content_type in _HEADERS_ONLY]
     return found + [parse_headers(part.text.encode("utf-8", "replace")) for part in only]
 
@@ -94,9 +114,19 @@ def _our_header(returned: Iterable[EmailHeaders]) -> str | None:
 
 def _quoted_id(parts: Sequence[EmailPart]) -> str | None:
     for part in parts:
-        if part.content_type.startswith(("text/", "message/delivery")) and (found := _QUOTED.search(part.text)):
+        if part.content_type.startswith(("text/", "message/delivery", "message/feedback")) and (
+            found := _QUOTED.search(part.text)
+        ):
             return (found[1] or found[2]).lower()
     return None
+
+
+def _linked_id(parts: Sequence[EmailPart]) -> str | None:
+    return _first_match(_LINK, (part.text for part in parts if part.content_type.startswith("text/")))
+
+
+def _values(groups: Iterable[EmailHeaders], *fields: str) -> list[str]:
+    return [value for headers in groups for field in fields for value in headers.all(field)]
 
 
 def _first_match(pattern: re.Pattern[str], values: Iterable[str]) -> str | None:

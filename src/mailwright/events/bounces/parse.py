@@ -52,8 +52,10 @@ def _parse_report(identity: str, parts: Sequence[EmailPart]) -> BounceMail | Non
         if part.content_type in delivery_status.CONTENT_TYPES:
             if parsed := _parse_delivery_status(identity, parts, index, part.text):
                 return parsed
-        elif part.content_type == feedback.CONTENT_TYPE and (parsed_feedback := feedback.parse_feedback(part)):
-            return _complaint(identity, find_original(parts, report=index), parsed_feedback)
+        elif part.content_type == feedback.CONTENT_TYPE:
+            fields = feedback.parse_fields(part)
+            if parsed_feedback := feedback.parse_feedback(fields):
+                return _complaint(identity, find_original(parts, report=index, groups=[fields]), parsed_feedback)
     text = _own_body(parts)
     return _parse_delivery_status(identity, parts, 0, text) if delivery_status.has_groups(text) else None
 
@@ -156,6 +158,10 @@ def _identity(email: bytes, headers: EmailHeaders) -> str:
 
 
 def _reply_identity(email: bytes, headers: EmailHeaders) -> str:
-    """Identify an ordinary email by its Message-ID and its body, because some programs reuse a Message-ID."""
+    """Identify an ordinary email by its Message-ID and its body, because some programs reuse a Message-ID.
+
+    Without a Message-ID, the author counts as well, because many people write the same few words.
+    """
     body = hashlib.sha256(email.replace(b"\r\n", b"\n").partition(b"\n\n")[2]).hexdigest()
-    return digest("message-id", headers.first("message-id"), body)
+    own = headers.first("message-id")
+    return digest("message-id", own, body) if own else digest("message-id", "", body, headers.first("from"))
