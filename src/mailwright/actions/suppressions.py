@@ -11,8 +11,8 @@ from mailwright.actions.declaration import MANAGE, Argument, Noun, Option, Table
 from mailwright.audience import suppressions
 from mailwright.audience.suppressions import ALL_MESSAGES
 from mailwright.schemas.base import ResponseModel, extend
-from mailwright.schemas.contacts import SuppressionResponse
 from mailwright.schemas.paging import Page
+from mailwright.schemas.suppressions import SuppressionResponse
 from mailwright.sources.api.fields import Address, RequestModel, RequiredName, SuppressionScope
 
 noun = Noun(

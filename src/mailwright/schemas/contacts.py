@@ -13,17 +13,8 @@ from mailwright.domain.clock import Instant
 from mailwright.schemas.base import ResponseModel, Time, extend
 from mailwright.schemas.messages import MessageSummaryResponse, message_summary_response
 from mailwright.schemas.paging import Page
+from mailwright.schemas.suppressions import SuppressionResponse
 from mailwright.sources.api.fields import RequestModel, RequestTime
-
-
-class SuppressionResponse(ResponseModel):
-    """`listKey`: the scope. `*` is all messages, `general` all bulk messages, a list key the messages of that list."""
-
-    email: str
-    list_key: str
-    reason: str
-    source: str
-    created_at: Time
 
 
 class ContactPage(Page):
